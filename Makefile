@@ -1,0 +1,62 @@
+# Every target sets up what it needs: `make demo` and `make test` work on a fresh clone.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+CONSTRAINTS ?= constraints/cpu.txt
+VENV := .venv
+BIN := $(VENV)/bin
+# One stamp a set of versions, so that another CONSTRAINTS installs again.
+STAMP := $(VENV)/.installed-$(notdir $(CONSTRAINTS))
+BENCHES := bench/memory.py bench/compile_time.py bench/step.py
+
+.PHONY: help setup demo test check bench gpu clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## the environment in .venv; nothing to do when it is up to date
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@echo "[1/3] making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; choose one: make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV)
+	@echo "[2/3] installing the packages of $(CONSTRAINTS); once, a few minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off \
+	    -e '.[dev]' -c $(CONSTRAINTS) \
+	    | awk '/^ *(Collecting|Downloading|Installing)/ {print "      " substr($$0, 1, 100); fflush()}'
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+	@echo "[3/3] ready"
+
+demo: setup ## learn handwritten digits through every stage of the compiler
+	@$(BIN)/fluid demo
+
+test: setup ## every test that needs no GPU
+	@$(BIN)/python -m pytest -q --durations=10
+
+check: setup ## ruff and pyright
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+bench: setup ## arena bytes, milliseconds a pass, milliseconds a step
+	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done
+
+# A Python that already has torch with a GPU is used as it is; otherwise .venv-gpu is made.
+# pytest answers 5 where no test carries the marker; the benches still run.
+gpu: ## the tests marked gpu and the benches, on a machine with a GPU
+	@needs='import hypothesis, networkx, pytest, torch, triton; torch.cuda.is_available() or exit(1)'; \
+	python=$$(command -v $(PYTHON)); \
+	if ! $$python -c "$$needs" 2>/dev/null; then \
+	    $(MAKE) --no-print-directory setup VENV=.venv-gpu CONSTRAINTS=constraints/gpu.txt; \
+	    python=.venv-gpu/bin/python; \
+	fi; \
+	export PYTHONPATH=$(CURDIR); \
+	$$python -m pytest -q -m gpu || [ $$? -eq 5 ]; \
+	for bench in $(BENCHES); do echo "== $$bench"; $$python $$bench; done
+
+clean: ## remove environments, caches and what the demo wrote
+	rm -rf $(VENV) .venv-gpu out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
