@@ -1,0 +1,311 @@
+"""Packing: small cases worked by hand, what must hold for any lives, and how the work grows."""
+
+import csv
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler import pack as packer
+from compiler.pack import Block, Life, Occupancy, PackError, Packing, check, lower_bound, pack
+
+DATA = Path(__file__).with_name("data")
+
+LIVES = st.lists(
+    st.builds(
+        lambda start, steps, size: Life(start, start + steps, size),
+        st.integers(-5, 20),
+        st.integers(1, 12),
+        st.integers(0, 300),
+    ),
+    max_size=40,
+)
+ALIGNS = st.sampled_from([1, 16, 64, 100])
+
+# Three lives of 3 bytes share steps 2 and 3. Taken by size, the one of 4 bytes lies at 0 and
+# pushes one of them to 4, the other two no longer fit below it, and the arena is 10 bytes high.
+SIZE_MISLEADS = [Life(0, 4, 3), Life(1, 4, 3), Life(5, 8, 4), Life(2, 6, 3)]
+# No order that `pack` begins with reaches 3 bytes; laying what stands out earlier does.
+ORDERS_MISLEAD = [Life(3, 6, 2), Life(0, 1, 2), Life(1, 4, 1), Life(0, 2, 1)]
+
+
+def read_lives(name: str) -> list[Life]:
+    """Read `id,lower,upper,size` rows."""
+    with (DATA / name).open(newline="") as file:
+        rows = csv.DictReader(file)
+        return [Life(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
+
+
+def plain_best_fit(lives: Sequence[Life], order: Sequence[int]) -> list[int]:
+    """Lay lives in this order, each in the tightest gap, by looking at all laid before it."""
+    offsets: dict[int, int] = {}
+    for index in order:
+        life = lives[index]
+        gaps, floor = [], 0
+        for offset, laid in sorted((offset, laid) for laid, offset in offsets.items()):
+            other = lives[laid]
+            if other.start < life.stop and life.start < other.stop:
+                gaps += [(offset - floor, floor)] if offset - floor >= life.size else []
+                floor = max(floor, offset + other.size)
+        offsets[index] = min(gaps)[1] if gaps else floor
+    return [offsets[index] for index in range(len(lives))]
+
+
+def live_sum(lives: Sequence[Life], step: int) -> int:
+    return sum(life.size for life in lives if life.start <= step < life.stop)
+
+
+class Counter(Occupancy):
+    """An occupancy that counts what is asked of all of its kind."""
+
+    tries = placements = looks = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Counter.tries += 1
+
+    def taken(self, block: Block) -> list[tuple[int, int]]:
+        ranges = super().taken(block)
+        Counter.placements += 1
+        Counter.looks += len(ranges)
+        return ranges
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> type[Counter]:
+    """Give a counter at zero, and let `pack` use it."""
+    monkeypatch.setattr(packer, "Occupancy", Counter)
+    Counter.tries = Counter.placements = Counter.looks = 0
+    return Counter
+
+
+# Worked by hand
+
+
+def test_nothing_needs_nothing() -> None:
+    assert pack([]) == Packing((), 0, 0)
+    assert pack([]).ratio == 1.0
+    assert lower_bound([]) == 0
+
+
+def test_lives_without_bytes_are_legal_and_in_nobodys_way() -> None:
+    lives = [Life(0, 9, 0), Life(0, 2, 64), Life(1, 3, 0)]
+    assert pack(lives) == Packing((0, 0, 0), 64, 64)
+    check(lives, pack(lives))
+    assert pack(lives[:1]).height == 0
+
+
+def test_one_byte_takes_a_whole_alignment() -> None:
+    lives = [Life(0, 1, 1), Life(0, 1, 65)]
+    assert lower_bound(lives) == 192
+    assert sorted(pack(lives).offsets) in ([0, 64], [0, 128])
+
+
+def test_a_life_gives_its_bytes_to_one_that_begins_where_it_stops() -> None:
+    lives = [Life(step, step + 1, 64) for step in range(5)]
+    assert pack(lives) == Packing((0,) * 5, 64, 64)
+
+
+def test_a_chain_takes_turns() -> None:
+    lives = [Life(step, step + 2, 64) for step in range(6)]
+    assert pack(lives) == Packing((0, 64, 0, 64, 0, 64), 128, 128)
+
+
+def test_where_size_alone_misleads_pressure_does_not() -> None:
+    by_size = sorted(range(4), key=lambda i: (-SIZE_MISLEADS[i].size, -i))
+    offsets = plain_best_fit(SIZE_MISLEADS, by_size)
+    assert max(at + life.size for at, life in zip(offsets, SIZE_MISLEADS, strict=True)) == 10
+    assert pack(SIZE_MISLEADS, align=1).height == lower_bound(SIZE_MISLEADS, align=1) == 9
+
+
+def test_what_stands_out_is_laid_earlier() -> None:
+    assert pack(ORDERS_MISLEAD, align=1, effort=len(packer.ORDERS)).height == 4
+    assert pack(ORDERS_MISLEAD, align=1).height == lower_bound(ORDERS_MISLEAD, align=1) == 3
+
+
+@pytest.mark.parametrize("name", ["lives_infer_densenet121.csv", "lives_train_resnet50.csv"])
+def test_networks_reach_the_bound(name: str) -> None:
+    lives = read_lives(name)
+    packing = pack(lives)
+    check(lives, packing)
+    assert packing.ratio == 1.0
+
+
+# What holds for any lives
+
+
+@given(LIVES, ALIGNS)
+def test_packing_keeps_the_rules(lives: list[Life], align: int) -> None:
+    packing = pack(lives, align)
+    check(lives, packing, align)
+    rounded = [Life(life.start, life.stop, -(-life.size // align) * align) for life in lives]
+    assert packing.bound == max((live_sum(rounded, life.start) for life in lives), default=0)
+    assert packing.bound == lower_bound(lives, align)
+    assert packing.bound <= packing.height <= sum(life.size for life in rounded)
+    assert all(offset % align == 0 for offset in packing.offsets)
+
+
+@given(LIVES)
+def test_the_same_lives_give_the_same_packing(lives: list[Life]) -> None:
+    assert pack(lives) == pack(tuple(lives))
+
+
+@given(LIVES, st.integers(1, 8))
+def test_more_effort_is_never_worse(lives: list[Life], effort: int) -> None:
+    assert pack(lives, 1, effort + 1).height <= pack(lives, 1, effort).height
+
+
+@given(LIVES, st.integers(-1000, 1000), st.integers(1, 7))
+def test_only_the_order_of_steps_counts(lives: list[Life], shift: int, stretch: int) -> None:
+    moved = [
+        Life(life.start * stretch + shift, life.stop * stretch + shift, life.size) for life in lives
+    ]
+    assert pack(moved) == pack(lives)
+
+
+@given(LIVES, ALIGNS, st.data())
+def test_check_catches_any_overlap(lives: list[Life], align: int, data: st.DataObject) -> None:
+    slots = st.integers(0, 12).map(lambda slot: slot * align)
+    offsets = data.draw(st.tuples(*(slots for _ in lives)))
+    tops = [at - (-life.size // align) * align for at, life in zip(offsets, lives, strict=True)]
+    packing = Packing(offsets, max(tops, default=0), 0)
+    try:
+        check(lives, packing, align)
+    except PackError as error:
+        assert "overlap" in str(error)
+        assert overlaps(lives, packing)
+    else:
+        assert not overlaps(lives, packing)
+
+
+def overlaps(lives: Sequence[Life], packing: Packing) -> bool:
+    """Compare every two lives; offsets are aligned, so bytes decide."""
+    held = list(zip(lives, packing.offsets, strict=True))
+    return any(
+        one.start < other.stop
+        and other.start < one.stop
+        and max(at, there) < min(at + one.size, there + other.size)
+        for index, (one, at) in enumerate(held)
+        for other, there in held[:index]
+    )
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 200, 700])
+def test_the_tree_sees_what_a_plain_scan_sees(count: int) -> None:
+    draw = random.Random(count)
+    steps = [draw.choice([1, 2, 3, 30, 64, 128, 300]) for _ in range(count)]
+    lives = [Life(n, n + step, draw.randint(1, 99)) for n, step in enumerate(steps)]
+    sums = [live_sum(lives, step) for step in range(count)]
+    peaks = [max(sums[life.start : life.stop]) for life in lives]
+    order = sorted(range(count), key=lambda n: (-peaks[n], n))
+    assert list(pack(lives, align=1, effort=1).offsets) == plain_best_fit(lives, order)
+
+
+# Faults and bad input
+
+
+def test_check_catches_a_changed_offset() -> None:
+    lives = [Life(0, 4, 100), Life(2, 6, 64), Life(4, 8, 64)]
+    packing = pack(lives)
+    assert packing == Packing((0, 128, 0), 192, 192)
+    wrong = Packing((0, 64, 0), 192, 192)
+    with pytest.raises(PackError) as caught:
+        check(lives, wrong)
+    assert str(caught.value) == (
+        "lives 0 and 1 overlap: life 0 holds bytes [0, 100) in steps [0, 4), "
+        "life 1 holds bytes [64, 128) in steps [2, 6)"
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_check_catches_one_fault_in_a_whole_network(seed: int) -> None:
+    lives = read_lives("lives_infer_densenet121.csv")
+    packing = pack(lives)
+    wrong = random.Random(seed).randrange(1, len(lives))
+    # What ran one step before is still being read: take its bytes.
+    victim = max(i for i, life in enumerate(lives) if life.start < lives[wrong].start < life.stop)
+    changed = list(packing.offsets)
+    changed[wrong] = changed[victim]
+    with pytest.raises(PackError, match=rf"lives ({wrong} and \d+|\d+ and {wrong}) overlap"):
+        check(lives, Packing(tuple(changed), 2 * packing.height, packing.bound))
+
+
+@pytest.mark.parametrize(
+    ("packing", "message"),
+    [
+        (Packing((0,), 128, 128), "2 lives need as many offsets, got 1"),
+        (Packing((0, 96), 192, 128), "life 1 must lie at a multiple of 64 bytes, got 96"),
+        (Packing((0, -64), 128, 128), "life 1 must lie within 128 bytes, got bytes [-64, 0)"),
+        (Packing((0, 64), 127, 128), "life 1 must lie within 127 bytes, got bytes [64, 128)"),
+    ],
+)
+def test_check_says_what_lies_wrong(packing: Packing, message: str) -> None:
+    with pytest.raises(PackError) as caught:
+        check([Life(0, 2, 64), Life(1, 3, 64)], packing)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("life", "align", "effort", "message"),
+    [
+        (Life(0, 1, -1), 64, 8, "life 0 must have 0 bytes or more, got -1"),
+        (Life(3, 3, 1), 64, 8, "life 0 must stop after 3, got stop 3"),
+        (Life(0, 1, 1), 0, 8, "align must be at least 1 byte, got 0"),
+        (Life(0, 1, 1), 64, 0, "effort must be at least 1, got 0"),
+    ],
+)
+def test_bad_input_is_refused(life: Life, align: int, effort: int, message: str) -> None:
+    with pytest.raises(PackError) as caught:
+        pack([life], align, effort)
+    assert str(caught.value) == message
+
+
+# How the work grows
+
+
+def test_the_search_ends_at_the_bound(counter: type[Counter]) -> None:
+    lives = read_lives("lives_infer_densenet121.csv")
+    assert pack(lives, effort=1000).ratio == 1.0
+    assert counter.tries == 1
+
+
+def short(count: int) -> list[Life]:
+    """A chain: each value is read by the next few."""
+    draw = random.Random(0)
+    return [Life(n, n + draw.randint(2, 6), 64 * draw.randint(1, 999)) for n in range(count)]
+
+
+def nested(count: int) -> list[Life]:
+    """Training: what the first half keeps, the second half reads backwards."""
+    draw = random.Random(0)
+    half = count // 2
+    kept = [Life(n, count - n, 64 * draw.randint(1, 999)) for n in range(half)]
+    return kept + [Life(n, n + 2, 64 * draw.randint(1, 999)) for n in range(half, count)]
+
+
+def mixed(count: int) -> list[Life]:
+    """Many short lives beside twenty long ones."""
+    draw = random.Random(0)
+    starts = sorted(draw.choices(range(count // 2), k=20))
+    long = [Life(start, start + count // 2, 64 * draw.randint(1, 999)) for start in starts]
+    return long + short(count - 20)
+
+
+def test_effort_limits_the_placements(counter: type[Counter]) -> None:
+    lives = short(1_250)
+    assert pack(lives, effort=3).ratio > 1.0
+    assert counter.placements == 3 * len(lives)
+
+
+@pytest.mark.parametrize("family", [short, nested, mixed])
+def test_the_work_grows_little_faster_than_the_lives(family, counter: type[Counter]) -> None:
+    looks = []
+    for count in (1_250, 10_000):
+        counter.looks = 0
+        pack(family(count), effort=1)
+        looks.append(counter.looks)
+    # Eight times the lives: n² would be 64 times the looks, n log n is 10.3 times.
+    assert looks[1] <= 14 * looks[0]
