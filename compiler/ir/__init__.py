@@ -1,0 +1,1 @@
+"""Programs, graphs and types: what every stage of the compiler speaks of."""

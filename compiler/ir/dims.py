@@ -1,0 +1,249 @@
+"""Sizes that are not known until data arrives, as exact integer expressions.
+
+A fluid shape may hold -1. Compiling once for every batch size needs more than "unknown": it
+needs `N`, `N*64`, `(H - 2)//2 + 1`, so that buffer sizes can be evaluated when a batch is bound.
+A `Dim` is a polynomial with integer coefficients over names and floor divisions, kept in one
+normal form, so that equal expressions compare equal and print the same bytes.
+
+>>> N = Dim.named("N")
+>>> print(N * 64 + 3, "|", (N * 64) // 16, "|", (N + 1) // 2)
+64*N + 3 | 4*N | (N + 1)//2
+>>> evaluate((N + 1) // 2, {"N": 7})
+4
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Size: TypeAlias = "int | Dim"
+"""One entry of a shape: a number, or an expression over named unknowns."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """`numerator // denominator`, where it does not simplify to a polynomial."""
+
+    numerator: Dim
+    denominator: Size
+
+    def __str__(self) -> str:
+        return f"{_wrapped(self.numerator)}//{_wrapped(self.denominator)}"
+
+
+Atom: TypeAlias = "str | Quotient"
+Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A polynomial over named sizes; `terms` maps sorted products of atoms to coefficients."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @staticmethod
+    def named(name: str) -> Dim:
+        """The size called `name`; `?` is the unknown that makes every expression unknown."""
+        return Dim((((name,), 1),))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that must be known before this size can be evaluated, sorted."""
+        return tuple(sorted({name for monomial, _ in self.terms for name in _names(monomial)}))
+
+    @property
+    def known(self) -> bool:
+        """False for an expression that involves the anonymous unknown `?`."""
+        return "?" not in self.names
+
+    def __add__(self, other: Size) -> Size:
+        return _normal([*self.terms, *_terms(other)])
+
+    def __mul__(self, other: Size) -> Size:
+        pairs = ((a, b) for a in self.terms for b in _terms(other))
+        return _normal((_product(a[0], b[0]), a[1] * b[1]) for a, b in pairs)
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return -self + other
+
+    def __floordiv__(self, other: Size) -> Size:
+        return _divide(self, other)
+
+    def __rfloordiv__(self, other: Size) -> Size:
+        return _divide(Dim((((), other),)) if isinstance(other, int) else other, self)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        if not self.known:
+            return "?"
+        text = " + ".join(_term_text(monomial, factor) for monomial, factor in self.terms)
+        return text.replace("+ -", "- ")
+
+    __repr__ = __str__
+
+
+UNKNOWN = Dim.named("?")
+"""A size nobody has named: -1 in a fluid shape. Whatever is computed from it is unknown too."""
+
+
+def evaluate(size: Size, values: Mapping[str, int]) -> int:
+    """The number a size stands for, given its names; KeyError where one is missing."""
+    if isinstance(size, int):
+        return size
+    return sum(factor * _value(monomial, values) for monomial, factor in size.terms)
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of sizes; 1 for none."""
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def parse_size(text: str) -> Size:
+    """Read a size back from its text: integers, names, `+ - * //`, brackets, or `?`.
+
+    >>> parse_size("(H - 2)//2 + 1") == (Dim.named("H") - 2) // 2 + 1
+    True
+    """
+    if text.strip() == "?":
+        return UNKNOWN
+    try:
+        return _from_ast(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError) as error:
+        raise ValueError(f"{text!r} is not a size") from error
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+
+
+def _from_ast(node: ast.expr) -> Size:
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return Dim.named(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _from_ast(operand) * -1
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+            return _OPERATORS[type(operator)](_from_ast(left), _from_ast(right))
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r} is not a size")
+
+
+def _terms(size: Size) -> tuple[tuple[Monomial, int], ...]:
+    return size.terms if isinstance(size, Dim) else (((), size),)
+
+
+def _product(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted(a + b, key=str))
+
+
+def _normal(terms: Iterable[tuple[Monomial, int]]) -> Size:
+    """Collect like terms; a number where no name is left, `?` where an unknown is involved."""
+    collected: dict[Monomial, int] = {}
+    for monomial, factor in terms:
+        if "?" in monomial:
+            return UNKNOWN
+        collected[monomial] = collected.get(monomial, 0) + factor
+    kept = [(monomial, factor) for monomial, factor in collected.items() if factor]
+    if not any(monomial for monomial, _ in kept):
+        return kept[0][1] if kept else 0
+    return Dim(tuple(sorted(kept, key=_term_order)))
+
+
+def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
+    """Longer products first, the constant last: 64*N*T + N + 3."""
+    return (-len(term[0]), "*".join(map(str, term[0])))
+
+
+def _divide(a: Size, b: Size) -> Size:
+    if not (_is_known(a) and _is_known(b)):
+        return UNKNOWN
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if b == 1:
+        return a
+    exact = _divide_exactly(a, b)
+    if exact is not None:
+        return exact
+    numerator = a if isinstance(a, Dim) else Dim((((), a),))
+    return Dim((((Quotient(numerator, b),), 1),))
+
+
+def _divide_exactly(a: Size, b: Size) -> Size | None:
+    """Divide term by term where one term of `b` goes into every term of `a`."""
+    divisor = _terms(b)
+    if a == b:
+        return 1
+    if len(divisor) != 1:
+        return None
+    quotients = [_divide_term(term, divisor[0]) for term in _terms(a)]
+    kept = [quotient for quotient in quotients if quotient is not None]
+    return _normal(kept) if len(kept) == len(quotients) else None
+
+
+def _divide_term(
+    term: tuple[Monomial, int], divisor: tuple[Monomial, int]
+) -> tuple[Monomial, int] | None:
+    atoms = list(term[0])
+    for atom in divisor[0]:
+        if atom not in atoms:
+            return None
+        atoms.remove(atom)
+    return None if term[1] % divisor[1] else (tuple(atoms), term[1] // divisor[1])
+
+
+def _is_known(size: Size) -> bool:
+    return isinstance(size, int) or size.known
+
+
+def _value(monomial: Monomial, values: Mapping[str, int]) -> int:
+    total = 1
+    for atom in monomial:
+        total *= values[atom] if isinstance(atom, str) else _quotient(atom, values)
+    return total
+
+
+def _quotient(atom: Quotient, values: Mapping[str, int]) -> int:
+    return evaluate(atom.numerator, values) // evaluate(atom.denominator, values)
+
+
+def _names(monomial: Monomial) -> Iterable[str]:
+    for atom in monomial:
+        if isinstance(atom, str):
+            yield atom
+        else:
+            yield from atom.numerator.names
+            yield from atom.denominator.names if isinstance(atom.denominator, Dim) else ()
+
+
+def _term_text(monomial: Monomial, factor: int) -> str:
+    atoms = [str(atom) if isinstance(atom, str) else f"({atom})" for atom in monomial]
+    if len(monomial) == 1 and factor == 1:
+        return str(monomial[0])
+    if not monomial or factor not in (1, -1):
+        atoms.insert(0, str(factor))
+    return ("-" if factor == -1 and monomial else "") + "*".join(atoms)
+
+
+def _wrapped(size: Size) -> str:
+    text = str(size)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"

@@ -1,0 +1,300 @@
+"""Graph: who feeds whom. A networkx DiGraph of ops and vars in which every var has one producer.
+
+This is the only code that edits the DiGraph. Passes read with networkx (`nx.descendants(g.nx, op)`)
+and change through `Graph`, in place. A rewrite changes ops; a decision is a label: `op.kernel`
+(which fused kernel), `op.target` (which code generator), `var.slot` (which memory), and the
+positions of ops, which are their order. Vars keep their names for life: remove ops and give their
+outputs new producers, and no use needs rewiring.
+
+A name that is written twice becomes several vars, `w`, `w#1`, …, told apart by `version`. Where
+the later one must live in the storage of the earlier one (persistable state, a value that an op
+updates only on a condition), it `overwrites` it, and its producer waits for every other reader of
+the earlier one. That order is derived from the vars, never stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import networkx as nx
+
+from compiler.ir.opdef import OpDef, Slot, find
+from compiler.ir.types import TensorType
+
+Position: TypeAlias = tuple[int, ...]
+"""Where an op stands: `(7,)` is the eighth op; `(7, 0)` was inserted just behind it."""
+
+
+class Var:
+    """A value of a graph.
+
+    `role` is "feed" (the caller's, read only), "param" (persistable state that outlives a run) or
+    "temp". `overwrites` is the earlier version in whose storage this one must live. `slot` labels
+    the memory it was given; None means it is allocated by itself.
+    """
+
+    __slots__ = ("name", "overwrites", "role", "slot", "type", "version")
+
+    def __init__(
+        self,
+        name: str,
+        type: TensorType,
+        role: str = "temp",
+        version: int = 0,
+        overwrites: Var | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.role = role
+        self.version = version
+        self.overwrites = overwrites
+        self.slot: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in text, unique in the graph: `w`, `w#1`."""
+        return f"{self.name}#{self.version}" if self.version else self.name
+
+    @property
+    def storage(self) -> Var:
+        """The first version of the storage it lives in; itself where it overwrites nothing."""
+        var = self
+        while var.overwrites is not None:
+            var = var.overwrites
+        return var
+
+    def __repr__(self) -> str:
+        return f"{self.label}: {self.type}"
+
+
+class Op:
+    """An op of a graph: slots of vars, attributes, labels, and the user's `file:line`.
+
+    `body` is the graph of its sub-block; its feeds are the vars of slot `Input`, in that order,
+    and its results those of `Out`.
+    """
+
+    __slots__ = (
+        "attrs", "body", "defn", "inputs", "kernel", "kind", "outputs", "position", "source",
+        "target",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: str,
+        inputs: Mapping[str, Sequence[Var]],
+        outputs: Mapping[str, Sequence[Var]],
+        attrs: Mapping[str, Any],
+        source: str,
+        body: Graph | None,
+    ) -> None:
+        self.kind = kind
+        self.inputs = {slot: list(vars) for slot, vars in inputs.items() if vars}
+        self.outputs = {slot: list(vars) for slot, vars in outputs.items() if vars}
+        self.attrs = dict(attrs)
+        self.source = source
+        self.body = body
+        self.defn: OpDef = find(kind)(attrs)
+        self.kernel: int | None = None
+        self.target: str | None = None
+        self.position: Position = ()
+
+    def __getitem__(self, slot: str) -> Var:
+        """The only var in an input or output slot; KeyError where it has none."""
+        vars = self.inputs.get(slot) or self.outputs[slot]
+        return vars[0]
+
+    def reads(self) -> list[Var]:
+        """Every var it reads, slot by slot; one that stands in two slots comes twice."""
+        return [var for vars in self.inputs.values() for var in vars]
+
+    def writes(self) -> list[Var]:
+        """Every var it writes, slot by slot."""
+        return [var for vars in self.outputs.values() for var in vars]
+
+    def needs_data(self) -> list[Var]:
+        """The vars whose data it reads, without those of which it only asks the shape."""
+        slots = self.defn.slots
+        kept = [s for s in self.inputs if not slots.get(s, Slot()).shape_only]
+        return [var for slot in kept for var in self.inputs[slot]]
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(var.label for var in self.writes())
+        inputs = ", ".join(var.label for var in self.reads())
+        return f"{outputs} = {self.kind}({inputs})"
+
+
+class Graph:
+    """Ops and vars of one program (or of one sub-block)."""
+
+    def __init__(self, name: str = "main") -> None:
+        self.name = name
+        self.nx: nx.DiGraph[Op | Var] = nx.DiGraph()
+        self.results: list[Var] = []
+        self._vars: dict[tuple[str, int], Var] = {}
+        self._ops: dict[Op, None] = {}
+        self._counter = itertools.count()
+        self._sorted = True
+
+    # ---- reading ----
+
+    def ops(self) -> list[Op]:
+        """A snapshot of the ops in order."""
+        if not self._sorted:
+            self._ops = dict.fromkeys(sorted(self._ops, key=lambda op: op.position))
+            self._sorted = True
+        return list(self._ops)
+
+    def vars(self) -> list[Var]:
+        """Every var, in order of creation."""
+        return list(self._vars.values())
+
+    def feeds(self) -> list[Var]:
+        """The vars a caller gives, in order of declaration."""
+        return [var for var in self._vars.values() if var.role == "feed"]
+
+    def params(self) -> list[Var]:
+        """The first versions of persistable state, in order of declaration."""
+        mine = self._vars.values()
+        return [var for var in mine if var.role == "param" and var.overwrites is None]
+
+    def find(self, name: str, version: int = 0) -> Var | None:
+        """The var of a name and version; None where there is none."""
+        return self._vars.get((name, version))
+
+    def latest(self, name: str) -> Var | None:
+        """The last version of a name; None where there is none."""
+        versions = itertools.takewhile(bool, (self.find(name, k) for k in itertools.count()))
+        return next(iter(reversed(list(versions))), None)
+
+    def producer(self, var: Var) -> Op | None:
+        """The op that writes a var; None for feeds and for state a run begins with."""
+        found = next(iter(self.nx.predecessors(var)), None)
+        return found if isinstance(found, Op) else None
+
+    def readers(self, var: Var) -> list[Op]:
+        """The ops that read a var."""
+        return [op for op in self.nx.successors(var) if isinstance(op, Op)]
+
+    def overwriter(self, var: Var) -> Var | None:
+        """The next version in a var's storage; None where there is none."""
+        after = self.find(var.name, var.version + 1)
+        return after if after is not None and after.overwrites is var else None
+
+    def predecessors(self, op: Op) -> list[Op]:
+        """The ops that must run before an op: producers of what it reads and, for what it
+        overwrites, the producer and every other reader of the earlier version.
+        """
+        before = dict.fromkeys(self.producer(var) for var in op.reads())
+        for var in op.writes():
+            if var.overwrites is not None:
+                before |= dict.fromkeys([self.producer(var.overwrites)])
+                before |= dict.fromkeys(self.readers(var.overwrites))
+        return [found for found in before if found is not None and found is not op]
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops())
+
+    def __contains__(self, node: Op | Var) -> bool:
+        return node in self.nx
+
+    # ---- editing ----
+
+    def feed(self, name: str, type: TensorType) -> Var:
+        """Declare a var the caller gives."""
+        return self._add(Var(name, type, "feed"))
+
+    def param(self, name: str, type: TensorType) -> Var:
+        """Declare persistable state."""
+        return self._add(Var(name, type, "param"))
+
+    def var(self, name: str, type: TensorType, version: int = 0) -> Var:
+        """Declare a temporary."""
+        return self._add(Var(name, type, "temp", version))
+
+    def next_version(self, var: Var, type: TensorType, *, same_storage: bool) -> Var:
+        """Declare the var for another write of a name; `same_storage` makes it overwrite."""
+        last = self.latest(var.name) or var
+        overwrites = last if same_storage else None
+        role = "param" if last.role == "param" else "temp"
+        return self._add(Var(var.name, type, role, last.version + 1, overwrites))
+
+    def fresh(self, stem: str, type: TensorType) -> Var:
+        """Declare a temporary whose name begins with `stem` and is not taken."""
+        names = itertools.chain([stem], (f"{stem}.{k}" for k in itertools.count(1)))
+        return self.var(next(n for n in names if (n, 0) not in self._vars), type)
+
+    def op(
+        self,
+        kind: str,
+        inputs: Mapping[str, Sequence[Var]],
+        outputs: Mapping[str, Sequence[Var]],
+        attrs: Mapping[str, Any] | None = None,
+        source: str = "",
+        body: Graph | None = None,
+        last: bool = False,
+    ) -> Op:
+        """Add an op just behind the last producer of what it reads, or as the last of all.
+
+        Raises ValueError where an output has a producer already.
+        """
+        op = Op(kind, inputs, outputs, attrs or {}, source, body)
+        for var in op.writes():
+            if self.producer(var) is not None:
+                raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")
+        op.position = (next(self._counter),) if last else self._behind(op)
+        self._insert(op)
+        return op
+
+    def remove(self, *ops: Op) -> None:
+        """Take ops out. Their vars stay, to be given new producers or swept."""
+        for op in ops:
+            self.nx.remove_node(op)
+            del self._ops[op]
+
+    def sweep(self) -> list[Var]:
+        """Drop vars that no op touches and nobody asks for (feeds stay); returns them."""
+        dropped: list[Var] = []
+        for var in reversed(self.vars()):
+            idle = not self.nx.degree[var] and self.overwriter(var) is None
+            if idle and var.role != "feed" and var not in self.results:
+                self.nx.remove_node(var)
+                del self._vars[var.name, var.version]
+                dropped.append(var)
+        return dropped
+
+    def reorder(self, ops: Iterable[Op]) -> None:
+        """Make this the order of the ops: all of them, each once."""
+        ordered = list(ops)
+        if set(ordered) != set(self._ops) or len(ordered) != len(self._ops):
+            raise ValueError("an order must have every op of the graph exactly once")
+        self._counter = itertools.count(len(ordered))
+        for index, op in enumerate(ordered):
+            op.position = (index,)
+        self._ops, self._sorted = dict.fromkeys(ordered), True
+
+    def _add(self, var: Var) -> Var:
+        if (var.name, var.version) in self._vars:
+            raise ValueError(f"graph {self.name!r} has a var called {var.label!r} already")
+        self._vars[var.name, var.version] = var
+        self.nx.add_node(var)
+        return var
+
+    def _insert(self, op: Op) -> None:
+        self._sorted = self._sorted and (
+            not self._ops or next(reversed(self._ops)).position < op.position
+        )
+        self._ops[op] = None
+        self.nx.add_node(op)
+        self.nx.add_edges_from((var, op) for var in op.reads())
+        self.nx.add_edges_from((op, var) for var in op.writes())
+
+    def _behind(self, op: Op) -> Position:
+        """A position after everything an op must wait for and before all that stands later."""
+        after = max((before.position for before in self.predecessors(op)), default=(-1,))
+        return (*after, next(self._counter))

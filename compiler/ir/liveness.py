@@ -1,0 +1,80 @@
+"""When vars live: from the kernel that makes them to the last that reads them.
+
+A step is a kernel: an op by itself, or the ops that share a kernel label. Lives are half-open
+intervals of steps, and the return of the results counts as one more step behind the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import Pointwise
+from compiler.ir.types import TOKEN
+
+
+def kernels(g: Graph) -> list[list[Op]]:
+    """The ops of each step, in order; neighbours with one kernel label make one step."""
+    labelled = ((index if op.kernel is None else -1, op) for index, op in enumerate(g.ops()))
+    groups = groupby(labelled, key=lambda pair: (pair[0], pair[1].kernel))
+    return [[op for _, op in group] for _, group in groups]
+
+
+def lives(g: Graph) -> dict[Var, tuple[int, int]]:
+    """The steps `start <= step < stop` in which each temporary needs memory, in order of making.
+
+    A var lives until its last data reader is done; one that is returned lives past the last step;
+    one that a later version overwrites lives at least until that version is there. Left out are
+    feeds and state, tokens, and vars that never leave their kernel.
+    """
+    steps = kernels(g)
+    kept = set(g.results)
+    found: dict[Var, tuple[int, int]] = {}
+    for step, ops in enumerate(steps):
+        made = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
+        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_inner(g, op, v)}
+        for var in (var for op in ops for var in _held(op) if var in found):
+            found[var] = (found[var][0], step + 1)
+    for var in (var for var in g.results if var in found):
+        found[var] = (found[var][0], len(steps) + 1)
+    return found
+
+
+def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
+    """True where a kernel that is the last to read `old` may write `new` in the same memory.
+
+    Either the op that writes `new` declares it in place of the slot that holds `old`; or the whole
+    kernel is pointwise, both have one type, so that element stands on element, and no op of the
+    kernel behind the one that writes `new` reads `old` any more.
+    """
+    writer = next(index for index, op in enumerate(ops) if new in op.writes())
+    if any(old in op.needs_data() for op in ops[writer + 1 :]):
+        return False
+    if old in _declared_inputs(ops[writer], new):
+        return True
+    return old.type == new.type and all(isinstance(op.defn, Pointwise) for op in ops)
+
+
+def _declared_inputs(op: Op, var: Var) -> list[Var]:
+    """What stands in the input slot that an output of the op is declared to be in place of."""
+    slot = next(slot for slot, vars in op.outputs.items() if var in vars)
+    return op.inputs.get(op.defn.slots[slot].inplace, [])
+
+
+def _is_temporary(var: Var) -> bool:
+    return var.role == "temp" and var.type != TOKEN
+
+
+def _is_inner(g: Graph, op: Op, var: Var) -> bool:
+    """True for a var that is made and read within one kernel, and so never reaches memory."""
+    if op.kernel is None or var.overwrites is not None or g.overwriter(var) is not None:
+        return False
+    readers = (reader for reader in g.readers(var) if var in reader.needs_data())
+    return all(reader.kernel == op.kernel for reader in readers)
+
+
+def _held(op: Op) -> list[Var]:
+    """The vars whose memory an op needs: what it reads, and what it writes into."""
+    over = [var.overwrites for var in op.writes() if var.overwrites is not None]
+    return op.needs_data() + over

@@ -1,0 +1,362 @@
+"""What an op is: one class that says its slots, attributes, types, meaning and gradient.
+
+    class Relu(Pointwise, op="relu"):
+        X = reads()
+        Out = writes()
+
+        def compute(self, xp, X):
+            return xp.maximum(X, 0.0)
+
+        def grad(self, xp, Out, d_Out):
+            return {"X": d_Out * (Out > 0.0)}
+
+The class registers `relu`; its `grad`, whose parameters are exactly what backward reads, registers
+`relu_grad(Out, Out@GRAD) -> X@GRAD`, the slots the reference has. An *instance* is the op with its
+attributes bound, so bodies read `self.axis`. Four kinds, no fifth:
+
+- `Pointwise`: `compute(self, xp, …)`; types come free, and several fuse into one kernel.
+- `Rowwise`: the same, and may also reduce axes it keeps (`xp.sum(X, axis=-1, keepdims=True)`).
+- `OpDef`: `infer(self, …)` gives types, `numpy(self, …)` gives values.
+- `HostOp`: an `OpDef` that is run for its effect, and so is never removed.
+
+Bodies name slots by their parameters and get the value: a list for `many=True`, None for an empty
+optional slot; `d_Out` is the slot `Out@GRAD`. They return the sole output, or a dict from slot to
+value (`grad` uses the forward slot's name). A parameter annotated `Shape` gets only the shape: the
+data may be gone by then. `grad_ops` says a gradient that is itself ops. `lower(self, k, …)` and
+`lower_grad` may write faster NumPy code than calling `numpy`, see `compiler.ir.kernel`; there,
+outputs are parameters too, and None where nobody wants them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar, TypeAlias, cast
+
+import numpy as np
+
+from compiler.errors import BadAttribute, CompileError, ShapeError, UnknownOp, did_you_mean
+from compiler.ir.dims import Size
+from compiler.ir.program import GRAD
+from compiler.ir.slots import BOOKKEEPING, Attr, Slot, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+
+__all__ = [
+    "BOOKKEEPING", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "Rowwise",
+    "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call", "check_attributes", "find",
+    "fit", "has", "parameters", "reads", "reduced_axes", "registered", "required", "slot_of",
+    "type_of", "writes",
+]  # fmt: skip
+
+Xp: TypeAlias = Any
+"""`numpy`, or a look-alike that records what a body asks of it."""
+Value: TypeAlias = Any
+"""What stands in a slot while a body runs: an array, an expression, or a list of them."""
+
+
+class OpDef:
+    """An op with its attributes bound; the module's text says what a class holds."""
+
+    kind: ClassVar[str] = ""
+    slots: ClassVar[dict[str, Slot]] = {}
+    attrs: ClassVar[dict[str, Attr[Any]]] = {}
+    grad_class: ClassVar[type[GradOp] | None] = None
+    has_effects: ClassVar[bool] = False
+
+    def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        members = vars(cls).items()
+        slots = {n: replace(v, name=n) for n, v in members if isinstance(v, Slot)}
+        attrs = {n: cast("Attr[Any]", v) for n, v in members if isinstance(v, Attr)}
+        cls.slots = {**cls.slots, **slots}
+        cls.attrs = {**cls.attrs, **attrs}
+        if op:
+            cls.kind = op
+            _REGISTRY[op] = cls
+            cls.grad_class = (
+                _grad_class(cls, grad_op or op + "_grad") if "grad" in vars(cls) else None
+            )
+
+    def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
+        given = attributes or {}
+        self.attributes = {name: a.value(self.kind, given) for name, a in self.attrs.items()}
+
+    @classmethod
+    def inputs(cls) -> dict[str, Slot]:
+        """Its input slots by name, in order of declaration."""
+        return {name: slot for name, slot in cls.slots.items() if not slot.is_output}
+
+    @classmethod
+    def outputs(cls) -> dict[str, Slot]:
+        """Its output slots by name, in order of declaration."""
+        return {name: slot for name, slot in cls.slots.items() if slot.is_output}
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Types of the outputs by slot, from types of the inputs by slot.
+
+        A `many` slot has a list. Raises ShapeError where they do not go together.
+        """
+        return self.named(call(self, "infer", types))
+
+    def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
+        return self.named(call(self, "numpy", values))
+
+    def named(self, result: Any) -> dict[str, Any]:
+        """A body's result as a dict from slot to value."""
+        if isinstance(result, dict):
+            return cast("dict[str, Any]", result)
+        return {next(iter(self.outputs())): result}
+
+
+class Pointwise(OpDef):
+    """Each element of the outputs comes from the same element of the broadcast inputs."""
+
+    def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
+        """The shape to view a slot in before NumPy broadcasting; slots not named stay."""
+        return {}
+
+    def result(self, operand: TensorType) -> TensorType:
+        """The type of an output, given the broadcast shape in the first input's element type."""
+        return operand
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs declared in place have the type of what they overwrite, others the broadcast."""
+        flat = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
+        first = _each(next(iter(flat.values())))[0]
+        shape = broadcast(self.kind, list(self.views(flat).values()))
+        result = self.result(first.with_shape(shape))
+        updated = {s.name: flat.get(s.inplace) for s in self.outputs().values()}
+        return {name: updated[name] or result for name in updated}
+
+    def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """The aligned shape of every given input; several of one slot are `X.0`, `X.1`, …"""
+        single = {s: t for s, t in types.items() if isinstance(t, TensorType)}
+        aligned = self.align(single)
+        shapes = {slot: aligned.get(slot, t.shape) for slot, t in single.items()}
+        for slot in [slot for slot in types if slot not in single]:
+            shapes |= {f"{slot}.{i}": t.shape for i, t in enumerate(_each(types[slot]))}
+        return shapes
+
+    def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `compute` on NumPy arrays and bring every result to its declared type."""
+        types = {slot: _map(type_of, value) for slot, value in values.items()}
+        views = self.views({slot: t for slot, t in types.items() if t is not None})
+        seen = {s: v.reshape(views[s]) if s in views else v for s, v in values.items()}
+        results = self.named(call(self, "compute", seen, np))
+        wanted = self.infer_types(types)
+        aligned = self.output_views(types)
+        return {
+            slot: fit(np.asarray(results[slot]), wanted[slot], aligned.get(slot))
+            for slot in wanted
+            if slot in results
+        }
+
+    def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """The aligned shape of outputs that are smaller than the broadcast shape."""
+        return {}
+
+
+class Rowwise(Pointwise):
+    """Like `Pointwise`, and may reduce axes that it keeps as size 1 (softmax)."""
+
+
+class HostOp(OpDef):
+    """Work for the host beside the kernels: input, output, messages. Run for its effect."""
+
+    has_effects = True
+
+
+class GradOp(OpDef):
+    """The gradient of another op, made from that op's `grad`."""
+
+    forward: ClassVar[type[OpDef]]
+
+    def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
+        super().__init__(attributes)
+        self.origin = self.forward(attributes)
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""
+        if has(self, "infer"):
+            return self.named(call(self, "infer", types))
+        default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
+        return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in self.outputs()}
+
+    def named(self, result: Any) -> dict[str, Any]:
+        """A body returns gradients by the name of the forward slot."""
+        return {slot + GRAD: value for slot, value in cast("dict[str, Any]", result).items()}
+
+
+class PointwiseGrad(GradOp, Pointwise):
+    """The gradient of an op whose `grad` takes `xp`; sums over the axes that were broadcast."""
+
+    def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """Inputs are viewed as the forward op views them, gradients of outputs as they are."""
+        if isinstance(self.origin, Pointwise):
+            return self.origin.views(types)
+        return super().views(types)
+
+    def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """A gradient is aligned like its variable."""
+        given = {slot: t for slot, t in types.items() if t is not None}
+        return {slot + GRAD: shape for slot, shape in self.views(given).items()}
+
+
+class RowwiseGrad(PointwiseGrad, Rowwise):
+    """The gradient of a `Rowwise` op."""
+
+
+_BODY_OF_GRADIENT = {
+    "compute": "grad",
+    "numpy": "grad",
+    "lower": "lower_grad",
+    "infer": "infer_grad",
+}
+
+
+def _body(op: OpDef, name: str) -> tuple[OpDef, str]:
+    """Where a body is written: a gradient op's bodies stand in the class of its forward op."""
+    return (op.origin, _BODY_OF_GRADIENT[name]) if isinstance(op, GradOp) else (op, name)
+
+
+def has(op: OpDef, body: str) -> bool:
+    """True where the op has a body of this name: compute, numpy, lower, infer, grad_ops."""
+    owner, name = _body(op, body)
+    return getattr(owner, name, None) is not None
+
+
+def call(op: OpDef, body: str, values: Mapping[str, Any], *first: Any) -> Any:
+    """Call a body with `first` and then, for each parameter, what `values` has for its slot."""
+    owner, name = _body(op, body)
+    if getattr(owner, name, None) is None:
+        raise CompileError(f"{op.kind} has no {name!r}")
+    rest = parameters(type(owner), name)[len(first) :]
+    return getattr(owner, name)(*first, **{n: _given(values, n, kind) for n, kind in rest})
+
+
+def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
+    value = values.get(slot_of(name))
+    return _map(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
+
+
+@cache
+def parameters(cls: type[OpDef], body: str) -> tuple[tuple[str, str], ...]:
+    """Names and annotations of a body's parameters, `self` left out."""
+    found = inspect.signature(getattr(cls, body)).parameters.values()
+    return tuple((p.name, str(p.annotation)) for p in list(found)[1:])
+
+
+def slot_of(parameter: str) -> str:
+    """The slot a body's parameter stands for: `d_Out` is `Out@GRAD`."""
+    return parameter.removeprefix("d_") + GRAD if parameter.startswith("d_") else parameter
+
+
+def type_of(array: Array) -> TensorType:
+    """The type of an array."""
+    return TensorType(DType.of(array.dtype), array.shape)
+
+
+def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape several shapes broadcast to by NumPy's rules; ShapeError where they do not.
+
+    >>> broadcast("elementwise_add", [(3, 1), (4,)])
+    (3, 4)
+    """
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(_joined(op, sizes, shapes) for sizes in zip(*padded, strict=True))
+
+
+def _joined(op: str, sizes: Sequence[Size], shapes: Sequence[Shape]) -> Size:
+    known = [size for size in sizes if isinstance(size, int) or size.known]
+    found = list(dict.fromkeys(size for size in known if size != 1))
+    if len(found) > 1:
+        text = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        raise ShapeError(f"{op}: shapes {text} do not broadcast: {found[0]} is not {found[1]}")
+    unknown = [size for size in sizes if size not in known]
+    return found[0] if found else unknown[0] if unknown else 1
+
+
+def reduced_axes(result: Shape, view: Shape) -> tuple[int, ...]:
+    """The axes to sum so that something of shape `result` fits an aligned `view` of it."""
+    padded = (1,) * (len(result) - len(view)) + tuple(view)
+    pairs = enumerate(zip(result, padded, strict=True))
+    return tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
+
+
+def fit(result: Array, wanted: TensorType, view: Shape | None = None) -> Array:
+    """Bring a body's result to its declared type: sum what was broadcast, spread what is small."""
+    shape = cast("tuple[int, ...]", wanted.shape)
+    axes = reduced_axes(result.shape, shape if view is None else view)
+    if axes:
+        result = result.sum(axis=axes, keepdims=True)
+    if result.size != int(np.prod(shape)):
+        result = np.broadcast_to(result, shape)
+    return result.reshape(shape).astype(wanted.dtype.numpy, copy=False)
+
+
+def find(kind: str) -> type[OpDef]:
+    """The class of an op type; UnknownOp with the closest known name where there is none."""
+    if kind not in _REGISTRY:
+        raise UnknownOp(
+            f'Operator "{kind}" has not been registered.', hint=did_you_mean(kind, _REGISTRY)
+        )
+    return _REGISTRY[kind]
+
+
+def registered() -> Iterator[str]:
+    """Every known op type, sorted; gradient ops included."""
+    return iter(sorted(_REGISTRY))
+
+
+def check_attributes(kind: str, attributes: Mapping[str, Any]) -> None:
+    """BadAttribute where an op type has no attribute of a given name."""
+    known = find(kind).attrs
+    for name in attributes:
+        if name not in known and name not in BOOKKEEPING:
+            listed = ", ".join(known) or "none"
+            hint = did_you_mean(name, known)
+            raise BadAttribute(f"{kind} has no attribute {name!r}; it has: {listed}", hint=hint)
+
+
+_REGISTRY: dict[str, type[OpDef]] = {}
+
+
+def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
+    """Make and register the class of an op's gradient op: slots are the parameters of `grad`."""
+    names = parameters(forward, "grad")
+    takes_xp = bool(names) and names[0][0] == "xp"
+    slots = {slot_of(n): _grad_input(forward, n, kind) for n, kind in names[int(takes_xp) :]}
+    targets = [slot for slot in forward.inputs().values() if not slot.no_grad]
+    slots |= {s.name + GRAD: writes(optional=True, many=s.many) for s in targets}
+    about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
+    base = _grad_base(forward) if takes_xp else GradOp
+    cls = cast("type[GradOp]", type(forward.__name__ + "Grad", (base,), about | slots))
+    cls.kind, cls.attrs = name, forward.attrs
+    _REGISTRY[name] = cls
+    return cls
+
+
+def _grad_base(forward: type[OpDef]) -> type[GradOp]:
+    return RowwiseGrad if issubclass(forward, Rowwise) else PointwiseGrad
+
+
+def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
+    """A gradient op reads a slot as its forward op declared it; all but `d_…` as given."""
+    declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
+    shape_only = annotation in ("Shape", "list[Shape]")
+    return reads(optional=declared.optional, many=declared.many, shape_only=shape_only)
+
+
+def _each(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _map(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply to the value of a slot: to each of a list, to none of an empty one."""
+    if isinstance(value, list):
+        return [function(item) for item in cast("list[Any]", value)]
+    return None if value is None else function(value)

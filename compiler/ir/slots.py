@@ -1,0 +1,113 @@
+"""How an op class declares its slots and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+
+T = TypeVar("T")
+
+BOOKKEEPING = frozenset(
+    "op_role op_role_var op_namescope op_callstack op_device with_quant_attr use_cudnn use_mkldnn "
+    "mkldnn_data_type use_quantizer is_mkldnn workspace_size_MB exhaustive_search fuse_relu "
+    "fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
+    "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
+    "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
+    "y_data_format quantize_weights is_cpu is_calc_type".split()
+)
+"""Attributes of the reference that say nothing of an op's meaning: kept, never read."""
+
+
+class HasAttributes(Protocol):
+    """An op instance, as far as its attributes go."""
+
+    attributes: dict[str, Any]
+
+
+class Attr(Generic[T]):
+    """A declared attribute; on an instance it reads as its value."""
+
+    def __init__(self, kind: type[T], default: T | None) -> None:
+        self.kind = kind
+        self.default = default
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Attr[T]: ...
+    @overload
+    def __get__(self, instance: HasAttributes, owner: type) -> T: ...
+    def __get__(self, instance: HasAttributes | None, owner: type) -> Attr[T] | T:
+        return self if instance is None else cast(T, instance.attributes[self.name])
+
+    def value(self, op: str, given: Mapping[str, Any]) -> T:
+        """Its value among the given attributes; BadAttribute if it is missing or mistyped."""
+        value = given.get(self.name, self.default)
+        if value is None:
+            raise BadAttribute(f"{op} needs the attribute {self.name!r} ({self.kind.__name__})")
+        value = _convert(value, self.kind)
+        if not isinstance(value, self.kind):
+            wanted, got = self.kind.__name__, type(value).__name__
+            raise BadAttribute(f"{op}: attribute {self.name!r} is {got} {value!r}, not {wanted}")
+        return value
+
+
+def _convert(value: Any, kind: type) -> Any:
+    """Accept what means the same: 1 for 1.0, a tuple for a list, NumPy scalars, 0/1 for bool."""
+    plain: Any = cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
+    if kind is list and isinstance(plain, tuple):
+        return list(cast("tuple[Any, ...]", plain))
+    if kind is float and type(plain) is int:
+        return float(plain)
+    return bool(plain) if kind is bool and plain in (0, 1) else plain
+
+
+def attr(default: T) -> Attr[T]:
+    """An attribute with a default, whose type is the default's."""
+    return Attr(type(default), default)
+
+
+def required(kind: type[T]) -> Attr[T]:
+    """An attribute of this type that must be given."""
+    return Attr(kind, None)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A declared input or output.
+
+    `optional` may stay empty; `many` holds a list; `inplace` names the input whose storage an
+    output may take over; `shape_only` inputs are read for their shape and not their data;
+    `no_grad` inputs have no gradient (labels, running statistics).
+    """
+
+    name: str = ""
+    is_output: bool = False
+    optional: bool = False
+    many: bool = False
+    inplace: str = ""
+    shape_only: bool = False
+    no_grad: bool = False
+
+
+def reads(
+    *,
+    optional: bool = False,
+    many: bool = False,
+    shape_only: bool = False,
+    no_grad: bool = False,
+) -> Slot:
+    """Declare an input slot."""
+    return Slot("", False, optional, many, "", shape_only, no_grad)
+
+
+def writes(*, optional: bool = False, many: bool = False, inplace: str = "") -> Slot:
+    """Declare an output slot; `inplace` names the input it may overwrite (`Param`)."""
+    return Slot("", True, optional, many, inplace)

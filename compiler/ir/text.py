@@ -1,0 +1,252 @@
+"""Graphs and programs as text that people read, edit, diff, and parse back without loss.
+
+    graph main {
+      feed x: f32[N, 4]
+      param w: f32[4, 3]
+      (Out=h: f32[N, 3] @s0) = mul(X=x, Y=w)  // train.py:12
+      (Out=y: f32[N, 3] @s1) = scale(X=h) {'scale': 2.0} @k1
+      return y
+    }
+
+One op a line, and line order is the order. A temporary is declared where an op writes it; `w#1` is
+the second var called `w`, and `over w` says that it lives in the storage of `w`. Labels follow `@`:
+`@s0` the slot of a var, `@k1` the kernel and `@numpy` the target of an op. What is at its default
+is not said, and what is said is in an order that depends on nothing but the graph. The grammar is
+in `compiler.ir.parse`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from compiler.errors import UnknownOp
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.literal import attributes_text, name_text, said_attributes
+from compiler.ir.opdef import find
+from compiler.ir.parse import parse, parse_program
+from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKind
+from compiler.ir.slots import Slot
+from compiler.ir.types import from_fluid
+
+__all__ = ["digest", "parse", "parse_program", "same", "show", "show_op"]
+
+_INDENT = "  "
+_KERNEL_LIKE = re.compile(r"k[0-9]+")
+
+
+def show(thing: Graph | Program) -> str:
+    """A graph or a program as text; `parse` and `parse_program` read it back.
+
+    Positions of ops are not said: those of the parsed graph are (0,), (1,), …
+    Raises CompileError for an attribute that is no attribute value.
+    """
+    lines = _graph_lines(thing, "", "") if isinstance(thing, Graph) else _program_lines(thing)
+    return "\n".join(lines) + "\n"
+
+
+def show_op(op: Op | OpDesc) -> str:
+    """An op in one line, without types, source and body: for messages and comments.
+
+    >>> show_op(OpDesc("mul", {"X": ["x"], "Y": ["my w"]}, {"Out": ["h"]}))
+    '(Out=h) = mul(X=x, Y="my w")'
+    """
+    if isinstance(op, OpDesc):
+        return _desc_line(op)
+    outputs = {slot: [var_text(var) for var in vars] for slot, vars in op.outputs.items()}
+    return _op_line(op, outputs)
+
+
+def var_text(var: Var) -> str:
+    """A var's label as it stands in text, quoted where it must be: `w#1`, `"my w"#1`."""
+    return f"{name_text(var.name)}#{var.version}" if var.version else name_text(var.name)
+
+
+def digest(thing: Graph | Program) -> str:
+    """The SHA-256 of the text, in hex: equal for equal graphs, whoever made them and when."""
+    return hashlib.sha256(show(thing).encode()).hexdigest()
+
+
+def same(a: Graph, b: Graph) -> bool:
+    """True where two graphs are equal: vars, ops in their order, attributes, labels, bodies.
+
+    Names, versions and labels count; so do the orders of feeds, of parameters and of results.
+    Positions, attributes at their defaults, and the order in which temporaries were made do not.
+    """
+    return _facts(a) == _facts(b)
+
+
+# ---- graphs ----
+
+
+def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[str]:
+    """The lines of a graph; `indent` stands before all but the first, which ends in `source`."""
+    inner = indent + _INDENT
+    yield f"graph {name_text(g.name)} {{{_source_text(source)}"
+    ahead = _declared_ahead(g)
+    for var in ahead:
+        keyword = "var" if var.role == "temp" else var.role
+        yield f"{inner}{keyword} {_declaration(var)}"
+    for op in g.ops():
+        yield from _op_lines(op, ahead, inner)
+    if g.results:
+        yield f"{inner}return {', '.join(var_text(var) for var in g.results)}"
+    yield indent + "}"
+
+
+def _declared_ahead(g: Graph) -> dict[Var, None]:
+    """Vars that need a line of their own.
+
+    No op writes them, or not before others need them, or their role does not follow from where
+    they are written.
+    """
+    seen: set[Var] = set()
+    early: set[Var] = set()
+    for op in g.ops():
+        early |= {var for var in op.reads() if var not in seen}
+        for var in op.writes():
+            early |= {var.overwrites} - seen if var.overwrites is not None else set()
+            early |= {var} if var.role != _role_when_written(var) else set()
+        seen.update(op.writes())
+    return dict.fromkeys(var for var in g.vars() if var in early or g.producer(var) is None)
+
+
+def _role_when_written(var: Var) -> str:
+    return "temp" if var.overwrites is None else var.overwrites.role
+
+
+def _declaration(var: Var) -> str:
+    over = f" over {var_text(var.overwrites)}" if var.overwrites is not None else ""
+    slot = f" @s{var.slot}" if var.slot is not None else ""
+    return f"{var_text(var)}: {var.type}{over}{slot}"
+
+
+def _op_lines(op: Op, ahead: Mapping[Var, None], indent: str) -> Iterator[str]:
+    outputs = {
+        slot: [var_text(var) if var in ahead else _declaration(var) for var in vars]
+        for slot, vars in op.outputs.items()
+    }
+    line = indent + _op_line(op, outputs)
+    if op.body is None:
+        yield line + _source_text(op.source)
+        return
+    body = _graph_lines(op.body, indent, op.source)
+    yield f"{line} {next(body)}"
+    yield from body
+
+
+def _op_line(op: Op, outputs: Mapping[str, Sequence[str]]) -> str:
+    inputs = {slot: [var_text(var) for var in vars] for slot, vars in op.inputs.items()}
+    words = [_call_text(op.kind, inputs, outputs), attributes_text(op.kind, op.attrs)]
+    words += [f"@k{op.kernel}"] if op.kernel is not None else []
+    words += [f"@{_target_text(op.target)}"] if op.target is not None else []
+    return " ".join(filter(None, words))
+
+
+def _target_text(target: str) -> str:
+    return json.dumps(target) if _KERNEL_LIKE.fullmatch(target) else name_text(target)
+
+
+def _call_text(
+    kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]]
+) -> str:
+    """`(Out=y) = sum(X=[a, b])`, with brackets around what a slot may hold several of."""
+    slots = _slots(kind)
+    written, read = _slots_text(slots, outputs), _slots_text(slots, inputs)
+    return f"({written}) = {name_text(kind)}({read})"
+
+
+def _slots(kind: str) -> Mapping[str, Slot]:
+    try:
+        return find(kind).slots
+    except UnknownOp:
+        return {}
+
+
+def _slots_text(declared: Mapping[str, Slot], given: Mapping[str, Sequence[str]]) -> str:
+    texts: list[str] = []
+    for slot, vars in given.items():
+        many = len(vars) != 1 or (slot in declared and declared[slot].many)
+        text = ", ".join(vars)
+        texts.append(f"{name_text(slot)}=[{text}]" if many else f"{name_text(slot)}={text}")
+    return ", ".join(texts)
+
+
+def _source_text(source: str) -> str:
+    """The comment that gives the user's line, quoted where a bare one would not read back."""
+    if not source:
+        return ""
+    plain = source.isprintable() and source == source.strip() and not source.startswith('"')
+    return f"  // {source if plain else json.dumps(source)}"
+
+
+# ---- programs ----
+
+
+def _program_lines(program: Program) -> Iterator[str]:
+    yield "program {"
+    for block in program.blocks:
+        yield f"{_INDENT}block {block.idx}{_relations(block)} {{"
+        for var in block.vars.values():
+            yield f"{_INDENT * 2}var {_desc_declaration(var)}"
+        for op in block.ops:
+            yield _INDENT * 2 + _desc_line(op) + _source_text(op.source)
+        yield f"{_INDENT}}}"
+    yield "}"
+
+
+def _relations(block: Block) -> str:
+    """How a block belongs to others: ` (parent 0, forward 1)`."""
+    given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
+    said = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _desc_declaration(var: VarDesc) -> str:
+    type = var.element.text if var.dims is None else str(from_fluid(var.dims, var.element))
+    fields = {
+        "kind": str(var.kind) if var.kind is not VarKind.TENSOR else "",
+        "lod_level": var.lod_level,
+        "persistable": var.persistable,
+        "stop_gradient": var.stop_gradient,
+        "need_check_feed": var.need_check_feed,
+        "is_parameter": var.is_parameter,
+    }
+    said = {name: value for name, value in fields.items() if value}
+    return f"{name_text(var.name)}: {type}{f' {said}' if said else ''}"
+
+
+def _desc_line(op: OpDesc) -> str:
+    inputs = {slot: list(map(name_text, names)) for slot, names in op.inputs.items()}
+    outputs = {slot: list(map(name_text, names)) for slot, names in op.outputs.items()}
+    call = _call_text(op.type, inputs, outputs)
+    return f"{call} {attributes_text(op.type, op.attrs)}".rstrip()
+
+
+# ---- equality ----
+
+
+def _facts(g: Graph) -> tuple[Any, ...]:
+    """All that counts of a graph, as values that compare."""
+    vars = {_key(var): (var.type, var.role, _key(var.overwrites), var.slot) for var in g.vars()}
+    orders = [_keys(g.feeds()), _keys(g.params()), _keys(g.results)]
+    return (g.name, vars, orders, [_op_facts(op) for op in g.ops()])
+
+
+def _key(var: Var | None) -> tuple[str, int] | None:
+    return None if var is None else (var.name, var.version)
+
+
+def _keys(vars: Iterable[Var]) -> list[tuple[str, int] | None]:
+    return [_key(var) for var in vars]
+
+
+def _op_facts(op: Op) -> tuple[Any, ...]:
+    inputs = [(slot, _keys(vars)) for slot, vars in op.inputs.items()]
+    outputs = [(slot, _keys(vars)) for slot, vars in op.outputs.items()]
+    body = None if op.body is None else _facts(op.body)
+    attrs = said_attributes(op.kind, op.attrs)
+    return (op.kind, inputs, outputs, attrs, op.source, op.kernel, op.target, body)

@@ -1,0 +1,161 @@
+"""Element types and tensor types: what the compiler knows of a value before it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
+
+Shape: TypeAlias = tuple[Size, ...]
+"""Sizes from the outermost axis inwards; an entry is a number or a `Dim`."""
+
+Array: TypeAlias = NDArray[Any]
+"""A NumPy array of any element type."""
+
+
+class DType(Enum):
+    """An element type: its name in `.ir` text and the number `VarType.Type` gives it."""
+
+    BOOL = ("bool", 0)
+    INT16 = ("i16", 1)
+    INT32 = ("i32", 2)
+    INT64 = ("i64", 3)
+    FP16 = ("f16", 4)
+    FP32 = ("f32", 5)
+    FP64 = ("f64", 6)
+    UINT8 = ("u8", 20)
+    INT8 = ("i8", 21)
+    TOKEN = ("token", -1)
+
+    def __init__(self, text: str, code: int) -> None:
+        self.text = text
+        self.code = code
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy element type of the same name: `FP32` → `float32`."""
+        return np.dtype(_NUMPY_NAMES[self])
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element takes; 0 for a token, which carries order and no data."""
+        return 0 if self is DType.TOKEN else self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """True for the types that have gradients."""
+        return self.text.startswith("f")
+
+    @staticmethod
+    def of(value: DTypeLike | int | DType) -> DType:
+        """The type for a NumPy dtype, its name (`'float32'`), or a `VarType.Type` number.
+
+        Raises TypeError naming the value where fluid has no such type.
+
+        >>> DType.of("float32"), DType.of(3).text
+        (<DType.FP32: ('f32', 5)>, 'i64')
+        """
+        if isinstance(value, DType):
+            return value
+        found = _BY_CODE.get(value) if isinstance(value, int) else _by_name(value)
+        if found is None:
+            raise TypeError(f"{value!r} is not an element type fluid has: {', '.join(_BY_NAME)}")
+        return found
+
+
+_NUMPY_NAMES = {
+    DType.BOOL: "bool",
+    DType.INT16: "int16",
+    DType.INT32: "int32",
+    DType.INT64: "int64",
+    DType.FP16: "float16",
+    DType.FP32: "float32",
+    DType.FP64: "float64",
+    DType.UINT8: "uint8",
+    DType.INT8: "int8",
+}
+_BY_CODE = {dtype.code: dtype for dtype in DType}
+_BY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
+_BY_TEXT = {dtype.text: dtype for dtype in DType}
+
+
+def _by_name(value: DTypeLike) -> DType | None:
+    try:
+        return _BY_NAME.get(np.dtype(value).name)
+    except TypeError:
+        return None
+
+
+def parse_dtype(text: str) -> DType:
+    """The type written `f32`, `i64`, `bool` … in `.ir` text; ValueError for anything else."""
+    if text not in _BY_TEXT:
+        raise ValueError(f"{text!r} is not an element type: {', '.join(_BY_TEXT)}")
+    return _BY_TEXT[text]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type and shape of a value.
+
+    >>> print(TensorType(DType.FP32, (Dim.named("N"), 4)))
+    f32[N, 4]
+    """
+
+    dtype: DType
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+    @property
+    def numel(self) -> Size:
+        """How many elements it has."""
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Size:
+        """How many bytes its elements take."""
+        return self.numel * self.dtype.itemsize
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names its shape depends on, sorted."""
+        found = {name for size in self.shape if isinstance(size, Dim) for name in size.names}
+        return tuple(sorted(found))
+
+    def with_shape(self, shape: Sequence[Size]) -> TensorType:
+        """The same element type in another shape."""
+        return TensorType(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        """The same shape of another element type."""
+        return TensorType(dtype, self.shape)
+
+    def at(self, values: dict[str, int]) -> tuple[int, ...]:
+        """The shape in numbers, given what each name stands for."""
+        return tuple(evaluate(size, values) for size in self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.text}[{', '.join(map(str, self.shape))}]"
+
+
+TOKEN = TensorType(DType.TOKEN, ())
+"""The type of a var that orders two ops and carries no data."""
+
+
+def from_fluid(shape: Sequence[int], dtype: DType) -> TensorType:
+    """The type of a fluid shape, in which -1 stands for an unknown size."""
+    return TensorType(dtype, tuple(UNKNOWN if size < 0 else int(size) for size in shape))
+
+
+def to_fluid(shape: Shape) -> tuple[int, ...]:
+    """The fluid spelling of a shape: -1 for every size that is not a number."""
+    return tuple(size if isinstance(size, int) else -1 for size in shape)
