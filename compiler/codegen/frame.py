@@ -1,0 +1,162 @@
+"""The two scopes of generated NumPy code: what is made once at binding, and what runs in a step.
+
+A value of the arena or of persistable state stays in place for as long as a binding does, so its
+views are made once, in `bind`. A feed is another array every time, so its views are made in `step`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.codegen.writer import Names, Writer
+from compiler.ir.dims import Size, product
+from compiler.ir.types import DType, Shape, TensorType
+from compiler.plan import Buffer, Place, Value
+
+RESERVED = {"np", "bind", "step", "take", "params", "SimpleNamespace"}
+
+
+def shape_text(shape: Sequence[Size]) -> str:
+    """A shape as a Python tuple over names in scope.
+
+    >>> shape_text((3,))
+    '(3,)'
+    """
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+@dataclass(frozen=True)
+class NumpyOperand:
+    """A value by its Python name. `steady` means its array stays in place between steps."""
+
+    frame: Frame
+    name: str
+    type: TensorType
+    steady: bool
+    storage: tuple[Place, str | int]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its type."""
+        return self.type.shape
+
+    def view(self, shape: Sequence[Size]) -> str:
+        """The name of the same elements in another shape; its own name for its own shape."""
+        if tuple(shape) == self.shape:
+            return self.name
+        expression = f"{self.name}.reshape({shape_text(shape)})"
+        return self.frame.keep(expression, self.steady, self.storage[0], self.name + "_v")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Frame:
+    """Writes `setup` (bind) and `body` (step) of one module; gives names to values and buffers."""
+
+    def __init__(self, dims: Sequence[str], buffers: Sequence[Buffer]) -> None:
+        self.names = Names(RESERVED | set(dims))
+        self.setup = Writer(1)
+        self.body = Writer(2)
+        self.buffers = list(buffers)
+        self.functions: dict[str, str] = {}
+        self.globals: list[str] = []
+        self.step = 0
+        self._operands: dict[Any, NumpyOperand] = {}
+        self._kept: list[dict[str, str]] = [{}, {}]
+
+    # ---- values ----
+
+    def operand(self, value: Value) -> NumpyOperand:
+        """The operand for a value, named (and taken from the arena) the first time."""
+        key = value if value.place is Place.BUFFER else (value.place, value.home)
+        if key not in self._operands:
+            name = self.names.make(value.label if value.place is Place.BUFFER else str(value.home))
+            self._operands[key] = self._place(value, name)
+        return self._operands[key]
+
+    def _place(self, value: Value, name: str) -> NumpyOperand:
+        if value.place is Place.PARAM:
+            self.setup.line(f"{name} = params[{value.home!r}]")
+        elif value.place is Place.BUFFER:
+            self.setup.line(f"{name} = {_take(int(value.home), value.type)}")
+        elif value.place is Place.LOCAL:
+            dtype = value.type.dtype.numpy.name
+            self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
+        steady = value.place in (Place.PARAM, Place.BUFFER)
+        return NumpyOperand(self, name, value.type, steady, (value.place, value.home))
+
+    def forget(self, value: Value) -> None:
+        """Let go of a value that stands by itself."""
+        operand = self._operands.pop((value.place, value.home), None)
+        if operand is not None:
+            self.body.line(f"del {operand.name}")
+
+    # ---- the Kernel that lowerings see ----
+
+    def line(self, text: str) -> None:
+        """Write one line of the step."""
+        self.body.line(text)
+
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        """Working memory of the arena for the current step."""
+        type = TensorType(dtype, tuple(shape))
+        nbytes = product(type.shape) * dtype.itemsize
+        name, number = self.names.make(f"t{self.step}"), len(self.buffers)
+        self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1))
+        self.setup.line(f"{name} = {_take(number, type)}")
+        return NumpyOperand(self, name, type, True, (Place.BUFFER, number))
+
+    def once(self, expression: str, uses: Sequence[Any], hint: str) -> str:
+        """A name for an expression: made at binding if all it uses stays in place."""
+        unsteady = [each.storage[0] for each in uses if not each.steady]
+        place = Place.LOCAL if Place.LOCAL in unsteady else Place.FEED
+        return self.keep(expression, not unsteady, place, hint)
+
+    def keep(self, expression: str, steady: bool, place: Place, hint: str) -> str:
+        """Name an expression in the right scope, the same one every time it is asked for.
+
+        What stands by itself is freed in the step, so no name may hold on to it.
+        """
+        if not steady and place is Place.LOCAL:
+            return expression
+        known = self._kept[0] if steady else self._kept[-1]
+        if expression not in known:
+            known[expression] = self.names.make(hint)
+            writer = self.setup if steady else self.body
+            writer.line(f"{known[expression]} = {expression}")
+        return known[expression]
+
+    def aliased(self, a: NumpyOperand, b: NumpyOperand) -> bool:
+        """True where both are one memory."""
+        return a.storage == b.storage
+
+    def function(self, body: Callable[..., Any], name: str = "") -> str:
+        """Carry a function's source into the module, once, under its own or another name."""
+        source = textwrap.dedent(inspect.getsource(body))
+        name = name or body.__name__
+        source = source.replace(f"def {body.__name__}(", f"def {name}(", 1)
+        self.names.taken.add(name)
+        if self.functions.setdefault(name, source) != source:
+            raise ValueError(f"two functions called {name!r} would stand in one module")
+        return name
+
+    # ---- blocks ----
+
+    def enter(self) -> None:
+        """Begin a block: names kept in it are not known after it."""
+        self.body.depth += 1
+        self._kept.append(dict(self._kept[-1]))
+
+    def leave(self) -> None:
+        """End a block."""
+        self.body.depth -= 1
+        self._kept.pop()
+
+
+def _take(number: int, type: TensorType) -> str:
+    return f"take({number}, {type.dtype.numpy.name!r}, {shape_text(type.shape)})"

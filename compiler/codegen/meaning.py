@@ -1,0 +1,58 @@
+"""Code for an op that has no lowering: its meaning, carried into the module and called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from compiler.codegen.frame import Frame, NumpyOperand, shape_text
+from compiler.ir.opdef import GradOp, OpDef, parameters, slot_of
+from compiler.ir.program import GRAD
+from compiler.plan import PlannedOp
+
+
+def pick(result: Any, slot: str) -> Any:
+    """One output of what a meaning returned: the sole one, or one of a dict."""
+    return result[slot] if hasattr(result, "keys") else result
+
+
+def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
+    """Write `result = meaning(attributes, …)` and a copy of each output to its place."""
+    owner, body = _body(op.defn)
+    function = frame.function(getattr(type(owner), body), f"{op.kind}_meaning")
+    given = [
+        f"{n}={_argument(values.get(slot_of(n)), kind)}"
+        for n, kind in parameters(type(owner), body)
+    ]
+    frame.line(f"result = {function}({', '.join([_attributes(frame, op.kind, owner), *given])})")
+    picker = frame.function(pick)
+    for slot in op.outputs:
+        part = f"{picker}(result, {slot.removesuffix(GRAD)!r})"
+        for index, operand in enumerate(_listed(values[slot])):
+            item = f"{part}[{index}]" if op.defn.slots[slot].many else part
+            frame.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
+
+
+def _body(defn: OpDef) -> tuple[OpDef, str]:
+    return (defn.origin, "grad") if isinstance(defn, GradOp) else (defn, "numpy")
+
+
+def _attributes(frame: Frame, kind: str, owner: OpDef) -> str:
+    """The name of a global that stands for the op's `self`."""
+    listed = ", ".join(f"{name}={value!r}" for name, value in owner.attributes.items())
+    name = frame.names.make(f"{kind}_attributes")
+    frame.globals.append(f"{name} = SimpleNamespace({listed})")
+    return name
+
+
+def _argument(value: Any, annotation: str) -> str:
+    """One argument of a meaning: an array, a shape, a list of them, or None."""
+    if isinstance(value, list):
+        return f"[{', '.join(_argument(item, annotation) for item in cast('list[Any]', value))}]"
+    if value is None:
+        return "None"
+    return shape_text(value.shape) if "Shape" in annotation else str(value)
+
+
+def _listed(value: Any) -> list[NumpyOperand]:
+    return cast("list[NumpyOperand]", value) if isinstance(value, list) else [value]

@@ -1,0 +1,104 @@
+"""Module: generated Python source and what it expects. Plain data that `runtime` loads.
+
+The source defines one function:
+
+    def bind(take, params, N): ...    # one argument for each of `dims`
+        return step
+
+`take(buffer, dtype, shape)` gives an array over buffer number `buffer` of `buffers`; `params` maps
+names to the arrays of persistable state, which the step updates in place; the rest are the numbers
+that the names in `dims` stand for. `step(*feeds)` computes once and returns a tuple with an array
+for each of `fetches`, valid until the next step. Everything else here also stands in the source as
+literals, so that a module saved to a file, edited by hand and loaded again is whole.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from compiler.errors import ParseError
+from compiler.ir.dims import Size, parse_size
+from compiler.plan import Buffer, Tensor
+
+
+@dataclass(frozen=True)
+class Module:
+    """Generated source for one target, with the values it is fed, keeps, returns and stores.
+
+    `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
+    lives in steps; `params` the persistable state by name, first version only.
+    """
+
+    name: str
+    target: str
+    source: str
+    dims: tuple[str, ...]
+    feeds: tuple[Tensor, ...]
+    params: tuple[Tensor, ...]
+    fetches: tuple[Tensor, ...]
+    buffers: tuple[Buffer, ...]
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the source, in hex: the module's identity."""
+        return hashlib.sha256(self.source.encode()).hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """Write the source to a file that runs as a script and loads again."""
+        Path(path).write_text(self.source, encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path) -> Module:
+        """Read a module from its file without running it; ParseError where it is not one."""
+        return Module.parse(Path(path).read_text(encoding="utf-8"))
+
+    @staticmethod
+    def parse(source: str) -> Module:
+        """Read a module from its source without running it; ParseError where it is not one."""
+        values = _literals(source)
+        return Module(
+            name=values["NAME"],
+            target=values["TARGET"],
+            source=source,
+            dims=values["DIMS"],
+            feeds=tuple(_tensor(row) for row in values["FEEDS"]),
+            params=tuple(_tensor(row) for row in values["PARAMS"]),
+            fetches=tuple(_tensor(row) for row in values["FETCHES"]),
+            buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
+        )
+
+
+_FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
+
+
+def _literals(source: str) -> Mapping[str, Any]:
+    """The literal assignments at the top of a module's source."""
+    try:
+        assigned = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+        pairs = [(cast(ast.Name, node.targets[0]).id, node.value) for node in assigned]
+        found = {name: ast.literal_eval(value) for name, value in pairs if name in _FIELDS}
+    except (SyntaxError, ValueError, AttributeError) as error:
+        raise ParseError(f"this is not a generated module: {error}") from error
+    for name in _FIELDS:
+        if name not in found:
+            raise ParseError(f"this is not a generated module: it does not assign {name}")
+    return found
+
+
+def _tensor(row: tuple[Any, ...]) -> Tensor:
+    name, dtype, shape, *flags = row
+    return Tensor(name, dtype, tuple(map(_size, shape)), bool(flags and flags[0]))
+
+
+def _buffer(row: tuple[Any, ...]) -> Buffer:
+    name, nbytes, start, stop = row
+    return Buffer(name, _size(nbytes), start, stop)
+
+
+def _size(value: int | str) -> Size:
+    return parse_size(value) if isinstance(value, str) else value

@@ -1,0 +1,178 @@
+"""The NumPy target: a plan as one readable module, a straight function over views of an arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler.codegen.frame import Frame
+from compiler.codegen.meaning import call_meaning
+from compiler.codegen.module import Module
+from compiler.codegen.pointwise import emit_pointwise
+from compiler.ir.dims import Dim, Size
+from compiler.ir.graph import Op
+from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
+
+_SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
+"""What a module does when it is run by itself."""
+
+
+class NumpyTarget:
+    """Writes modules that need NumPy and nothing else."""
+
+    name = "numpy"
+
+    def supports(self, op: Op) -> str:
+        """Every op with a meaning runs here."""
+        known = op.body is not None or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
+        return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
+
+    def emit(self, plan: Plan) -> Module:
+        """The module of a plan: its source is the same bytes for the same plan."""
+        frame = Frame(plan.dims, plan.buffers)
+        arguments = [frame.operand(value).name for value in plan.feeds]
+        for step in plan.steps:
+            frame.step = step.index
+            _emit_step(frame, step)
+        results = ", ".join(frame.operand(value).name for value in plan.results)
+        feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
+        fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
+        edges = (feeds, plan.params, fetches)
+        source = _source(plan, frame, arguments, f"({results}{',' * bool(results)})", edges)
+        return Module(plan.name, self.name, source, plan.dims, *edges, tuple(frame.buffers))
+
+
+def _plain(value: Value) -> str:
+    """The name a user fetched: a label without its version."""
+    return str(value.home) if value.place is Place.PARAM else value.label.partition("#")[0]
+
+
+# ---- steps -------------------------------------------------------------------------------------
+
+
+def _emit_step(frame: Frame, step: Step) -> None:
+    """Comments that name the ops and the user's lines, then the code of the kernel."""
+    for op in step.ops:
+        frame.line(f"# {op.text}" + f"  {op.source}" * bool(op.source))
+    first = step.ops[0]
+    if first.kind == "delete_var":
+        for value in (value for values in first.inputs.values() for value in values):
+            frame.forget(value)
+    elif first.body:
+        _emit_conditional(frame, first)
+    elif isinstance(first.defn, Pointwise):
+        emit_pointwise(frame, step)
+    else:
+        _emit_op(frame, first)
+
+
+def _emit_conditional(frame: Frame, op: PlannedOp) -> None:
+    for value in (value for values in op.outputs.values() for value in values):
+        frame.operand(value)
+    frame.line(f"if {frame.operand(op.inputs['Cond'][0])}.all():")
+    frame.enter()
+    for inner in op.body:
+        _emit_step(frame, inner)
+    frame.leave()
+
+
+def _emit_op(frame: Frame, op: PlannedOp) -> None:
+    """An op's own lowering, or a call of its meaning, carried into the module."""
+    values = {
+        slot: _operands(frame, op.defn, slot, values)
+        for slot, values in {**op.inputs, **op.outputs}.items()
+    }
+    if has(op.defn, "lower"):
+        call(op.defn, "lower", values, frame)
+    else:
+        call_meaning(frame, op, values)
+
+
+def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:
+    declared = defn.slots[slot]
+    operands = [_ShapeOf(v) if declared.shape_only else frame.operand(v) for v in values]
+    return operands if declared.many else next(iter(operands), None)
+
+
+class _ShapeOf:
+    """An input of which only the shape may be asked: its data may be gone."""
+
+    def __init__(self, value: Value) -> None:
+        self.type = value.type
+        self.shape = value.type.shape
+
+    def __str__(self) -> str:
+        raise AssertionError("a shape-only slot has no array")
+
+
+# ---- the module's text -------------------------------------------------------------------------
+
+
+def _source(
+    plan: Plan, frame: Frame, arguments: Sequence[str], results: str,
+    edges: tuple[tuple[Tensor, ...], ...],
+) -> str:  # fmt: skip
+    ops = sum(len(step.ops) for step in plan.steps)
+    head = [
+        f'"""{plan.name}: {ops} ops in {len(plan.steps)} steps, for NumPy.',
+        "",
+        "Generated, and yours to read and edit. `bind` takes arrays once for a set of sizes and",
+        "returns `step`, which computes. Run this file to try it on made-up numbers.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        *(["from types import SimpleNamespace", ""] if frame.globals else []),
+        "import numpy as np",
+        "",
+        f"NAME = {plan.name!r}",
+        "TARGET = 'numpy'",
+        f"DIMS = {plan.dims!r}",
+        *_table("FEEDS", (_tensor_row(each) for each in edges[0])),
+        *_table("PARAMS", ((*_tensor_row(each), each.given) for each in edges[1])),
+        *_table("FETCHES", (_tensor_row(each) for each in edges[2])),
+        "# name, bytes, first step, step after the last",
+        *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
+        "",
+    ]
+    body = [*frame.globals, *_definitions(frame), *_bind(plan, frame, arguments, results)]
+    return "\n".join(head + body) + "\n\n\n" + _SCRIPT
+
+
+def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    lines = [f"    {row!r}," for row in rows]
+    return [f"{name} = (", *lines, ")"] if lines else [f"{name} = ()"]
+
+
+def _tensor_row(each: Tensor) -> tuple[Any, ...]:
+    return (each.name, each.dtype, tuple(map(_literal, each.shape)))
+
+
+def _buffer_row(each: Buffer) -> tuple[Any, ...]:
+    return (each.name, _literal(each.nbytes), each.start, each.stop)
+
+
+def _literal(size: Size) -> int | str:
+    return str(size) if isinstance(size, Dim) else size
+
+
+def _definitions(frame: Frame) -> list[str]:
+    return [line for source in frame.functions.values() for line in ("", "", source.rstrip())]
+
+
+def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> list[str]:
+    return [
+        "",
+        "",
+        f"def bind({', '.join(['take', 'params', *plan.dims])}):",
+        '    """Take every array once; the step writes where they are."""',
+        *frame.setup.lines,
+        "",
+        f"    def step({', '.join(arguments)}):",
+        *frame.body.lines,
+        f"        return {results}",
+        "",
+        "    return step",
+    ]

@@ -1,0 +1,23 @@
+"""What a code generator promises: two methods."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from compiler.codegen.module import Module
+from compiler.ir.graph import Op
+from compiler.plan import Plan
+
+
+class Target(Protocol):
+    """Writes modules for one kind of device."""
+
+    name: str
+
+    def supports(self, op: Op) -> str:
+        """Empty if this target has code for an op; otherwise the reason it does not."""
+        ...
+
+    def emit(self, plan: Plan) -> Module:
+        """The module that computes a plan."""
+        ...

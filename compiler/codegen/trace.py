@@ -1,0 +1,245 @@
+"""Runs an op's body on names instead of numbers, and keeps the expression it computes.
+
+A body is written once against a NumPy namespace: `xp.maximum(X, 0.0)`. Given a `Tracer` for `xp`
+and `Expr`s for its inputs it returns an `Expr`: a tree (equal parts are one object) of NumPy calls
+with the shape and element type of each part, from which a code generator writes what it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from compiler.errors import CompileError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import broadcast
+from compiler.ir.types import DType, Shape
+
+Scalar: TypeAlias = "bool | int | float"
+Term: TypeAlias = "Expr | Scalar"
+
+BOOLEAN = frozenset(
+    "less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor "
+    "logical_not isfinite isnan isinf".split()
+)
+"""Functions whose result is true or false."""
+
+ELEMENTWISE = BOOLEAN | frozenset(
+    "add subtract multiply divide floor_divide remainder power maximum minimum negative absolute "
+    "exp expm1 log log1p log2 log10 sqrt square reciprocal tanh sin cos tan arcsin arccos arctan "
+    "sinh cosh sign floor ceil rint trunc fmod arctan2".split()
+)
+"""Functions of NumPy that take `out=` and work element by element."""
+
+ALIASES = {"abs": "absolute", "round": "rint", "mod": "remainder", "true_divide": "divide"}
+REDUCTIONS = {"sum": "add", "max": "maximum", "min": "minimum"}
+"""Reductions, and the function each repeats."""
+
+
+class Expr:
+    """A part of an expression: a leaf (an array by name) or a call; its shape and element type."""
+
+    __slots__ = ("args", "dtype", "extra", "fn", "shape", "tracer")
+    __array_ufunc__ = None
+    """Keeps NumPy scalars from taking the operators over."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        fn: str,
+        args: tuple[Term, ...],
+        shape: Shape,
+        dtype: DType,
+        extra: Hashable = None,
+    ) -> None:
+        self.tracer = tracer
+        self.fn = fn
+        self.args = args
+        self.shape = shape
+        self.dtype = dtype
+        self.extra = extra
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for an input."""
+        return self.fn == "leaf"
+
+    def parts(self) -> list[Expr]:
+        """The arguments that are expressions."""
+        return [arg for arg in self.args if isinstance(arg, Expr)]
+
+    def astype(self, dtype: Any) -> Expr:
+        """The same values in another element type."""
+        return self.tracer.cast(self, DType.of(dtype))
+
+    def __add__(self, other: Term) -> Expr:
+        return self.tracer.call("add", self, other)
+
+    def __radd__(self, other: Term) -> Expr:
+        return self.tracer.call("add", other, self)
+
+    def __sub__(self, other: Term) -> Expr:
+        return self.tracer.call("subtract", self, other)
+
+    def __rsub__(self, other: Term) -> Expr:
+        return self.tracer.call("subtract", other, self)
+
+    def __mul__(self, other: Term) -> Expr:
+        return self.tracer.call("multiply", self, other)
+
+    def __rmul__(self, other: Term) -> Expr:
+        return self.tracer.call("multiply", other, self)
+
+    def __truediv__(self, other: Term) -> Expr:
+        return self.tracer.call("divide", self, other)
+
+    def __rtruediv__(self, other: Term) -> Expr:
+        return self.tracer.call("divide", other, self)
+
+    def __pow__(self, other: Term) -> Expr:
+        return self.tracer.call("power", self, other)
+
+    def __rpow__(self, other: Term) -> Expr:
+        return self.tracer.call("power", other, self)
+
+    def __neg__(self) -> Expr:
+        return self.tracer.call("negative", self)
+
+    def __lt__(self, other: Term) -> Expr:
+        return self.tracer.call("less", self, other)
+
+    def __le__(self, other: Term) -> Expr:
+        return self.tracer.call("less_equal", self, other)
+
+    def __gt__(self, other: Term) -> Expr:
+        return self.tracer.call("greater", self, other)
+
+    def __ge__(self, other: Term) -> Expr:
+        return self.tracer.call("greater_equal", self, other)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise TypeError("a pointwise body compares with ==; write xp.equal(X, Y)")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __and__(self, other: Term) -> Expr:
+        return self.tracer.call("logical_and", self, other)
+
+    def __or__(self, other: Term) -> Expr:
+        return self.tracer.call("logical_or", self, other)
+
+    def __invert__(self) -> Expr:
+        return self.tracer.call("logical_not", self)
+
+
+class Tracer:
+    """Stands for `numpy` while a body is traced. Equal calls give the same `Expr`."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Expr] = {}
+
+    def leaf(self, name: Hashable, shape: Shape, dtype: DType) -> Expr:
+        """An input, told apart by `name`."""
+        return self._node("leaf", (), shape, dtype, name)
+
+    def call(self, fn: str, *args: Any) -> Expr:
+        """An elementwise function of expressions and numbers."""
+        shapes = [arg.shape for arg in args if isinstance(arg, Expr)]
+        dtype = DType.BOOL if fn in BOOLEAN else _promoted(args)
+        return self._node(fn, args, broadcast(fn, shapes), dtype)
+
+    def where(self, condition: Term, a: Term, b: Term) -> Expr:
+        """`a` where the condition holds, else `b`."""
+        shapes = [arg.shape for arg in (condition, a, b) if isinstance(arg, Expr)]
+        return self._node("where", (condition, a, b), broadcast("where", shapes), _promoted((a, b)))
+
+    def astype(self, x: Expr, dtype: Any) -> Expr:
+        """`x` in another element type."""
+        return x.astype(dtype)
+
+    def cast(self, x: Expr, dtype: DType) -> Expr:
+        """`x` itself if it has the type already."""
+        return x if x.dtype is dtype else self._node("astype", (x,), x.shape, dtype)
+
+    def zeros_like(self, x: Expr) -> Expr:
+        """Zeros in the shape and element type of `x`, whose data is not read."""
+        return self.full(0, x.shape, x.dtype)
+
+    def ones_like(self, x: Expr) -> Expr:
+        """Ones in the shape and element type of `x`, whose data is not read."""
+        return self.full(1, x.shape, x.dtype)
+
+    def full(self, value: Scalar, shape: Shape, dtype: DType) -> Expr:
+        """One number everywhere."""
+        return self._node("full", (value,), shape, dtype)
+
+    def clip(self, x: Expr, low: Term, high: Term) -> Expr:
+        """`x` held between two bounds."""
+        return self.call("minimum", self.call("maximum", x, low), high)
+
+    def mean(self, x: Expr, axis: int | tuple[int, ...], keepdims: bool = True) -> Expr:
+        """The mean over axes of known size."""
+        total = self.reduce("sum", x, axis, keepdims)
+        count = 1
+        for size, kept in zip(x.shape, total.shape, strict=True):
+            count *= 1 if size == kept else _known(size)
+        return total * (1.0 / count)
+
+    def reduce(self, fn: str, x: Expr, axis: int | tuple[int, ...], keepdims: bool = False) -> Expr:
+        """A reduction that keeps the axes it reduces as size 1.
+
+        Trailing axes go first: they lie together in memory, and what is left is small.
+        """
+        if not keepdims:
+            raise CompileError(f"a rowwise body calls {fn} without keepdims=True")
+        rank = len(x.shape)
+        axes = sorted({a % rank for a in (axis if isinstance(axis, tuple) else (axis,))})
+        trailing = [a for i, a in enumerate(axes) if axes[i:] == list(range(a, rank))]
+        rest = [a for a in axes if a not in trailing]
+        return self._reduce(fn, self._reduce(fn, x, trailing), rest)
+
+    def _reduce(self, fn: str, x: Expr, axes: list[int]) -> Expr:
+        if not axes:
+            return x
+        shape = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
+        return self._node("reduce_" + fn, (x,), shape, x.dtype, tuple(axes))
+
+    def __getattr__(self, name: str) -> Callable[..., Expr]:
+        """Any elementwise function or reduction of NumPy, by its name there."""
+        fn = ALIASES.get(name, name)
+        if fn in ELEMENTWISE:
+            return partial(self.call, fn)
+        if fn in REDUCTIONS:
+            return partial(self.reduce, fn)
+        raise AttributeError(f"pointwise bodies cannot use numpy.{name}: it has no traced form")
+
+    def _node(
+        self, fn: str, args: tuple[Any, ...], shape: Shape, dtype: DType, extra: Hashable = None
+    ) -> Expr:
+        key = (fn, tuple(map(_identity, args)), shape, dtype, extra)
+        if key not in self._known:
+            self._known[key] = Expr(self, fn, args, shape, dtype, extra)
+        return self._known[key]
+
+
+def _identity(arg: Any) -> Hashable:
+    """Expressions are equal when they are one object; 1, 1.0 and True are three numbers."""
+    return ("expr", id(arg)) if isinstance(arg, Expr) else (type(arg).__name__, repr(arg))
+
+
+def _promoted(args: tuple[Any, ...]) -> DType:
+    """The element type NumPy gives a result; Python numbers adapt to the arrays."""
+    types = [arg.dtype.numpy if isinstance(arg, Expr) else arg for arg in args]
+    return DType.of(np.result_type(*types))
+
+
+def _known(size: Size) -> int:
+    if not isinstance(size, int):
+        raise CompileError(f"a rowwise body takes the mean over an axis of unknown size {size}")
+    return size

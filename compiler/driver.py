@@ -1,0 +1,166 @@
+"""compile(): Program to Module, every stage in a file if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.codegen.numpy import NumpyTarget
+from compiler.codegen.target import Target
+from compiler.errors import CompileError, did_you_mean
+from compiler.ir.convert import to_graph
+from compiler.ir.dims import Dim, Size
+from compiler.ir.graph import Graph
+from compiler.ir.program import Program, VarDesc
+from compiler.ir.types import Array, Shape
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import Observer, run_passes
+from compiler.passes.observers import Dump, Guard
+from compiler.passes.pipeline import pipeline
+from compiler.plan import Plan, freeze
+
+TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget()}
+
+Feed = Mapping[str, Any] | Sequence[str]
+"""What is fed: names, or names with shapes (numbers, or names for unknown sizes), or arrays."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Every stage of one compilation."""
+
+    graph: Graph
+    plan: Plan
+    module: Module
+    context: Context = field(default_factory=Context)
+
+
+def compile(
+    program: Program,
+    *,
+    feed: Feed = (),
+    fetch: Sequence[Any] = (),
+    target: str = "numpy",
+    params: MutableMapping[str, Array] | None = None,
+    options: Options | None = None,
+    dump: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+) -> Module:
+    """Compile the main block of a program into a module that computes `fetch` from `feed`.
+
+    `feed` is names, or a mapping from name to shape or array; unknown sizes are names (`"N"`), and
+    one module serves every number they may stand for. `fetch` is names or variables. `params` lends
+    arrays by name that stay as they are, so that trained batch norms and constants can be folded;
+    folded weights are added to it. `dump` is a folder for the graph after each pass, the plan and
+    the module. Raises CompileError (or a kind of it) naming the op and the user's line.
+    """
+    return compile_stages(
+        program, feed=feed, fetch=fetch, target=target, params=params, options=options,
+        dump=dump, observers=observers,
+    ).module  # fmt: skip
+
+
+def compile_stages(
+    program: Program,
+    *,
+    feed: Feed = (),
+    fetch: Sequence[Any] = (),
+    target: str = "numpy",
+    params: MutableMapping[str, Array] | None = None,
+    options: Options | None = None,
+    dump: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+) -> Compiled:
+    """The same as `compile`, and keeps the graph, the plan and what the passes declined."""
+    settings = options or Options.from_env()
+    writer = _target(target)
+    graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
+    context = Context(params, settings.typical)
+    watching = [*observers, *_observers(settings, dump)]
+    run_passes(graph, pipeline(settings), context, watching)
+    _check_support(graph, writer)
+    plan = freeze(graph)
+    module = writer.emit(plan)
+    if dump is not None:
+        _dump_stages(Path(dump), plan, module)
+    return Compiled(graph, plan, module, context)
+
+
+def _target(name: str) -> Target:
+    if name not in TARGETS:
+        hint = did_you_mean(name, TARGETS)
+        raise CompileError(
+            f"there is no target {name!r}; there are: {', '.join(TARGETS)}", hint=hint
+        )
+    return TARGETS[name]
+
+
+def _observers(settings: Options, dump: str | Path | None) -> list[Observer]:
+    watching: list[Observer] = [Dump(Path(dump))] if dump is not None else []
+    return watching + ([Guard()] if settings.check >= 2 else [])
+
+
+def _check_support(graph: Graph, target: Target) -> None:
+    for op in graph.ops():
+        if why := target.supports(op):
+            raise CompileError(f"target {target.name!r}: {why}", op=repr(op), source=op.source)
+
+
+def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
+    (folder / f"{plan.name}.plan").write_text(str(plan), encoding="utf-8")
+    module.save(folder / f"{plan.name}.py")
+
+
+# ---- what is fed -------------------------------------------------------------------------------
+
+
+def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape]:
+    """Shapes of the feeds with a name for every unknown size.
+
+    Where only a name is given, the declared shape counts: its leading unknown size is `N` for all
+    feeds, others are named after the variable and the axis.
+    """
+    block = program.blocks[0]
+    names = list(feed)
+    shapes: dict[str, Shape] = {}
+    for name in names:
+        var = block.lookup(name)
+        if var is None:
+            hint = did_you_mean(name, block.vars)
+            raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
+        given = feed[name] if isinstance(feed, Mapping) else None
+        shapes[name] = _declared(var) if given is None else _given(given)
+    return shapes
+
+
+def _given(value: Any) -> Shape:
+    """The shape an array has, or the one that was written down."""
+    return tuple(map(_size, getattr(value, "shape", value)))
+
+
+def _size(size: int | str | Dim) -> Size:
+    return (
+        Dim.named(size) if isinstance(size, str) else size if isinstance(size, Dim) else int(size)
+    )
+
+
+def _declared(var: VarDesc) -> Shape:
+    if var.dims is None:
+        raise CompileError(f"feed {var.name!r} has no declared shape; give one")
+    return tuple(_axis(var.name, axis, size) for axis, size in enumerate(var.dims))
+
+
+def _axis(name: str, axis: int, size: int) -> Size:
+    """A declared size; the name of an unknown one is a Python name."""
+    if size >= 0:
+        return size
+    clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return Dim.named("N" if axis == 0 else f"{clean}_{axis}")
+
+
+def _name(fetched: Any) -> str:
+    return fetched if isinstance(fetched, str) else fetched.name

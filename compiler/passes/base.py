@@ -1,0 +1,72 @@
+"""What a pass is: a name, a contract in facts, and `run(g, ctx)` that edits the graph in place."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from compiler.ir.graph import Graph, Op
+from compiler.ir.types import Array
+
+
+class Fact(Enum):
+    """What may be known of a graph besides that its types hold."""
+
+    GROUPED = "ops with one kernel label are neighbours and fuse"
+    ORDERED = "the order of the ops was chosen for memory"
+    STORED = "every temporary that stays in memory has a slot, and no two live ones share it"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An op a pass left as it was, and why."""
+
+    name: str
+    op: str
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.op}  {self.source}: {self.reason}".replace("  :", ":")
+
+
+@dataclass
+class Context:
+    """What passes share: state they may read and extend, and what they declined to do.
+
+    `params` is lent by the caller: arrays by name, as they will be when the module runs. None means
+    that values may change between runs, so nothing may be computed from them now. `typical` is
+    the number to think of for an unknown size when two orders are compared.
+    """
+
+    params: MutableMapping[str, Array] | None = None
+    typical: int = 32
+    refusals: list[Refusal] = field(default_factory=list[Refusal])
+
+    def miss(self, name: str, op: Op, reason: str) -> None:
+        """Note that pass `name` declined an op, in words a user understands."""
+        self.refusals.append(Refusal(name, repr(op), op.source, reason))
+
+
+class Pass:
+    """A rewrite or a decision. Subclasses give `name`, the facts of their contract, and `run`.
+
+    A graph must hold `needs` before; `gives` holds after; `loses` does not any more (the labels of
+    lost facts are wiped before `run`). `preserves` is False for passes that change what one process
+    computes. `run` leaves the graph valid, and says so through `ctx.miss` where it declines.
+    """
+
+    name: ClassVar[str] = ""
+    needs: ClassVar[frozenset[Fact]] = frozenset()
+    gives: ClassVar[frozenset[Fact]] = frozenset()
+    loses: ClassVar[frozenset[Fact]] = frozenset()
+    preserves: ClassVar[bool] = True
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Edit the graph in place."""
+        raise NotImplementedError
+
+
+EVERY_FACT = frozenset(Fact)

@@ -1,0 +1,42 @@
+"""Remove ops whose results nobody asks for."""
+
+from __future__ import annotations
+
+from compiler.ir.graph import Graph, Op, Var
+from compiler.passes.base import Context, Fact, Pass
+
+
+class EliminateDead(Pass):
+    """y = f(x), y never read  =  nothing.
+
+    What is asked for: the results, every write of persistable state, and ops with effects.
+    """
+
+    name = "eliminate_dead"
+    loses = frozenset({Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Keep what the roots depend on, walking producers; remove the rest."""
+        kept = _wanted(g)
+        g.remove(*(op for op in g.ops() if op not in kept))
+
+
+def _wanted(g: Graph) -> set[Op]:
+    """Every op that a root depends on, data or order."""
+    pending = [op for op in g.ops() if op.defn.has_effects or _writes_state(op)]
+    pending += [op for op in map(g.producer, g.results) if op is not None]
+    kept: set[Op] = set()
+    while pending:
+        op = pending.pop()
+        if op not in kept:
+            kept.add(op)
+            pending += [before for var in _sources(op) if (before := g.producer(var)) is not None]
+    return kept
+
+
+def _writes_state(op: Op) -> bool:
+    return any(var.role == "param" for var in op.writes())
+
+
+def _sources(op: Op) -> list[Var]:
+    return op.reads() + [var.overwrites for var in op.writes() if var.overwrites is not None]

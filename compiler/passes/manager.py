@@ -1,0 +1,104 @@
+"""Runs passes in order and holds each to its contract.
+
+A bad order is refused before anything runs. After every pass the graph is swept of orphans,
+verified, and every fact the pass claims is checked; observers see the graph before the first pass
+and after each. A failure names the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from compiler.errors import PassOrderError
+from compiler.ir.graph import Graph
+from compiler.ir.verify import check_grouped, check_ordered, check_stored, verify
+from compiler.passes.base import Context, Fact, Pass
+
+
+class Observer(Protocol):
+    """Watches a pipeline; passes know nothing of it."""
+
+    def start(self, g: Graph, ctx: Context) -> None:
+        """See the graph before the first pass."""
+        ...
+
+    def before(self, each: Pass, g: Graph) -> None:
+        """See the graph just before a pass."""
+        ...
+
+    def after(self, each: Pass, g: Graph, ctx: Context) -> None:
+        """See the graph just after a pass, verified."""
+        ...
+
+
+_CHECKS: dict[Fact, Callable[[Graph], None]] = {
+    Fact.GROUPED: check_grouped,
+    Fact.ORDERED: check_ordered,
+    Fact.STORED: check_stored,
+}
+
+
+def check_order(passes: Sequence[Pass]) -> None:
+    """PassOrderError where a pass needs a fact that no pass before it gives, or one lost since."""
+    known: set[Fact] = set()
+    lost_by: dict[Fact, str] = {}
+    for each in passes:
+        for fact in sorted(each.needs - known, key=lambda fact: fact.name):
+            raise PassOrderError(
+                f"pass {each.name!r} needs {fact.name} ({fact.value})",
+                hint=_order_hint(fact, lost_by.get(fact)),
+            )
+        lost_by |= dict.fromkeys((known & each.loses) - each.gives, each.name)
+        known = (known - each.loses) | each.gives
+
+
+def _order_hint(fact: Fact, loser: str | None) -> str:
+    if loser is not None:
+        return f"pass {loser!r} loses {fact.name}: run it earlier"
+    return f"run a pass that gives {fact.name} before it"
+
+
+def run_passes(
+    g: Graph, passes: Sequence[Pass], ctx: Context, observers: Sequence[Observer] = ()
+) -> None:
+    """Run passes over a graph in place.
+
+    Raises PassOrderError before the first one runs, and VerifyError, with the pass named in a
+    note, after one that broke a rule.
+    """
+    check_order(passes)
+    verify(g)
+    for observer in observers:
+        observer.start(g, ctx)
+    known: set[Fact] = set()
+    for each in passes:
+        for observer in observers:
+            observer.before(each, g)
+        known = (known - each.loses) | each.gives
+        _run_one(each, g, ctx, known)
+        for observer in observers:
+            observer.after(each, g, ctx)
+
+
+def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
+    try:
+        _wipe(g, each.loses)
+        each.run(g, ctx)
+        g.sweep()
+        verify(g)
+        for fact in (fact for fact in Fact if fact in known):
+            _CHECKS[fact](g)
+    except Exception as error:
+        error.add_note(f"in pass {each.name!r}")
+        raise
+
+
+def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
+    """Take away the labels of facts that will not hold any more."""
+    if Fact.GROUPED in facts:
+        for op in g.ops():
+            op.kernel = None
+    if Fact.STORED in facts:
+        for var in g.vars():
+            var.slot = None

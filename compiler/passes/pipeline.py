@@ -1,0 +1,47 @@
+"""The order of the passes, once, as a list a newcomer can read."""
+
+from __future__ import annotations
+
+from compiler.options import Options
+from compiler.passes.base import Pass
+from compiler.passes.eliminate_dead import EliminateDead
+from compiler.passes.fold_constants import FoldConstants
+from compiler.passes.fuse_batch_norm import FuseBatchNorm
+from compiler.passes.fuse_pointwise import FusePointwise
+from compiler.passes.insert_deletes import InsertDeletes
+from compiler.passes.reuse_memory import ReuseMemory
+from compiler.passes.schedule import Schedule
+
+PASSES: tuple[type[Pass], ...] = (
+    FuseBatchNorm,
+    FoldConstants,
+    EliminateDead,
+    FusePointwise,
+    Schedule,
+    ReuseMemory,
+    InsertDeletes,
+)
+"""Every pass, in the order they run."""
+
+
+def pipeline(options: Options) -> list[Pass]:
+    """The passes that options leave on, in order.
+
+    Memory is planned for an order that does not change any more, so without its search `schedule`
+    still settles the order as written.
+    """
+    kept = [each() for each in PASSES if each.name not in options.disable or each is Schedule]
+    return [Schedule(search=False) if each.name in options.disable else each for each in kept]
+
+
+def named(names: list[str]) -> list[Pass]:
+    """Passes by name, in the order given; ValueError for a name nobody has.
+
+    >>> [each.name for each in named(["schedule", "reuse_memory"])]
+    ['schedule', 'reuse_memory']
+    """
+    known = {each.name: each for each in PASSES}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"there is no pass {name!r}; there are: {', '.join(known)}")
+    return [known[name]() for name in names]

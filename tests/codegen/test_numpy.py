@@ -1,0 +1,228 @@
+"""Generated NumPy code computes what the interpreter says, in place and in little memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.codegen.module import Module
+from compiler.errors import ParseError, VerifyError
+from compiler.interpret import run
+from compiler.ir.text import parse
+from compiler.options import Options
+from compiler.passes import reuse_memory
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import named
+from tests.codegen.support import compare, inputs, module_of
+
+OFF = Options(disable=frozenset({"fuse_pointwise", "schedule", "reuse_memory"}))
+SEPARATE = Options(disable=frozenset({"fuse_pointwise"}))
+UNSHARED = Options(disable=frozenset({"reuse_memory"}))
+EVERY = {"all passes": Options(), "unfused": SEPARATE, "no reuse": UNSHARED, "none": OFF}
+
+GRAPHS = {
+    "chain": """
+graph main {
+  feed x: f32[N, 4]
+  param w: f32[4, 4]
+  param b: f32[4]
+  (Out=h: f32[N, 4]) = mul(X=x, Y=w)
+  (Out=a: f32[N, 4]) = elementwise_add(X=h, Y=b) {'axis': 1}
+  (Out=r: f32[N, 4]) = relu(X=a)
+  (Out=s: f32[N, 4]) = elementwise_mul(X=r, Y=a)
+  (Out=t: f32[N, 4]) = elementwise_sub(X=s, Y=h)
+  return t, r
+}
+""",
+    "momentum updates two states in place": """
+graph main {
+  feed g: f32[3, 4]
+  param w: f32[3, 4]
+  param v: f32[3, 4]
+  param lr: f32[1]
+  (Out=d: f32[3, 4]) = scale(X=w) {'scale': 0.5}
+  (Out=e: f32[3, 4]) = sum(X=[g, d])
+  (ParamOut=w#1: f32[3, 4] over w, VelocityOut=v#1: f32[3, 4] over v) = momentum(Grad=e, LearningRate=lr, Param=w, Velocity=v) {'mu': 0.9, 'use_nesterov': True}
+  return w#1
+}
+""",
+    "adam updates five": """
+graph main {
+  feed g: f32[3, 4]
+  param w: f32[3, 4]
+  param m: f32[3, 4]
+  param n: f32[3, 4]
+  param p: f32[1]
+  param q: f32[1]
+  param lr: f32[1]
+  (Beta1PowOut=p#1: f32[1] over p, Beta2PowOut=q#1: f32[1] over q, Moment1Out=m#1: f32[3, 4] over m, Moment2Out=n#1: f32[3, 4] over n, ParamOut=w#1: f32[3, 4] over w) = adam(Beta1Pow=p, Beta2Pow=q, Grad=g, LearningRate=lr, Moment1=m, Moment2=n, Param=w)
+  return w#1
+}
+""",
+    "a sum over broadcast axes": """
+graph main {
+  feed x: f32[N, 3, 2, 2]
+  feed d: f32[N, 3, 2, 2]
+  param b: f32[3]
+  (X@GRAD=dx: f32[N, 3, 2, 2], Y@GRAD=db: f32[3]) = elementwise_mul_grad(Out@GRAD=d, X=x, Y=b) {'axis': 1}
+  (Out=y: f32[N, 3, 2, 2]) = relu(X=dx)
+  return db, y
+}
+""",
+    "rowwise": """
+graph main {
+  feed x: f32[N, 5]
+  (Out=s: f32[N, 5]) = softmax(X=x)
+  (X@GRAD=g: f32[N, 5]) = softmax_grad(Out=s, Out@GRAD=x)
+  return g, s
+}
+""",
+    "a condition that holds, and one that does not": """
+graph main {
+  feed x: f32[1]
+  param rate: f32[1]
+  (Out=zero: f32[1]) = fill_constant() {'shape': [1], 'value': 0.0}
+  (Out=yes: bool[1]) = less_than(X=zero, Y=x)
+  (Out=no: bool[1]) = less_than(X=x, Y=zero)
+  (Out=rate#1: f32[1] over rate) = conditional_block(Cond=yes, Input=[x, rate]) {'is_scalar_condition': True} graph block_1 {
+    feed x: f32[1]
+    feed rate: f32[1]
+    (Out=two: f32[1]) = scale(X=x) {'scale': 2.0}
+    (Out=rate#1: f32[1]) = assign(X=two)
+    return rate#1
+  }
+  (Out=rate#2: f32[1] over rate#1) = conditional_block(Cond=no, Input=[zero, rate#1]) {'is_scalar_condition': True} graph block_2 {
+    feed zero: f32[1]
+    feed rate: f32[1]
+    (Out=rate#1: f32[1]) = assign(X=zero)
+    return rate#1
+  }
+  return rate#2
+}
+""",
+    "a feed and a state returned as they are": """
+graph main {
+  feed x: f32[N, 2]
+  param w: f32[2]
+  (Out=y: f32[N, 2]) = elementwise_add(X=x, Y=w)
+  return x, w, y
+}
+""",
+    "integers, comparison and choice": """
+graph main {
+  feed x: f32[N, 3]
+  feed y: f32[N, 3]
+  (Out=c: bool[N, 3]) = less_than(X=x, Y=y)
+  (Out=f: f32[N, 3]) = cast(X=c) {'in_dtype': 0, 'out_dtype': 5}
+  (Out=m: f32[N, 3]) = elementwise_max(X=x, Y=y)
+  (Out=z: f32[N, 3]) = elementwise_mul(X=f, Y=m)
+  (Out=p: f32[N, 3]) = elementwise_pow(X=z, Y=y)
+  return p, c
+}
+""",
+}
+
+
+@pytest.mark.parametrize("options", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("text", GRAPHS.values(), ids=GRAPHS)
+def test_generated_code_agrees_with_the_interpreter(text, options):
+    compare(text, options)
+
+
+def test_one_module_serves_every_batch_size():
+    compute = compare(GRAPHS["chain"], size=5)
+    feed, _ = inputs(parse(GRAPHS["chain"]), size=9)
+    assert compute({"x": feed["x"]})[0].shape == (9, 4)
+
+
+def test_a_module_is_the_same_bytes_under_two_hash_seeds():
+    code = "from tests.codegen.test_numpy import *; print(module_of(GRAPHS['adam updates five']).source)"
+    sources = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(sources) == 1
+
+
+def test_a_module_read_from_its_file_is_the_module(tmp_path):
+    module = module_of(GRAPHS["chain"])
+    module.save(tmp_path / "chain.py")
+    assert Module.load(tmp_path / "chain.py") == module
+
+
+def test_a_file_that_is_no_module_is_refused():
+    with pytest.raises(ParseError, match="it does not assign NAME"):
+        Module.parse("x = 1\n")
+    with pytest.raises(ParseError, match="not a generated module"):
+        Module.parse("def (:\n")
+
+
+def test_a_module_runs_alone_as_a_script(tmp_path):
+    module_of(GRAPHS["chain"]).save(tmp_path / "chain.py")
+    done = subprocess.run(
+        [sys.executable, "chain.py", "N=4"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "main: one step in" in done.stdout
+    assert "t: float32[4, 4], mean" in done.stdout
+
+
+def test_code_names_the_op_and_the_users_line():
+    text = GRAPHS["rowwise"].replace("softmax(X=x)", "softmax(X=x)  // train.py:12")
+    assert "# s = softmax(x)  train.py:12" in module_of(text).source
+
+
+def test_an_optimizer_needs_no_memory_but_its_gradients():
+    module = module_of(GRAPHS["momentum updates two states in place"])
+    assert sum(int(buffer.nbytes) for buffer in module.buffers) <= 2 * 48
+
+
+def test_deletes_free_what_has_no_slot():
+    source = module_of(GRAPHS["chain"], OFF).source
+    assert "del " in source
+    assert "take(" not in source.partition("def bind")[2].partition("def step")[0]
+
+
+# ---- a fault in reuse_memory is caught ----
+
+
+def _one_step_too_early(ops, step, alive):
+    """The seeded fault: what is read once more is taken for dead."""
+    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in alive)
+    return [var for var in read if alive[var][0] < step and alive[var][1] <= step + 2]
+
+
+FAULTY = """
+graph main {
+  feed x: f32[N, 4]
+  param w: f32[4, 4]
+  (Out=a: f32[N, 4]) = mul(X=x, Y=w)
+  (Out=b: f32[N, 4]) = softmax(X=a)
+  (Out=c: f32[N, 4]) = matmul(X=a, Y=w)
+  (Out=d: f32[N, 4]) = elementwise_add(X=b, Y=c)
+  return d
+}
+"""
+
+
+def test_a_fault_in_reuse_memory_is_caught_by_the_plan_check(monkeypatch):
+    monkeypatch.setattr(reuse_memory, "_dying", _one_step_too_early)
+    with pytest.raises(VerifyError):
+        run_passes(parse(FAULTY), named(["schedule", "reuse_memory"]), Context())
+
+
+def test_a_fault_in_reuse_memory_shows_as_poison_in_the_interpreter(monkeypatch):
+    monkeypatch.setattr(reuse_memory, "_dying", _one_step_too_early)
+    graph = parse(FAULTY)
+    feed, state = inputs(graph)
+    reuse_memory.ReuseMemory().run(graph, Context())
+    assert np.isnan(run(graph, feed, state)[0]).all()

@@ -1,0 +1,73 @@
+"""What each pass does to a graph, as text: first half in, dashed line, second half out.
+
+The numbers come first: both halves are interpreted on the same made-up feeds and state, and a
+golden file is refused, or not written by `--update`, if one moved.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.interpret import run
+from compiler.ir.text import parse, show
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.observers import made_up
+from compiler.passes.pipeline import named
+
+FOLDER = Path(__file__).parent / "golden"
+DASHES = "-" * 80
+
+
+def parts(path):
+    """The header, the graph before, and the rest of a golden file."""
+    header, _, body = path.read_text().partition("\n")
+    before, _, after = body.partition(DASHES + "\n")
+    return header, before, after
+
+
+def rewritten(header, before):
+    """Run the passes a header names; returns graphs, context and the text of what came out."""
+    names = header.removeprefix("// run:").split("//")[0].replace(",", " ").split()
+    graph = parse(before)
+    params = {var.name: made_up(var.type, i) for i, var in enumerate(graph.params())}
+    context = Context(None if "no params" in header else dict(params))
+    run_passes(graph, named(names), context)
+    misses = "".join(f"// {each.op}: {each.reason}\n" for each in context.refusals)
+    return graph, params | dict(context.params or {}), misses + show(graph)
+
+
+def numbers(graph, params):
+    feed = {var.name: made_up(var.type, 7 + i) for i, var in enumerate(graph.feeds())}
+    state = {name: np.array(array) for name, array in params.items()}
+    results = run(graph, feed, state)
+    return [
+        *results,
+        *(state[var.name] for var in parse(show(graph)).params() if var.name in state),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ir")), ids=lambda path: path.stem)
+def test_pass_makes_this_of_that(path, update):
+    header, before, after = parts(path)
+    graph, params, text = rewritten(header, before)
+    first = parse(before)
+    old, new = numbers(first, params), numbers(graph, params)
+    for a, b in zip(old[: len(first.results)], new, strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    if update:
+        path.write_text(f"{header}\n{before}{DASHES}\n{text}")
+        return
+    assert text == after
+
+
+def test_there_are_golden_files_for_every_pass():
+    headers = " ".join(parts(path)[0] for path in FOLDER.glob("*.ir"))
+    assert {name for name in PASS_NAMES if name not in headers} == set()
+
+
+PASS_NAMES = [
+    "fuse_batch_norm", "fold_constants", "eliminate_dead", "fuse_pointwise", "schedule",
+    "reuse_memory", "insert_deletes",
+]  # fmt: skip

@@ -1,0 +1,110 @@
+"""The contract of passes: a bad order is refused, a broken graph is caught, labels are wiped."""
+
+import pytest
+
+from compiler.errors import PassOrderError, VerifyError
+from compiler.ir.text import parse
+from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.manager import check_order, run_passes
+from compiler.passes.observers import Guard, Recorder, Timer
+from compiler.passes.pipeline import PASSES, named
+
+GRAPH = """
+graph main {
+  feed x: f32[N, 4]
+  (Out=a: f32[N, 4]) = relu(X=x)
+  (Out=b: f32[N, 4]) = tanh(X=a)
+  return b
+}
+"""
+
+
+def test_the_whole_pipeline_keeps_its_own_contract():
+    check_order([each() for each in PASSES])
+
+
+def test_a_pass_before_what_it_needs_is_refused_before_anything_runs():
+    graph = parse(GRAPH)
+    with pytest.raises(PassOrderError, match=r"pass 'reuse_memory' needs ORDERED") as caught:
+        run_passes(graph, named(["fuse_pointwise", "reuse_memory"]), Context())
+    assert "run a pass that gives ORDERED before it" in str(caught.value)
+    assert all(op.kernel is None for op in graph.ops())
+
+
+def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
+    with pytest.raises(PassOrderError, match="pass 'fuse_pointwise' loses ORDERED: run it earlier"):
+        check_order(named(["schedule", "fuse_pointwise", "reuse_memory"]))
+
+
+class _Breaks(Pass):
+    """Takes a producer away."""
+
+    name = "breaks"
+
+    def run(self, g, ctx):
+        g.remove(g.ops()[0])
+
+
+def test_a_pass_that_breaks_the_graph_is_named():
+    with pytest.raises(VerifyError) as caught:
+        run_passes(parse(GRAPH), [_Breaks()], Context())
+    assert caught.value.__notes__ == ["in pass 'breaks'"]
+
+
+class _ClaimsTooMuch(Pass):
+    """Gives both vars one slot though they live at once, and says that all is well."""
+
+    name = "claims"
+    gives = frozenset({Fact.STORED})
+
+    def run(self, g, ctx):
+        for var in g.vars():
+            if var.role == "temp":
+                var.slot = 0
+
+
+def test_a_fact_that_does_not_hold_is_found_where_it_is_claimed():
+    text = GRAPH.replace("return b", "return b, a")
+    with pytest.raises(VerifyError) as caught:
+        run_passes(parse(text), [_ClaimsTooMuch()], Context())
+    assert caught.value.__notes__ == ["in pass 'claims'"]
+
+
+class _MovesANumber(Pass):
+    """tanh becomes relu, which is valid and wrong."""
+
+    name = "moves"
+
+    def run(self, g, ctx):
+        tanh = g.ops()[-1]
+        g.remove(tanh)
+        g.op("relu", tanh.inputs, tanh.outputs)
+
+
+def test_guard_stops_at_the_pass_that_moves_a_number():
+    with pytest.raises(VerifyError, match=r"pass 'moves' moved 'b' by up to"):
+        run_passes(parse(GRAPH), [_MovesANumber()], Context(), [Guard()])
+
+
+def test_losing_a_fact_wipes_its_labels():
+    graph = parse(GRAPH)
+    run_passes(graph, named(["fuse_pointwise", "schedule", "reuse_memory"]), Context())
+    assert {op.kernel for op in graph.ops()} == {0}
+    run_passes(graph, named(["eliminate_dead"]), Context())
+    assert {var.slot for var in graph.vars()} == {None}
+    assert {op.kernel for op in graph.ops()} == {0}
+
+
+def test_observers_see_every_pass():
+    timer, recorder = Timer(), Recorder()
+    passes = named(["eliminate_dead", "fuse_pointwise", "schedule"])
+    run_passes(parse(GRAPH), passes, Context(), [timer, recorder])
+    assert list(timer.milliseconds) == ["eliminate_dead", "fuse_pointwise", "schedule"]
+    assert [record.name for record in recorder.records] == list(timer.milliseconds)
+    assert "@k0" in recorder.records[1].after
+    assert "@k0" not in recorder.records[1].before
+
+
+def test_an_unknown_pass_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="there is no pass 'fuse'; there are: fuse_batch_norm"):
+        named(["fuse"])
