@@ -1,0 +1,25 @@
+"""What runs a Module: places, tensors and scopes, the arena, the loader and the executor's core."""
+
+from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace, Place
+from runtime.errors import FeedError, LodError, NotInitialized, PlaceError
+from runtime.loader import Counters, Executable, MemoryReport, load
+from runtime.scope import Scope
+from runtime.tensor import LoDTensor, create_lod_tensor
+
+__all__ = [
+    "load",
+    "Executable",
+    "Counters",
+    "MemoryReport",
+    "Scope",
+    "LoDTensor",
+    "create_lod_tensor",
+    "CPUPlace",
+    "CUDAPlace",
+    "CUDAPinnedPlace",
+    "Place",
+    "FeedError",
+    "LodError",
+    "NotInitialized",
+    "PlaceError",
+]

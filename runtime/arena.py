@@ -1,0 +1,66 @@
+"""Arena: the memory that the steps of one module work in, one block of bytes for all buffers.
+
+Where in it a buffer lies is decided elsewhere (`compiler.pack`); here bytes become arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+ALIGN = 64
+"""Bytes to whose multiple the block is aligned: a cache line, and the widest vector register."""
+
+POISON = 0xFF
+"""The byte that fills poisoned memory: NaN as floats, -1 as integers."""
+
+
+class Arena:
+    """A block of bytes that grows and never shrinks.
+
+    >>> arena = Arena()
+    >>> arena.reserve(256)
+    >>> arena.take(64, "float32", (2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, poison: bool = False) -> None:
+        self._bytes = _aligned(0)
+        self._poison = poison
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the block in bytes."""
+        return self._bytes.nbytes
+
+    def reserve(self, nbytes: int) -> None:
+        """Make the block at least this large; arrays taken before keep the memory they have.
+
+        With `poison`, fills the block, so that reading what nothing has written shows.
+        """
+        if nbytes > self.nbytes:
+            self._bytes = _aligned(0)  # lets go of the old block before the new one is there
+            self._bytes = _aligned(nbytes)
+        if self._poison:
+            self._bytes.fill(POISON)
+
+    def take(self, offset: int, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
+        """An array over the bytes from `offset` on. Raises ValueError where it would not fit."""
+        if offset < 0:
+            raise ValueError(f"an offset in an arena is not negative, as {offset} is")
+        try:
+            return np.ndarray(shape, dtype, buffer=self._bytes, offset=offset)
+        except TypeError as error:
+            raise ValueError(
+                f"an array of shape {tuple(shape)} at byte {offset} does not fit in {self.nbytes}"
+            ) from error
+
+
+def _aligned(nbytes: int) -> NDArray[np.uint8]:
+    """Bytes that begin at a multiple of `ALIGN`."""
+    block = np.empty(nbytes + ALIGN, np.uint8)
+    start = -int(block.__array_interface__["data"][0]) % ALIGN
+    return block[start : start + nbytes]

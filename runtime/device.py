@@ -1,0 +1,68 @@
+"""Places: where values live and steps run, as fluid names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from runtime.errors import PlaceError
+
+
+@dataclass(frozen=True)
+class CPUPlace:
+    """Host memory and the processor; what modules for the target `numpy` run on.
+
+    >>> print(CPUPlace(), CPUPlace() == CPUPlace())
+    CPUPlace True
+    """
+
+    def __str__(self) -> str:
+        return "CPUPlace"
+
+
+@dataclass(frozen=True)
+class CUDAPlace:
+    """The CUDA device of this number, counted from 0. Raises PlaceError for no such number.
+
+    >>> print(CUDAPlace(1), CUDAPlace(0) == CUDAPlace(1))
+    CUDAPlace(1) False
+    """
+
+    device: int
+
+    def __post_init__(self) -> None:
+        if type(self.device) is not int or self.device < 0:
+            raise PlaceError(f"CUDAPlace takes a device number from 0, not {self.device!r}")
+
+    def __str__(self) -> str:
+        return f"CUDAPlace({self.device})"
+
+
+@dataclass(frozen=True)
+class CUDAPinnedPlace:
+    """Host memory that a CUDA device copies from directly."""
+
+    def __str__(self) -> str:
+        return "CUDAPinnedPlace"
+
+
+Place: TypeAlias = CPUPlace | CUDAPlace | CUDAPinnedPlace
+PLACES = (CPUPlace, CUDAPlace, CUDAPinnedPlace)
+"""The classes a `Place` may be of, for `isinstance`."""
+
+
+def expect_place(place: object) -> None:
+    """Raise TypeError for what is not a place, naming what it is."""
+    if not isinstance(place, PLACES):
+        raise TypeError(f"a place is CPUPlace() or CUDAPlace(i), not {place!r}")
+
+
+def expect_target(target: str, place: Place) -> None:
+    """Raise PlaceError where a module for this target does not run on this place."""
+    if target != "numpy":
+        raise PlaceError(f"a module for the target {target!r} cannot be loaded: only 'numpy' can")
+    if not isinstance(place, CPUPlace):
+        raise PlaceError(
+            f"a module for the target 'numpy' runs on CPUPlace, not on {place}",
+            hint="pass place=CPUPlace()",
+        )

@@ -1,0 +1,224 @@
+"""Executor: programs and feeds in, numbers out, with everything done before kept for the next run.
+
+A run seen before costs a look-up. Else the open sizes of the feeds get names by which of them are
+equal, a program is compiled once for such a pattern, and each new set of sizes is only bound. What
+is kept belongs to a version of a program and to a scope, and goes when either goes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.ir.dims import UNKNOWN, Dim
+from compiler.ir.types import Array, DType, Shape, to_fluid
+from runtime.device import CPUPlace, Place
+from runtime.errors import wrong_dtype, wrong_shape
+from runtime.loader import Counters, Executable, load
+from runtime.scope import Arrays, Scope
+
+KEPT_PLANS = 1024
+"""Kinds of run remembered for a program and a scope; past it they are all forgotten."""
+
+LETTERS = "NMKLPQRST"
+"""Names of open sizes, the first ones; then come N1, M1 and so on."""
+
+Pattern: TypeAlias = dict[str, tuple[int | str, ...]]
+"""The shapes of feeds by name; an entry is a number or the name of an open size."""
+
+Signature: TypeAlias = tuple[object, ...]
+
+
+class Program(Protocol):
+    """What is asked of a program here: a version that grows with every edit."""
+
+    version: int
+
+
+P = TypeVar("P", bound=Program)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a program says of a name that is fed.
+
+    `shape` is None where any will do, and a `Dim` in it where any size will do. `kept` is true for
+    persistable state: feeding it sets it.
+    """
+
+    dtype: DType
+    shape: Shape | None
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How runs of one kind go: which feeds go where, which set state, which fetch is which."""
+
+    executable: Executable
+    feeds: tuple[str, ...]
+    kept: tuple[str, ...]
+    order: tuple[int, ...]
+
+
+@dataclass
+class Loaded:
+    """What was loaded for a scope: an Executable a Module, a plan a kind of run."""
+
+    executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
+    plans: dict[Signature, Plan] = field(default_factory=dict[Signature, Plan])
+
+
+class Compiled:
+    """What was made of one version of a program."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.modules: dict[Signature, Module] = {}
+        self.scopes: WeakKeyDictionary[Scope, Loaded] = WeakKeyDictionary()
+
+
+class Executor(Generic[P]):
+    """Runs programs on one place.
+
+    `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
+    `declare` says what a program declares of a name that is fed.
+    """
+
+    def __init__(
+        self,
+        compile: Callable[[P, Pattern, list[str]], Module],
+        declare: Callable[[P, str], Declared],
+        place: Place | None = None,
+    ) -> None:
+        self.place = place or CPUPlace()
+        self.counters = Counters()
+        self._compile = compile
+        self._declare = declare
+        self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
+
+    def run(
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Array]:
+        """Run a program once, its state in `scope`; copies of what is fetched, in order.
+
+        Raises FeedError for a feed of another element type, ShapeError for one whose sizes do not
+        fit, and what compiling, loading and the step raise.
+        """
+        plans = self._loaded(program, scope).plans
+        kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
+        signature = (fetch, *kinds)
+        plan = plans.get(signature)
+        if plan is None:
+            plan = self._plan(program, feed, fetch, scope)
+            _remember(plans, signature, plan)
+        for name in plan.kept:
+            _keep(scope, name, feed[name])
+        values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
+        return [values[index] for index in plan.order]
+
+    def close(self) -> None:
+        """Forget everything compiled and loaded; the next run begins anew."""
+        self._programs.clear()
+
+    def _loaded(self, program: P, scope: Scope) -> Loaded:
+        compiled = self._programs.get(program)
+        if compiled is None or compiled.version != program.version:
+            compiled = self._programs[program] = Compiled(program.version)
+        loaded = compiled.scopes.get(scope)
+        if loaded is None:
+            loaded = compiled.scopes[scope] = Loaded()
+        return loaded
+
+    def _plan(
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> Plan:
+        declared = {name: self._declare(program, name) for name in feed}
+        shapes = {name: _shape(name, known, feed[name]) for name, known in declared.items()}
+        kept = tuple(name for name, known in declared.items() if known.kept)
+        open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
+        pattern = name_sizes(open_shapes, {name: feed[name].shape for name in open_shapes})
+        names = list(dict.fromkeys(fetch))
+        executable = self._executable(program, pattern, names, scope)
+        feeds = tuple(tensor.name for tensor in executable.module.feeds)
+        return Plan(executable, feeds, kept, tuple(map(names.index, fetch)))
+
+    def _executable(
+        self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
+    ) -> Executable:
+        """The program compiled for a pattern and loaded for a scope."""
+        modules = self._programs[program].modules
+        executables = self._loaded(program, scope).executables
+        key = (*pattern.items(), *fetch)
+        if key not in modules:
+            modules[key] = self._compile(program, pattern, fetch)
+            self.counters.compiles += 1
+        if key not in executables:
+            # What is kept for a scope must not keep the scope.
+            params = Arrays(cast(Scope, weakref.proxy(scope)))
+            executables[key] = load(modules[key], self.place, params, counters=self.counters)
+        return executables[key]
+
+
+def name_sizes(declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]]) -> Pattern:
+    """The shapes of feeds with names for the sizes a program leaves open.
+
+    Equal sizes get the same name, in the order of the feeds' names and then of the axes, so that
+    another batch size gives the same names. Beside other sizes a 1 stays 1, since it may broadcast.
+
+    >>> any = UNKNOWN
+    >>> name_sizes({"y": (any, 1), "x": (any, 13)}, {"x": (20, 13), "y": (20, 1)})
+    {'x': ('N', 13), 'y': ('N', 1)}
+    >>> name_sizes({"x": (any, any), "y": (any, any)}, {"x": (4, 6), "y": (1, 4)})
+    {'x': ('N', 'M'), 'y': (1, 'N')}
+    """
+    shapes = [zip(declared[name], given[name], strict=True) for name in sorted(declared)]
+    entries = chain.from_iterable(shapes)
+    classes = dict.fromkeys(number for size, number in entries if isinstance(size, Dim))
+    if len(classes) > 1:
+        classes.pop(1, None)
+    names = {number: _letter(index) for index, number in enumerate(classes)}
+    return {
+        name: tuple(
+            names.get(number, number) if isinstance(size, Dim) else number
+            for size, number in zip(declared[name], given[name], strict=True)
+        )
+        for name in sorted(declared)
+    }
+
+
+def _letter(index: int) -> str:
+    turn, place = divmod(index, len(LETTERS))
+    return LETTERS[place] + (str(turn) if turn else "")
+
+
+def _shape(name: str, declared: Declared, array: Array) -> Shape:
+    """The declared shape of a feed, open in every axis where none is; raises if it does not fit."""
+    if array.dtype != declared.dtype.numpy:
+        raise wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
+    if declared.shape is None:
+        return (UNKNOWN,) * array.ndim
+    pairs = zip(declared.shape, array.shape, strict=False)
+    fits = all(isinstance(size, Dim) or size == number for size, number in pairs)
+    if not fits or len(declared.shape) != array.ndim:
+        raise wrong_shape(name, to_fluid(declared.shape), array.shape)
+    return declared.shape
+
+
+def _keep(scope: Scope, name: str, array: Array) -> None:
+    """Make a fed array the value of a variable of the scope."""
+    found = scope.find_var(name) or scope.var(name)
+    found.get_tensor().set(array, CPUPlace())
+
+
+def _remember(plans: dict[Signature, Plan], signature: Signature, plan: Plan) -> None:
+    if len(plans) >= KEPT_PLANS:
+        plans.clear()
+    plans[signature] = plan

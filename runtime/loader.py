@@ -1,0 +1,312 @@
+"""Loader: a Module becomes something to call. Its source is run once, then bound to sizes.
+
+Nothing is compiled for a new batch size: binding evaluates the buffers' sizes, packs them into the
+arena and asks the module for a step over views of it. Bindings are kept, so that a size seen before
+costs a look-up. One Executable runs one step at a time: its bindings share one arena.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from itertools import dropwhile, takewhile
+from traceback import walk_tb
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.errors import ParseError, ShapeError, did_you_mean
+from compiler.ir.dims import Dim, evaluate
+from compiler.ir.types import Array
+from compiler.pack import Life, Packing, check, pack
+from compiler.plan import Tensor
+from runtime.arena import Arena
+from runtime.device import CPUPlace, Place, expect_target
+from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
+from runtime.scope import Arrays
+
+KEPT_BINDINGS = 16
+"""Bindings an Executable keeps unless told otherwise; the least recently used goes first."""
+
+T = TypeVar("T")
+Step: TypeAlias = Callable[..., tuple[Array, ...]]
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+Params: TypeAlias = MutableMapping[str, Array]
+
+
+@dataclass
+class Counters:
+    """How often something was done: programs compiled, sizes bound, steps run."""
+
+    compiles: int = 0
+    bindings: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What buffers take at one set of sizes, in bytes.
+
+    `arena` is the height they were packed to, `bound` the most that is alive at one step, below
+    which no packing goes, and `sum_of_buffers` what they would take without sharing.
+    """
+
+    arena: int
+    bound: int
+    sum_of_buffers: int
+
+
+@dataclass
+class Binding:
+    """A step over the arena and these arrays of the params, for one set of sizes.
+
+    `token` is the params' when the arrays were last seen to be theirs.
+    """
+
+    sizes: Mapping[str, int]
+    packing: Packing
+    params: Mapping[str, Array]
+    step: Step
+    token: object
+
+
+def load(
+    module: Module,
+    place: Place | None = None,
+    params: Params | None = None,
+    *,
+    counters: Counters | None = None,
+    keep: int = KEPT_BINDINGS,
+    poison: bool = False,
+) -> Executable:
+    """Make a module callable on a place, with its persistable state in `params`.
+
+    State that a step writes before it reads it is made in `params` where it is missing. `keep`
+    bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
+    before it is written. Raises PlaceError where the place does not run the module's target and
+    ParseError where the source defines no `bind`.
+    """
+    expect_target(module.target, place or CPUPlace())
+    return Executable(
+        module, {} if params is None else params, counters or Counters(), keep, Arena(poison)
+    )
+
+
+class Executable:
+    """A module with its params and its arena; made by `load`, called with feeds by name."""
+
+    def __init__(
+        self, module: Module, params: Params, counters: Counters, keep: int, arena: Arena
+    ) -> None:
+        self.module = module
+        self.counters = counters
+        self._params = params
+        self._keep = keep
+        self._arena = arena
+        self._filename = f"<module {module.digest[:12]}>"
+        self._bind = _bind_function(module, self._filename)
+        self._bindings: dict[Shapes, Binding] = {}
+
+    def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
+        """Run one step; copies of the fetched arrays in the order of `module.fetches`.
+
+        Names that the module does not take are let pass. Raises FeedError for a feed that is
+        missing or of another element type, ShapeError for one whose sizes do not fit, and
+        NotInitialized for params that do not exist yet.
+        """
+        return self.run([_checked(tensor, feed) for tensor in self.module.feeds])
+
+    def run(self, feeds: Sequence[Array]) -> list[Array]:
+        """Run one step on feeds in the order of `module.feeds`, element types checked before."""
+        step = self._binding(tuple([array.shape for array in feeds])).step
+        self.counters.runs += 1
+        try:
+            return [array.copy() for array in step(*feeds)]
+        except Exception as error:
+            self._add_op(error)
+            raise
+
+    def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
+        """What the buffers take for feeds of these shapes; nothing is allocated.
+
+        Raises FeedError where one is missing and ShapeError where the shapes do not fit.
+        """
+        given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
+        lives = _lives(self.module, _sizes(self.module, given))
+        packing = _packing(lives)
+        return MemoryReport(packing.height, packing.bound, sum(life.size for life in lives))
+
+    def _binding(self, shapes: Shapes) -> Binding:
+        """The binding for these shapes, now the most recently used, over the params as they are."""
+        binding = self._bindings.pop(shapes, None) or self._new_binding(shapes)
+        if binding.token != self._token():
+            self._renew(binding)
+        self._bindings[shapes] = binding
+        return binding
+
+    def _new_binding(self, shapes: Shapes) -> Binding:
+        sizes = _sizes(self.module, shapes)
+        packing = _packing(_lives(self.module, sizes))
+        if packing.height > self._arena.nbytes:
+            self._bindings.clear()  # their views would keep the old memory alive
+        self._arena.reserve(packing.height)
+        while len(self._bindings) >= self._keep:
+            del self._bindings[next(iter(self._bindings))]
+        params = _state(self.module.params, self._params, sizes)
+        step = self._step(sizes, packing, params)
+        self.counters.bindings += 1
+        return Binding(sizes, packing, params, step, self._token())
+
+    def _renew(self, binding: Binding) -> None:
+        """Bind to the params as they are now; where each buffer lies is decided already."""
+        params = _state(self.module.params, self._params, binding.sizes)
+        if any(params[name] is not array for name, array in binding.params.items()):
+            binding.step = self._step(binding.sizes, binding.packing, params)
+            binding.params = params
+        binding.token = self._token()
+
+    def _step(
+        self, sizes: Mapping[str, int], packing: Packing, params: Mapping[str, Array]
+    ) -> Step:
+        dims = [sizes[name] for name in self.module.dims]
+        return self._bind(_taker(self.module, sizes, packing, self._arena), params, *dims)
+
+    def _token(self) -> object:
+        """What stays equal while every array of the params is the same object."""
+        if isinstance(self._params, Arrays):
+            return self._params.generation
+        return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
+
+    def _add_op(self, error: Exception) -> None:
+        """Note on an error which op, or which fused ones, it came from.
+
+        The generator writes a comment above the lines of each: the op and the user's line.
+        """
+        frames = walk_tb(error.__traceback__)
+        numbers = [line for frame, line in frames if frame.f_code.co_filename == self._filename]
+        lines = linecache.getlines(self._filename)[: numbers[0] if numbers else 0]
+        above = [line.strip() for line in reversed(lines)]
+        from_comment = dropwhile(lambda line: not line.startswith("# "), above)
+        comments = list(takewhile(lambda line: line.startswith("# "), from_comment))
+        if comments:
+            error.add_note("in " + " and ".join(comment[2:] for comment in reversed(comments)))
+
+
+def _bind_function(module: Module, filename: str) -> Callable[..., Step]:
+    """Run the module's source in a namespace of its own; tracebacks show its lines."""
+    lines = module.source.splitlines(keepends=True)
+    linecache.cache[filename] = (len(module.source), None, lines, filename)
+    namespace: dict[str, Any] = {"__name__": module.name}
+    exec(compile(module.source, filename, "exec", dont_inherit=True), namespace)
+    if not callable(namespace.get("bind")):
+        raise ParseError(f"module {module.name!r} does not define the function bind")
+    return cast("Callable[..., Step]", namespace["bind"])
+
+
+# Feeds
+
+
+def _fed(tensor: Tensor, given: Mapping[str, T]) -> T:
+    """What was given for a feed."""
+    if tensor.name not in given:
+        needed = (tensor.name, tensor.dtype, tensor.shape)
+        raise missing_feed([needed], hint=did_you_mean(tensor.name, given))
+    return given[tensor.name]
+
+
+def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
+    """The array fed for a tensor, in row-major order."""
+    array = np.asarray(_fed(tensor, feed), order="C")
+    if array.dtype != tensor.dtype:
+        raise wrong_dtype(tensor.name, tensor.dtype, str(array.dtype))
+    return array
+
+
+def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
+    """What each name in the shapes of the feeds stands for, given the shapes in numbers."""
+    sizes: dict[str, int] = {}
+    for tensor, given in zip(module.feeds, shapes, strict=True):
+        if len(given) != len(tensor.shape):
+            raise wrong_shape(tensor.name, tensor.shape, given)
+        known = dict(sizes)
+        for size, number in zip(tensor.shape, given, strict=True):
+            if isinstance(size, Dim) and size == Dim.named(size.names[0]):
+                sizes.setdefault(size.names[0], number)
+            if evaluate(size, sizes) != number:
+                raise wrong_shape(tensor.name, tensor.shape, given, _said(known))
+    return sizes
+
+
+def _said(sizes: Mapping[str, int]) -> str:
+    """The sizes that feeds before this one have fixed, for a hint."""
+    return ", ".join(f"{name} is {size} by the feeds before it" for name, size in sizes.items())
+
+
+# Memory
+
+
+def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
+    return [Life(b.start, b.stop, evaluate(b.nbytes, sizes)) for b in module.buffers]
+
+
+def _packing(lives: Sequence[Life]) -> Packing:
+    """Where each buffer lies, checked: no two that are alive at once overlap."""
+    packing = pack(lives)
+    check(lives, packing)
+    return packing
+
+
+def _taker(
+    module: Module, sizes: Mapping[str, int], packing: Packing, arena: Arena
+) -> Callable[[int, str, Sequence[int]], Array]:
+    """The `take` of a module: an array over a buffer, by its number."""
+    limits = [life.size for life in _lives(module, sizes)]
+
+    def take(buffer: int, dtype: str, shape: Sequence[int]) -> Array:
+        array = arena.take(packing.offsets[buffer], dtype, shape)
+        if array.nbytes > limits[buffer]:
+            held, name = limits[buffer], module.buffers[buffer].name
+            raise ValueError(f"buffer {name!r} holds {held} bytes, not the {array.nbytes} taken")
+        return array
+
+    return take
+
+
+# Params
+
+
+def _state(tensors: Sequence[Tensor], params: Params, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """The array of every param, made where a step will write it first; all or none are made."""
+    shapes = [tuple(evaluate(size, sizes) for size in tensor.shape) for tensor in tensors]
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        if tensor.given:
+            _expect_state(tensor, shape, params)
+    pairs = zip(tensors, shapes, strict=True)
+    return {tensor.name: _array(tensor, shape, params) for tensor, shape in pairs}
+
+
+def _expect_state(tensor: Tensor, shape: tuple[int, ...], params: Params) -> None:
+    array = params.get(tensor.name)
+    if array is None:
+        raise NotInitialized(
+            f"{tensor.name!r} is not initialised: {tensor.dtype} of shape {shape} is needed",
+            hint="run the startup program first, in the same scope, or load saved parameters",
+        )
+    if array.shape != shape or array.dtype != tensor.dtype:
+        raise ShapeError(
+            f"{tensor.name!r} must be {tensor.dtype} of shape {shape}, "
+            f"but it holds {array.dtype} of shape {array.shape}",
+            hint="was it set by hand, or loaded for another model?",
+        )
+
+
+def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
+    """The array itself: steps write into it, and keep views that only row-major order gives."""
+    array = params.get(tensor.name)
+    if array is None or array.shape != shape or array.dtype != tensor.dtype:
+        array = params[tensor.name] = np.empty(shape, tensor.dtype)
+    if not array.flags.c_contiguous:
+        array = params[tensor.name] = np.array(array, order="C")
+    return array

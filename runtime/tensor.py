@@ -1,0 +1,198 @@
+"""LoDTensor: an array in host memory with the sequences it is cut into.
+
+A batch of sequences of different lengths is one array, and its LoD says where each begins: lengths
+[[2, 3]] or offsets [[0, 2, 5]]. A bound step keeps views of a tensor's array, so the array stays
+the same object while shape and type stay; a `Clock` tells when it did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from compiler.ir.types import Array, DType
+from runtime.device import Place, expect_place
+from runtime.errors import LodError
+
+Lod = list[list[int]]
+
+
+class Clock:
+    """Counts how often an array of a family of tensors was replaced by another object."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def tick(self) -> None:
+        """Say that an array was replaced."""
+        self.now += 1
+
+
+class LoDTensor:
+    """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
+
+    Empty until `set`. An array given here is kept as it is, not copied.
+    """
+
+    def __init__(self, array: Array | None = None, clock: Clock | None = None) -> None:
+        self._array = array
+        self._lod: Lod = []
+        self._clock = clock
+
+    @property
+    def array(self) -> Array | None:
+        """The storage itself; None while empty."""
+        return self._array
+
+    def set(self, array: object, place: Place) -> None:
+        """Copy values in, in place where shape and type stay as they are; the LoD stays.
+
+        Raises TypeError for elements no fluid type has, or for what is not a place.
+        """
+        expect_place(place)
+        values = np.asarray(array)
+        _expect_elements(values)
+        if self._fits(values):
+            np.copyto(cast(Array, self._array), values)
+        else:
+            self.adopt(np.array(values, order="C"))
+
+    def _fits(self, values: Array) -> bool:
+        mine = self._array
+        return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
+
+    def adopt(self, array: Array) -> None:
+        """Make this array the storage, without copying it."""
+        self._array = array
+        if self._clock is not None:
+            self._clock.tick()
+
+    def shape(self) -> list[int]:
+        """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""
+        return [0] if self._array is None else list(self._array.shape)
+
+    def _dtype(self) -> DType:
+        """The element type; ValueError while empty."""
+        if self._array is None:
+            raise ValueError("an empty LoDTensor has no element type: call set first")
+        return DType.of(self._array.dtype)
+
+    def _is_initialized(self) -> bool:
+        """Whether anything was set."""
+        return self._array is not None
+
+    def lod(self) -> Lod:
+        """The offsets of each level, the outermost first; [] for plain data."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Take offsets. Raises LodError where they do not cover the first axis."""
+        levels = [[int(offset) for offset in level] for level in lod]
+        self._expect_valid(levels, f"offsets {levels}")
+        self._lod = levels
+
+    def recursive_sequence_lengths(self) -> Lod:
+        """The lengths of the sequences of each level."""
+        return [[stop - start for start, stop in pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
+        """Take lengths. Raises LodError where they do not sum up to the first axis."""
+        given = [[int(length) for length in level] for level in lengths]
+        levels = [list(accumulate(level, initial=0)) for level in given]
+        self._expect_valid(levels, f"sequence lengths {given}")
+        self._lod = levels
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether the LoD still covers the first axis: `set` may have brought another size."""
+        return _covers(self._lod, self._rows())
+
+    def _rows(self) -> int | None:
+        return None if self._array is None else (self._array.shape or (0,))[0]
+
+    def _expect_valid(self, levels: Lod, given: str) -> None:
+        if not _covers(levels, self._rows()):
+            raise LodError(
+                f"{given} do not fit a LoDTensor of shape {tuple(self.shape())}",
+                hint="the innermost level covers the first axis, and each level the one inside it",
+            )
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """The values, copied unless `copy=False`: the next step may write over the storage."""
+        values = np.empty(0) if self._array is None else self._array
+        return np.array(values, dtype=dtype, copy=copy is not False)
+
+    def __repr__(self) -> str:
+        if self._array is None:
+            return "LoDTensor(empty)"
+        return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"
+
+
+def _expect_elements(values: Array) -> None:
+    try:
+        DType.of(values.dtype)
+    except TypeError as error:
+        error.add_note("  hint: give a NumPy array, for example np.array(values, dtype='float32')")
+        raise
+
+
+def _covers(levels: Lod, rows: int | None) -> bool:
+    """Whether each level rises from 0 and ends where the one inside it, or the data, ends."""
+    sizes = [len(level) - 1 for level in levels[1:]] + ([] if rows is None else [rows])
+    rising = all(len(level) > 1 and level[0] == 0 for level in levels)
+    steps = chain.from_iterable(map(pairwise, levels))
+    ends = zip(levels, sizes, strict=False)
+    return rising and all(a <= b for a, b in steps) and all(lod[-1] == size for lod, size in ends)
+
+
+def create_lod_tensor(
+    data: LoDTensor | Array | list[Any], recursive_seq_lens: Sequence[Sequence[int]], place: Place
+) -> LoDTensor:
+    """A LoDTensor of these values, cut into sequences of these lengths.
+
+    An array or LoDTensor is copied; a list holds one list a sequence, whose elements become rows
+    of one number each. Raises LodError where the lengths do not fit and TypeError for other data.
+
+    >>> from runtime.device import CPUPlace
+    >>> create_lod_tensor([[1, 2], [3, 4, 5]], [[2, 3]], CPUPlace())
+    LoDTensor(int64[5, 1], lod=[[0, 2, 5]])
+    """
+    if isinstance(data, list):
+        return create_lod_tensor(_joined(data, recursive_seq_lens), recursive_seq_lens, place)
+    if not isinstance(cast(object, data), LoDTensor | np.ndarray):
+        raise TypeError(f"data is a LoDTensor, a NumPy array or a list, not {type(data).__name__}")
+    tensor = LoDTensor()
+    tensor.set(data, place)
+    tensor.set_recursive_sequence_lengths(recursive_seq_lens)
+    return tensor
+
+
+def _joined(sequences: list[Any], lengths: Sequence[Sequence[int]]) -> Array:
+    """The elements of all sequences as one array with a last axis of size 1."""
+    found = [len(sequence) for sequence in sequences]
+    if [list(level) for level in lengths] != [found]:
+        given = [list(level) for level in lengths]
+        raise LodError(f"the data has sequences of the lengths {[found]}, but {given} were given")
+    return np.array(list(chain.from_iterable(sequences)))[..., np.newaxis]
+
+
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]],
+    base_shape: Sequence[int],
+    place: Place,
+    low: int,
+    high: int,
+) -> LoDTensor:
+    """A LoDTensor of random int64 from `low` to `high`, both included.
+
+    The first axis is as long as all sequences together, the others are `base_shape`. Draws from
+    NumPy's global generator, as the reference does.
+    """
+    shape = (sum(recursive_seq_lens[-1]), *base_shape)
+    values = np.random.randint(low, high + 1, shape, dtype=np.int64)
+    return create_lod_tensor(values, recursive_seq_lens, place)
