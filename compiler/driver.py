@@ -12,7 +12,7 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.convert import to_graph
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.types import Array, Shape

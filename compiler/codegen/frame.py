@@ -17,7 +17,7 @@ from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, Place, Value
 
-RESERVED = {"np", "bind", "step", "take", "params", "SimpleNamespace"}
+RESERVED = {"np", "bind", "step", "take", "params", "result", "SimpleNamespace", "inf", "nan"}
 
 
 def shape_text(shape: Sequence[Size]) -> str:

@@ -15,6 +15,7 @@ from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 
+_ATTRIBUTE_IMPORTS = ["from math import inf, nan", "from types import SimpleNamespace", ""]
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
 """What a module does when it is run by itself."""
 
@@ -55,7 +56,7 @@ def _plain(value: Value) -> str:
 def _emit_step(frame: Frame, step: Step) -> None:
     """Comments that name the ops and the user's lines, then the code of the kernel."""
     for op in step.ops:
-        frame.line(f"# {op.text}" + f"  {op.source}" * bool(op.source))
+        frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
     first = step.ops[0]
     if first.kind == "delete_var":
         for value in (value for values in first.inputs.values() for value in values):
@@ -116,7 +117,7 @@ def _source(
 ) -> str:  # fmt: skip
     ops = sum(len(step.ops) for step in plan.steps)
     head = [
-        f'"""{plan.name}: {ops} ops in {len(plan.steps)} steps, for NumPy.',
+        f'"""{ops} ops in {len(plan.steps)} steps, for NumPy.',
         "",
         "Generated, and yours to read and edit. `bind` takes arrays once for a set of sizes and",
         "returns `step`, which computes. Run this file to try it on made-up numbers.",
@@ -124,7 +125,7 @@ def _source(
         "",
         "from __future__ import annotations",
         "",
-        *(["from types import SimpleNamespace", ""] if frame.globals else []),
+        *(_ATTRIBUTE_IMPORTS if frame.globals else []),
         "import numpy as np",
         "",
         f"NAME = {plan.name!r}",

@@ -8,6 +8,7 @@ with an input (in place), so no part is written over an input that a later part 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -267,7 +268,7 @@ class _Emitter:
     def _text(self, term: Term) -> str:
         """A term as Python: a number, or the name of an array in the term's shape."""
         if not isinstance(term, Expr):
-            return repr(term)
+            return repr(term) if math.isfinite(term) else f"np.float32('{term}')"
         return self._text_at(self._place_of(term), term.shape)
 
     def _text_at(self, place: NumpyOperand, shape: Shape) -> str:

@@ -21,13 +21,9 @@ from compiler.ir.types import DType, Shape
 Scalar: TypeAlias = "bool | int | float"
 Term: TypeAlias = "Expr | Scalar"
 
-BOOLEAN = frozenset(
+ELEMENTWISE = frozenset(
     "less less_equal greater greater_equal equal not_equal logical_and logical_or logical_xor "
-    "logical_not isfinite isnan isinf".split()
-)
-"""Functions whose result is true or false."""
-
-ELEMENTWISE = BOOLEAN | frozenset(
+    "logical_not isfinite isnan isinf "
     "add subtract multiply divide floor_divide remainder power maximum minimum negative absolute "
     "exp expm1 log log1p log2 log10 sqrt square reciprocal tanh sin cos tan arcsin arccos arctan "
     "sinh cosh sign floor ceil rint trunc fmod arctan2".split()
@@ -151,8 +147,7 @@ class Tracer:
     def call(self, fn: str, *args: Any) -> Expr:
         """An elementwise function of expressions and numbers."""
         shapes = [arg.shape for arg in args if isinstance(arg, Expr)]
-        dtype = DType.BOOL if fn in BOOLEAN else _promoted(args)
-        return self._node(fn, args, broadcast(fn, shapes), dtype)
+        return self._node(fn, args, broadcast(fn, shapes), _result_dtype(fn, args))
 
     def where(self, condition: Term, a: Term, b: Term) -> Expr:
         """`a` where the condition holds, else `b`."""
@@ -231,6 +226,12 @@ class Tracer:
 def _identity(arg: Any) -> Hashable:
     """Expressions are equal when they are one object; 1, 1.0 and True are three numbers."""
     return ("expr", id(arg)) if isinstance(arg, Expr) else (type(arg).__name__, repr(arg))
+
+
+def _result_dtype(fn: str, args: tuple[Any, ...]) -> DType:
+    """The element type NumPy's function gives: integers divide to floats, comparisons to bool."""
+    given = [arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in args]
+    return DType.of(getattr(np, fn).resolve_dtypes((*given, None))[-1])
 
 
 def _promoted(args: tuple[Any, ...]) -> DType:

@@ -6,6 +6,15 @@ import keyword
 import re
 
 
+def printable(text: str) -> str:
+    """Text in which what would end a line is spelled out.
+
+    >>> printable("a\\nimport os")
+    'a\\\\nimport os'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class Writer:
     """Collects lines at a depth of indentation."""
 
@@ -16,6 +25,10 @@ class Writer:
     def line(self, text: str = "") -> None:
         """Write one line at the current depth."""
         self.lines.append("    " * self.depth + text if text else "")
+
+    def comment(self, text: str) -> None:
+        """Write a comment; names in it come from users and files, and stay on its line."""
+        self.line(f"# {printable(text)}")
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"

@@ -191,7 +191,15 @@ class _Scan:
         previous = self.current.get(name)
         if previous is None:
             return self._note(name, self.graph.var(name, type))
+        if previous.role == "feed":
+            previous = self._copy(previous)
         return self._note(name, self.graph.next_version(previous, type, same_storage=True))
+
+    def _copy(self, feed: Var) -> Var:
+        """A temporary with a feed's value, for what must not be written over."""
+        copy = self.graph.next_version(feed, feed.type, same_storage=False)
+        self.graph.op("assign", {"X": [feed]}, {"Out": [copy]}, last=True)
+        return copy
 
 
 def _written_outside(block: Block) -> list[str]:

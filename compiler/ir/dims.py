@@ -122,7 +122,7 @@ def parse_size(text: str) -> Size:
         return UNKNOWN
     try:
         return _from_ast(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError) as error:
+    except (SyntaxError, RecursionError, ZeroDivisionError) as error:
         raise ValueError(f"{text!r} is not a size") from error
 
 
@@ -136,7 +136,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
 
 def _from_ast(node: ast.expr) -> Size:
     match node:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number
         case ast.Name(id=name):
             return Dim.named(name)

@@ -172,8 +172,8 @@ def html(
 
 
 def _pass_table(stages: Sequence[Stage], diffs: Sequence[Diff]) -> str:
-    heads = ("pass", "ms", "ops", "temporaries", "lines", "refusals")
-    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    heads = ("ms", "ops", "temporaries", "lines", "refusals")
+    head = "".join(f'<th scope="col" class="n">{text}</th>' for text in ("pass", *heads))
     longest = max((stage.milliseconds for stage in stages), default=0.0) or 1.0
     rows = [_pass_row(s, d, s.milliseconds / longest) for s, d in zip(stages, diffs, strict=True)]
     table = f'<table class="passes"><tr>{head}</tr>{"".join(rows)}</table>'

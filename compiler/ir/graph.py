@@ -134,6 +134,7 @@ class Graph:
         self.nx: nx.DiGraph[Op | Var] = nx.DiGraph()
         self.results: list[Var] = []
         self._vars: dict[tuple[str, int], Var] = {}
+        self._highest: dict[str, int] = {}
         self._ops: dict[Op, None] = {}
         self._counter = itertools.count()
         self._sorted = True
@@ -166,8 +167,8 @@ class Graph:
 
     def latest(self, name: str) -> Var | None:
         """The last version of a name; None where there is none."""
-        versions = itertools.takewhile(bool, (self.find(name, k) for k in itertools.count()))
-        return next(iter(reversed(list(versions))), None)
+        versions = range(self._highest.get(name, -1), -1, -1)
+        return next((var for k in versions if (var := self.find(name, k)) is not None), None)
 
     def producer(self, var: Var) -> Op | None:
         """The op that writes a var; None for feeds and for state a run begins with."""
@@ -222,7 +223,7 @@ class Graph:
         last = self.latest(var.name) or var
         overwrites = last if same_storage else None
         role = "param" if last.role == "param" else "temp"
-        return self._add(Var(var.name, type, role, last.version + 1, overwrites))
+        return self._add(Var(var.name, type, role, self._highest[var.name] + 1, overwrites))
 
     def fresh(self, stem: str, type: TensorType) -> Var:
         """Declare a temporary whose name begins with `stem` and is not taken."""
@@ -282,6 +283,7 @@ class Graph:
         if (var.name, var.version) in self._vars:
             raise ValueError(f"graph {self.name!r} has a var called {var.label!r} already")
         self._vars[var.name, var.version] = var
+        self._highest[var.name] = max(var.version, self._highest.get(var.name, 0))
         self.nx.add_node(var)
         return var
 

@@ -91,8 +91,14 @@ def _slots(slots: Mapping[str, Sequence[str]]) -> str:
 
 
 def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:
-    types = [var_type(block, name) for name in names if name != EMPTY]
+    types = [var_type(block, name) for name in names if name != EMPTY and _is_tensor(block, name)]
     return types if slot.many else next(iter(types), None)
+
+
+def _is_tensor(block: Block, name: str) -> bool:
+    """False for readers, lists of feeds and the like, of which no op asks the type."""
+    var = block.lookup(name)
+    return var is None or var.holds_tensor
 
 
 def var_type(block: Block, name: str) -> TensorType:

@@ -64,6 +64,9 @@ class OpDef:
     attrs: ClassVar[dict[str, Attr[Any]]] = {}
     grad_class: ClassVar[type[GradOp] | None] = None
     has_effects: ClassVar[bool] = False
+    """True for what must run though nobody reads its outputs."""
+    is_random: ClassVar[bool] = False
+    """True for what gives other numbers every time, and so is no constant."""
 
     def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -75,9 +78,8 @@ class OpDef:
         if op:
             cls.kind = op
             _REGISTRY[op] = cls
-            cls.grad_class = (
-                _grad_class(cls, grad_op or op + "_grad") if "grad" in vars(cls) else None
-            )
+            differentiable = hasattr(cls, "grad")
+            cls.grad_class = _grad_class(cls, grad_op or op + "_grad") if differentiable else None
 
     def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
         given = attributes or {}

@@ -58,7 +58,8 @@ def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
 
 def _is_constant(op: Op, values: Mapping[Var, Array]) -> bool:
     """True for a pure op of the graph whose every input is known and whose outputs are small."""
-    if op.defn.has_effects or op.body is not None or not op.reads():
+    pure = not (op.defn.has_effects or op.defn.is_random or op.body is not None)
+    if not pure or not op.reads():
         return False
     return all(map(_is_small, op.writes())) and all(var in values for var in op.reads())
 

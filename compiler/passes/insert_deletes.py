@@ -20,7 +20,7 @@ class InsertDeletes(Pass):
         ending: dict[int, list[Var]] = {}
         kept = set(g.results)
         for var, (_, stop) in lives(g).items():
-            if var.slot is None and var not in kept:
+            if var.slot is None and var not in kept and g.overwriter(var) is None:
                 ending.setdefault(stop - 1, []).append(var)
         order: list[Op] = []
         for step, ops in enumerate(kernels(g)):

@@ -140,7 +140,7 @@ class Guard:
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
         """Compare; VerifyError names the pass and the first result that moved."""
-        if not each.preserves or any("random" in op.kind or op.kind == "dropout" for op in g.ops()):
+        if not each.preserves or any(op.defn.is_random for op in g.ops()):
             return
         for var, old, new in zip(g.results, self._expected, self._numbers(g), strict=False):
             if not np.allclose(old, new, rtol=self.tolerance, atol=self.tolerance, equal_nan=True):

@@ -72,6 +72,17 @@ graph main {
   return db, y
 }
 """,
+    "two outputs, each over an input of both": """
+graph main {
+  feed x: f32[N, 4]
+  feed y: f32[N, 4]
+  param w: f32[4, 4]
+  (Out=a: f32[N, 4]) = mul(X=x, Y=w)
+  (Out=b: f32[N, 4]) = mul(X=y, Y=w)
+  (X@GRAD=da: f32[N, 4], Y@GRAD=db: f32[N, 4]) = elementwise_mul_grad(Out@GRAD=x, X=a, Y=b)
+  return da, db
+}
+""",
     "rowwise": """
 graph main {
   feed x: f32[N, 5]

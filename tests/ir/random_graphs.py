@@ -32,7 +32,19 @@ SQUARE = TensorType(DType.FP32, (4, 4))
 SCALAR = TensorType(DType.FP32, (1,))
 FLAG = TensorType(DType.BOOL, (1,))
 
-STEMS = ("h", "fc_0.tmp_0", "x@GRAD", "@LR@", "my var", "a#1", "a//b", "1st", "数据", 'say "x"', "\\")
+STEMS = (
+    "h",
+    "fc_0.tmp_0",
+    "x@GRAD",
+    "@LR@",
+    "my var",
+    "a#1",
+    "a//b",
+    "1st",
+    "数据",
+    'say "x"',
+    "\\",
+)
 SOURCES = ("", "train.py:12", "my dir/数.py:3", '"quoted".py:1', " padded ", "two\nlines")
 UNARY = ("relu", "tanh", "sigmoid", "abs", "scale", "assign")
 
@@ -40,7 +52,9 @@ UNARY = ("relu", "tanh", "sigmoid", "abs", "scale", "assign")
 def graphs(labels: bool = True) -> st.SearchStrategy[Graph]:
     """Random graphs of up to a dozen steps; `labels` adds kernels, targets and slots to some."""
     rngs = st.randoms(use_true_random=False)
-    return st.builds(random_graph, rngs, st.integers(0, 12), st.booleans() if labels else st.just(False))
+    return st.builds(
+        random_graph, rngs, st.integers(0, 12), st.booleans() if labels else st.just(False)
+    )
 
 
 def random_graph(rng: random.Random, steps: int = 12, labels: bool = False) -> Graph:
@@ -94,7 +108,10 @@ class _Grower:
     def op(self, kind: str, inputs: dict, outputs: dict, attrs: dict | None = None, **rest) -> Op:
         role = self.rng.choice([{}, {}, {"op_role": 1, "op_role_var": ["w", "w@GRAD"]}])
         rest = {"source": self.rng.choice(SOURCES), "last": self.rng.random() < 0.5} | rest
-        given = [{s: v if isinstance(v, list) else [v] for s, v in side.items()} for side in (inputs, outputs)]
+        given = [
+            {s: v if isinstance(v, list) else [v] for s, v in side.items()}
+            for side in (inputs, outputs)
+        ]
         return self.graph.op(kind, *given, role | (attrs or {}), **rest)
 
     def unary(self) -> None:
@@ -103,7 +120,9 @@ class _Grower:
         self.op(kind, {"X": x}, {"Out": self.new(x.type)}, attrs if kind == "scale" else {})
 
     def binary(self) -> None:
-        kind = self.rng.choice(["elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max"])
+        kind = self.rng.choice(
+            ["elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max"]
+        )
         x = self.pick(ROWS, FIXED)
         y = self.pick(x.type, BIAS, *([COLUMN] if x.type == ROWS else []))
         axis = self.rng.choice([-1, 1]) if y.type == BIAS else -1
@@ -131,7 +150,9 @@ class _Grower:
 
     def update(self) -> None:
         """Write the next version of a parameter over the last."""
-        param = self.rng.choice([var for var in self.pool if var.role == "param" and var.type != SCALAR])
+        param = self.rng.choice(
+            [var for var in self.pool if var.role == "param" and var.type != SCALAR]
+        )
         inputs = {"Param": param, "Grad": self.pick(param.type), "LearningRate": self.pick(SCALAR)}
         after = self.graph.next_version(param, param.type, same_storage=True)
         self.op("sgd", inputs, {"ParamOut": after})
@@ -213,7 +234,9 @@ def _label_slots(rng: random.Random, g: Graph) -> None:
         var.slot = len(holder) if var.overwrites is None else var.overwrites.slot
         for slot, old in holder.items() if var.overwrites is None else ():
             made, gone = alive[old]
-            fits = gone <= start or (made < start == gone - 1 and may_take_over(steps[start], old, var))
+            fits = gone <= start or (
+                made < start == gone - 1 and may_take_over(steps[start], old, var)
+            )
             if fits and old.type.nbytes == var.type.nbytes and rng.random() < 0.7:
                 var.slot = slot
         holder[var.slot] = var

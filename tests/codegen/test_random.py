@@ -1,0 +1,40 @@
+"""Random graphs: generated code agrees with the interpreter, whatever passes are left out."""
+
+import random
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.numpy import NumpyTarget
+from compiler.interpret import run
+from compiler.ir.text import parse, show
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import PASSES, pipeline
+from compiler.plan import freeze
+from tests.ir.random_graphs import arrays, random_graph
+
+NAMES = [each.name for each in PASSES]
+
+
+def computed(graph, options, feed, state):
+    """Results of a graph's generated code; `state` is updated."""
+    run_passes(graph, pipeline(options), Context())
+    return runtime.load(NumpyTarget().emit(freeze(graph)), params=state)(feed)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_code_of_a_random_graph_computes_what_the_graph_means(seed):
+    rng = random.Random(seed)
+    graph = random_graph(rng, 4 + seed % 25, labels=False)
+    left_out = frozenset(name for name in NAMES if rng.random() < 0.3)
+    feed, state = arrays(graph.feeds(), seed, 5), arrays(graph.params(), seed + 1, 5)
+    theirs = {name: array.copy() for name, array in state.items()}
+    want = run(parse(show(graph)), feed, theirs)
+    got = computed(graph, Options(disable=left_out), feed, state)
+    for var, a, b in zip(graph.results, got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"{var.label}, {left_out}")
+    for name, array in theirs.items():
+        np.testing.assert_allclose(state[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
