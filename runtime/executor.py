@@ -27,6 +27,9 @@ from runtime.scope import Arrays, Scope
 KEPT_PLANS = 1024
 """Kinds of run remembered for a program and a scope; past it they are all forgotten."""
 
+KEPT_MODULES = 256
+"""Modules an Executor remembers; past it they are all forgotten."""
+
 LETTERS = "NMKLPQRST"
 """Names of open sizes, the first ones; then come N1, M1 and so on."""
 
@@ -43,6 +46,7 @@ class Program(Protocol):
 
 
 P = TypeVar("P", bound=Program)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,11 @@ class Loaded:
 
 
 class Compiled:
-    """What was made of one version of a program."""
+    """What was made of one version of a program; `digest` is that version's identity."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, digest: str) -> None:
         self.version = version
-        self.modules: dict[Signature, Module] = {}
+        self.digest = digest
         self.scopes: WeakKeyDictionary[Scope, Loaded] = WeakKeyDictionary()
 
 
@@ -89,19 +93,23 @@ class Executor(Generic[P]):
     """Runs programs on one place.
 
     `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
-    `declare` says what a program declares of a name that is fed.
+    `declare` says what a program declares of a name that is fed; `digest` is equal for equal
+    programs, so that a clone is not compiled again.
     """
 
     def __init__(
         self,
         compile: Callable[[P, Pattern, list[str]], Module],
         declare: Callable[[P, str], Declared],
+        digest: Callable[[P], str],
         place: Place | None = None,
     ) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
         self._compile = compile
         self._declare = declare
+        self._digest = digest
+        self._modules: dict[Signature, Module] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
 
     def run(
@@ -118,7 +126,7 @@ class Executor(Generic[P]):
         plan = plans.get(signature)
         if plan is None:
             plan = self._plan(program, feed, fetch, scope)
-            _remember(plans, signature, plan)
+            _remember(plans, signature, plan, KEPT_PLANS)
         for name in plan.kept:
             _keep(scope, name, feed[name])
         values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
@@ -127,11 +135,13 @@ class Executor(Generic[P]):
     def close(self) -> None:
         """Forget everything compiled and loaded; the next run begins anew."""
         self._programs.clear()
+        self._modules.clear()
 
     def _loaded(self, program: P, scope: Scope) -> Loaded:
         compiled = self._programs.get(program)
         if compiled is None or compiled.version != program.version:
-            compiled = self._programs[program] = Compiled(program.version)
+            compiled = Compiled(program.version, self._digest(program))
+            self._programs[program] = compiled
         loaded = compiled.scopes.get(scope)
         if loaded is None:
             loaded = compiled.scopes[scope] = Loaded()
@@ -154,16 +164,15 @@ class Executor(Generic[P]):
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
     ) -> Executable:
         """The program compiled for a pattern and loaded for a scope."""
-        modules = self._programs[program].modules
         executables = self._loaded(program, scope).executables
-        key = (*pattern.items(), *fetch)
-        if key not in modules:
-            modules[key] = self._compile(program, pattern, fetch)
+        key = (self._programs[program].digest, *pattern.items(), *fetch)
+        if key not in self._modules:
+            _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
             self.counters.compiles += 1
         if key not in executables:
             # What is kept for a scope must not keep the scope.
             params = Arrays(cast(Scope, weakref.proxy(scope)))
-            executables[key] = load(modules[key], self.place, params, counters=self.counters)
+            executables[key] = load(self._modules[key], self.place, params, counters=self.counters)
         return executables[key]
 
 
@@ -218,7 +227,7 @@ def _keep(scope: Scope, name: str, array: Array) -> None:
     found.get_tensor().set(array, CPUPlace())
 
 
-def _remember(plans: dict[Signature, Plan], signature: Signature, plan: Plan) -> None:
-    if len(plans) >= KEPT_PLANS:
-        plans.clear()
-    plans[signature] = plan
+def _remember(known: dict[Signature, T], key: Signature, value: T, most: int) -> None:
+    if len(known) >= most:
+        known.clear()
+    known[key] = value

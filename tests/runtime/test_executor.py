@@ -44,8 +44,12 @@ def compile_next(program: Program, pattern: Pattern, fetch: list[str]) -> Module
     return program.modules[(len(program.asked) - 1) % len(program.modules)]
 
 
+def digest(program: Program) -> str:
+    return f"{'+'.join(module.digest for module in program.modules)} at {program.version}"
+
+
 def make() -> Executor[Program]:
-    return Executor(compile_next, lambda program, name: program.declared[name])
+    return Executor(compile_next, lambda program, name: program.declared[name], digest)
 
 
 def initialised() -> Scope:
@@ -273,7 +277,7 @@ def test_what_cannot_be_compiled_is_tried_again() -> None:
     def refuse(program: Program, pattern: Pattern, fetch: list[str]) -> Module:
         raise ValueError("no")
 
-    exe = Executor(refuse, lambda program, name: program.declared[name])
+    exe = Executor(refuse, lambda program, name: program.declared[name], digest)
     for _ in range(2):
         with pytest.raises(ValueError, match="no"):
             exe.run(Program(), batch(4), LOSS, initialised())
@@ -281,6 +285,13 @@ def test_what_cannot_be_compiled_is_tried_again() -> None:
 
 
 def test_another_place_is_refused_when_loading() -> None:
-    exe = Executor(compile_next, lambda program, name: program.declared[name], CUDAPlace(0))
+    exe = Executor(compile_next, lambda program, name: program.declared[name], digest, CUDAPlace(0))
     with pytest.raises(PlaceError, match=r"not on CUDAPlace\(0\)"):
         exe.run(Program(), batch(4), LOSS, initialised())
+
+
+def test_equal_programs_share_what_was_compiled() -> None:
+    exe, scope = make(), initialised()
+    for program in (Program(), Program()):
+        exe.run(program, batch(4), LOSS, scope)
+    assert exe.counters.compiles == 1
