@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+import gc
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.convert import to_graph
-from compiler.ir.dims import Dim, Size, parse_size
+from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.types import Array, Shape
@@ -78,16 +80,30 @@ def compile_stages(
     """The same as `compile`, and keeps the graph, the plan and what the passes declined."""
     settings = options or Options.from_env()
     writer = _target(target)
-    graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
     context = Context(params, settings.typical)
-    watching = [*observers, *_observers(settings, dump)]
-    run_passes(graph, pipeline(settings), context, watching)
-    _check_support(graph, writer)
-    plan = freeze(graph)
-    module = writer.emit(plan)
+    with _without_collections():
+        graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
+        run_passes(graph, pipeline(settings), context, [*observers, *_observers(settings, dump)])
+        _check_support(graph, writer)
+        plan = freeze(graph)
+        module = writer.emit(plan)
     if dump is not None:
         _dump_stages(Path(dump), plan, module)
     return Compiled(graph, plan, module, context)
+
+
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """Hold the cycle collector back: a compilation makes many objects, all of which it needs, and
+    looking through them again and again costs more the larger the program is.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _target(name: str) -> Target:

@@ -26,8 +26,9 @@ class NumpyTarget:
     name = "numpy"
 
     def supports(self, op: Op) -> str:
-        """Every op with a meaning runs here."""
-        known = op.body is not None or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
+        """Every op with a meaning runs here, and so do those that steer."""
+        steers = op.body is not None or op.kind == "delete_var"
+        known = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
         return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
 
     def emit(self, plan: Plan) -> Module:
@@ -163,6 +164,16 @@ def _definitions(frame: Frame) -> list[str]:
     return [line for source in frame.functions.values() for line in ("", "", source.rstrip())]
 
 
+CLOSURE = 1000
+"""Names a step takes from around it at most; beyond, Python's compiler needs time by their square,
+and they come as defaults."""
+
+
+def _parameters(frame: Frame, arguments: Sequence[str]) -> list[str]:
+    kept = [line.partition(" = ")[0].strip() for line in frame.setup.lines]
+    return [*arguments, *(f"{name}={name}" for name in kept if len(kept) > CLOSURE)]
+
+
 def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> list[str]:
     return [
         "",
@@ -171,7 +182,7 @@ def _bind(plan: Plan, frame: Frame, arguments: Sequence[str], results: str) -> l
         '    """Take every array once; the step writes where they are."""',
         *frame.setup.lines,
         "",
-        f"    def step({', '.join(arguments)}):",
+        f"    def step({', '.join(_parameters(frame, arguments))}):",
         *frame.body.lines,
         f"        return {results}",
         "",

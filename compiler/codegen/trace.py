@@ -230,7 +230,7 @@ def _identity(arg: Any) -> Hashable:
 
 def _result_dtype(fn: str, args: tuple[Any, ...]) -> DType:
     """The element type NumPy's function gives: integers divide to floats, comparisons to bool."""
-    given = [arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in args]
+    given: list[Any] = [a.dtype.numpy if isinstance(a, Expr) else type(a) for a in args]
     return DType.of(getattr(np, fn).resolve_dtypes((*given, None))[-1])
 
 

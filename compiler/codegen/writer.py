@@ -7,10 +7,10 @@ import re
 
 
 def printable(text: str) -> str:
-    """Text in which what would end a line is spelled out.
+    r"""Text in which what would end a line is spelled out.
 
-    >>> printable("a\\nimport os")
-    'a\\\\nimport os'
+    >>> printable("a\nimport os")
+    'a\\nimport os'
     """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 

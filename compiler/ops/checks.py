@@ -1,0 +1,62 @@
+"""What several ops ask of their inputs' types before they say anything of their outputs'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.types import DType, Shape, TensorType
+
+
+def differ(a: Size, b: Size) -> bool:
+    """True where two sizes are certain not to be equal; one that is named may turn out to be.
+
+    >>> differ(3, 4), differ(3, 3)
+    (True, False)
+    """
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def shown(**types: TensorType) -> str:
+    """Slots and their types as they stand in messages.
+
+    >>> shown(X=TensorType(DType.FP32, (3, 4)), Y=TensorType(DType.INT64, (5,)))
+    'X f32[3, 4] and Y i64[5]'
+    """
+    return " and ".join(f"{slot} {type}" for slot, type in types.items())
+
+
+def require_same_dtype(op: str, **types: TensorType) -> None:
+    """ShapeError unless all inputs have one element type, as the reference's kernels demand."""
+    if len({type.dtype for type in types.values()}) > 1:
+        raise ShapeError(f"{op}: {shown(**types)} must have one element type", hint="cast one")
+
+
+def require_same_shape(op: str, **types: TensorType) -> None:
+    """ShapeError unless all inputs can have one shape."""
+    first, *rest = types.values()
+    for other in rest:
+        sizes = zip(first.shape, other.shape, strict=False)
+        if first.rank != other.rank or any(differ(a, b) for a, b in sizes):
+            raise ShapeError(f"{op}: {shown(**types)} must have one shape")
+
+
+def require_dtype(op: str, slot: str, type: TensorType, *allowed: DType) -> None:
+    """ShapeError unless an input has one of the allowed element types."""
+    if type.dtype not in allowed:
+        names = " or ".join(dtype.text for dtype in allowed)
+        raise ShapeError(f"{op}: {slot} is {type}, expected element type {names}")
+
+
+def literal_shape(op: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The attribute `shape` of an op that makes a tensor from nothing; BadAttribute for a -1."""
+    if any(size < 0 for size in sizes):
+        raise BadAttribute(f"{op}: attribute 'shape' is {list(sizes)}, expected sizes from 0 up")
+    return tuple(sizes)
+
+
+def numeric(shape: Shape) -> tuple[int, ...]:
+    """A shape of which every size is a number, as those of arrays are."""
+    return cast("tuple[int, ...]", shape)

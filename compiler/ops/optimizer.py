@@ -1,0 +1,132 @@
+"""What optimizers do to a parameter in one step. Every output overwrites the state it updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ops.checks import require_same_dtype, require_same_shape
+
+
+class Update(Pointwise):
+    """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
+
+    Param = reads()
+    Grad = reads()
+    LearningRate = reads()
+    ParamOut = writes(inplace="Param")
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The types of what is overwritten; ShapeError where Grad has not the type of Param."""
+        require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
+        require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
+        return super().infer_types(types)
+
+
+class Sgd(Update, op="sgd"):
+    """Param -= LearningRate * Grad. Reference: sgd_op.h."""
+
+    def compute(self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value) -> Value:
+        return Param - LearningRate * Grad
+
+
+class Momentum(Update, op="momentum"):
+    """Velocity = mu * Velocity + Grad; Param -= LearningRate * Velocity.
+
+    With `use_nesterov`, Param -= LearningRate * (Grad + mu * Velocity). Reference: momentum_op.h.
+    """
+
+    Velocity = reads()
+    VelocityOut = writes(inplace="Velocity")
+    mu = required(float)
+    use_nesterov = attr(False)
+
+    def compute(
+        self, xp: Xp, Param: Value, Grad: Value, Velocity: Value, LearningRate: Value
+    ) -> Value:
+        velocity = Velocity * self.mu + Grad
+        step = velocity * self.mu + Grad if self.use_nesterov else velocity
+        return {"ParamOut": Param - LearningRate * step, "VelocityOut": velocity}
+
+
+class Adam(Update, op="adam"):
+    """Moments of the gradient decay by beta1 and beta2; Param moves by their ratio.
+
+    rate = LearningRate * sqrt(1 - Beta2Pow) / (1 - Beta1Pow);
+    Param -= rate * Moment1 / (sqrt(Moment2) + epsilon). Beta1Pow and Beta2Pow start at the betas
+    and are multiplied by them after use. `lazy_mode` matters for sparse gradients only, and the row
+    count that makes the reference use threads for nothing. Reference: adam_op.h.
+    """
+
+    Moment1 = reads()
+    Moment2 = reads()
+    Beta1Pow = reads()
+    Beta2Pow = reads()
+    Moment1Out = writes(inplace="Moment1")
+    Moment2Out = writes(inplace="Moment2")
+    Beta1PowOut = writes(inplace="Beta1Pow")
+    Beta2PowOut = writes(inplace="Beta2Pow")
+    beta1 = attr(0.9)
+    beta2 = attr(0.999)
+    epsilon = attr(1e-8)
+    lazy_mode = attr(False)
+    min_row_size_to_use_multithread = attr(1000)
+
+    def compute(
+        self,
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        LearningRate: Value,
+        Moment1: Value,
+        Moment2: Value,
+        Beta1Pow: Value,
+        Beta2Pow: Value,
+    ) -> Value:
+        first = Moment1 * self.beta1 + Grad * (1.0 - self.beta1)
+        second = Moment2 * self.beta2 + Grad * Grad * (1.0 - self.beta2)
+        rate = LearningRate * xp.sqrt(1.0 - Beta2Pow) / (1.0 - Beta1Pow)
+        return {
+            "ParamOut": Param - rate * (first / (xp.sqrt(second) + self.epsilon)),
+            "Moment1Out": first,
+            "Moment2Out": second,
+            "Beta1PowOut": Beta1Pow * self.beta1,
+            "Beta2PowOut": Beta2Pow * self.beta2,
+        }
+
+
+class Adamax(Update, op="adamax"):
+    """Adam by the largest gradient seen (Kingma & Ba, 2015): `first` = the moving mean of Grad,
+
+    InfNorm = max(beta2 * InfNorm + epsilon, |Grad|);
+    Param -= LearningRate / (1 - Beta1Pow) * first / InfNorm. Reference: adamax_op.h.
+    """
+
+    Moment = reads()
+    InfNorm = reads()
+    Beta1Pow = reads()
+    MomentOut = writes(inplace="Moment")
+    InfNormOut = writes(inplace="InfNorm")
+    beta1 = attr(0.9)
+    beta2 = attr(0.999)
+    epsilon = attr(1e-8)
+
+    def compute(
+        self,
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        LearningRate: Value,
+        Moment: Value,
+        InfNorm: Value,
+        Beta1Pow: Value,
+    ) -> Value:
+        first = Moment * self.beta1 + Grad * (1.0 - self.beta1)
+        largest = xp.maximum(InfNorm * self.beta2 + self.epsilon, xp.abs(Grad))
+        rate = LearningRate / (1.0 - Beta1Pow)
+        return {
+            "ParamOut": Param - rate * (first / largest),
+            "MomentOut": first,
+            "InfNormOut": largest,
+        }

@@ -1,0 +1,117 @@
+"""Gradients of one op: as the op itself says them, and by finite differences.
+
+Both are gradients of sum(output * weight) over the outputs that `weights` has. Slots that take many
+tensors hold lists.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import find, type_of
+from compiler.ir.program import GRAD, OpDesc
+from tests.ops.samples import numbers
+
+Values = Mapping[str, Any]
+STEP = 1e-6
+
+
+def each(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Apply a function to the value of a slot: to each of a list."""
+    return [function(item) for item in value] if isinstance(value, list) else function(value)
+
+
+def types_of(values: Values) -> dict[str, Any]:
+    """Return the types of arrays by slot; an empty slot has none."""
+    return {s: each(value, type_of) for s, value in values.items() if value is not None}
+
+
+def widened(values: Values) -> dict[str, Any]:
+    """Return copies by slot, floats in double precision."""
+    return {slot: each(value, widen) for slot, value in values.items()}
+
+
+def widen(array: Any) -> Any:
+    """Return a copy, in double precision if it is one of floats."""
+    return array.astype(np.float64 if array.dtype.kind == "f" else array.dtype)
+
+
+def weights_for(kind: str, outputs: Values) -> dict[str, Any]:
+    """Return a weight for each element of the outputs whose gradient the op's gradient reads."""
+    read = gradient_inputs(kind)
+    wanted = {s: value for s, value in outputs.items() if read is None or s + GRAD in read}
+    return {s: numbers(*v.shape, seed=9).astype(v.dtype) for s, v in wanted.items()}
+
+
+def gradient_inputs(kind: str) -> Any:
+    """Return the input slots of an op's gradient op; None where its gradient is other ops."""
+    found = find(kind).grad_class
+    return None if found is None else found.inputs()
+
+
+def gradients(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
+    """Return the gradients by input slot, as the op says them."""
+    if gradient_inputs(kind) is None:
+        return by_ops(kind, attrs, inputs, weights)
+    outputs = find(kind)(attrs).evaluate(inputs)
+    found = gradient_op(kind, attrs, {**inputs, **outputs}, weights)[1]
+    return {slot.removesuffix(GRAD): value for slot, value in found.items()}
+
+
+def gradient_op(
+    kind: str, attrs: Values, values: Values, weights: Values
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the types that an op's gradient op infers, and the arrays it computes.
+
+    `values` has the op's inputs and outputs; what is not given there has no gradient.
+    """
+    cls = find(kind).grad_class
+    assert cls is not None
+    known = {**values, **{slot + GRAD: weight for slot, weight in weights.items()}}
+    given = {slot: known.get(slot) for slot in cls.inputs()}
+    types, found = cls(attrs).infer_types(types_of(given)), cls(attrs).evaluate(given)
+    wanted = [slot for slot in found if slot.removesuffix(GRAD) in values]
+    return {slot: types[slot] for slot in wanted}, {slot: found[slot] for slot in wanted}
+
+
+def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
+    """Return the gradients by input slot, running the ops that `grad_ops` gives."""
+    names = {slot: as_list(slot, value) for slot, value in inputs.items()}
+    values = {slot + GRAD: weight for slot, weight in weights.items()}
+    op = OpDesc(kind, names, {slot: [slot] for slot in weights}, attrs)
+    definition: Any = find(kind)(attrs)
+    for step in definition.grad_ops(op, lambda name: name + GRAD):
+        given = {slot: values[found[0]] for slot, found in step.inputs.items()}
+        values[step.outputs["Out"][0]] = find(step.type)(step.attrs).evaluate(given)["Out"]
+    found = {slot: [values[name + GRAD] for name in names[slot]] for slot in inputs}
+    return {s: v if isinstance(inputs[s], list) else v[0] for s, v in found.items()}
+
+
+def as_list(slot: str, value: Any) -> list[str]:
+    """Return a name for each tensor in a slot."""
+    return [f"{slot}.{i}" for i in range(len(value))] if isinstance(value, list) else [slot]
+
+
+def differences(kind: str, attrs: Values, inputs: Values, weights: Values, slot: str) -> Any:
+    """Return the gradient of one input slot by central differences, in double precision."""
+    wide = widened(inputs)
+
+    def loss() -> float:
+        outputs = find(kind)(attrs).evaluate(wide)
+        return sum(float((outputs[s] * weight).sum()) for s, weight in weights.items())
+
+    return each(wide[slot], lambda array: slope(loss, array))
+
+
+def slope(loss: Callable[[], float], array: Any) -> Any:
+    """Return the derivative of a number by each element of an array that it depends on."""
+    found = np.zeros_like(array)
+    for place in np.ndindex(array.shape):
+        value = array[place]
+        array[place] = value + STEP
+        above = loss()
+        array[place] = value - STEP
+        found[place] = (above - loss()) / (2 * STEP)
+        array[place] = value
+    return found

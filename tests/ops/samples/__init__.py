@@ -1,0 +1,61 @@
+"""Small inputs for every op, on which it is held against itself: types, gradients, generated code.
+
+A module here is an op family with a list `SAMPLES`; `samples()` collects them all. Shapes are
+uneven and values all different, so that a swapped axis or a dropped element shows.
+"""
+
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WITHOUT_NUMBERS = {
+    "feed": "the executor hands its value over",
+    "fetch": "the executor takes its value away",
+    "conditional_block": "its meaning is that of the ops in its block",
+    "delete_var": "it frees memory",
+}
+"""Forward ops that compute no numbers of their own, each with the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One call of an op.
+
+    `inputs` has an array for each slot, or a list of them for a slot that takes many; `grads` names
+    the input slots whose gradient is held against finite differences.
+    """
+
+    op: str
+    inputs: Mapping[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    grads: tuple[str, ...] = ()
+
+
+@cache
+def samples() -> tuple[Sample, ...]:
+    """Return every sample of every family, families in order of their names."""
+    names = sorted(found.name for found in pkgutil.iter_modules(__path__))
+    families = [import_module(f"{__name__}.{name}") for name in names]
+    return tuple(sample for family in families for sample in family.SAMPLES)
+
+
+def numbers(*shape: int, low: float = -1.0, high: float = 1.0, seed: int = 0) -> NDArray[Any]:
+    """Return float32 values between `low` and `high`, evenly spaced and shuffled.
+
+    No two are equal within one array or across seeds, and none is 0 where `low` is `-high`.
+    """
+    count = int(np.prod(shape))
+    steps = (np.arange(count) + 0.37 + 0.01 * seed) * ((high - low) / count)
+    order = np.random.default_rng(seed).permutation(count)
+    return (low + steps)[order].reshape(shape).astype(np.float32)
+
+
+def integers(*shape: int, low: int = 0, high: int, seed: int = 0) -> NDArray[Any]:
+    """Return int64 values of `low <= value < high`."""
+    return np.random.default_rng(seed).integers(low, high, shape)

@@ -1,0 +1,36 @@
+"""Samples of pooling: windows that tile, overlap, hang over an edge or take the whole image."""
+
+from tests.ops.samples import Sample, numbers
+
+
+def pooling(images, kind, ksize, **attrs):
+    """Return a sample for images of this shape."""
+    given = {"pooling_type": kind, "ksize": ksize, **attrs}
+    return Sample("pool2d", {"X": numbers(*images)}, given, ("X",))
+
+
+SAMPLES = [
+    sample
+    for kind in ("max", "avg")
+    for sample in (
+        pooling((3, 2, 4, 6), kind, [2, 2], strides=[2, 2]),
+        pooling((3, 2, 5, 7), kind, [2, 3], strides=[2, 3]),
+        pooling((3, 2, 5, 7), kind, [1, 2], strides=[2, 3]),
+        pooling((3, 2, 5, 6), kind, [3, 2]),
+        pooling((3, 2, 5, 6), kind, [3, 3], strides=[2, 2], paddings=[1, 1]),
+        pooling((3, 2, 6, 7), kind, [3, 2], strides=[2, 2], paddings=[0, 1, 1, 0]),
+        pooling((3, 2, 6, 7), kind, [3, 3], strides=[2, 2], paddings=[1, 0], exclusive=False),
+        pooling((3, 2, 6, 5), kind, [3, 2], strides=[2, 2], ceil_mode=True),
+        pooling((3, 2, 6, 5), kind, [2, 2], strides=[2, 2], ceil_mode=True, exclusive=False),
+        pooling((3, 2, 7, 6), kind, [3, 2], strides=[2, 3], padding_algorithm="SAME"),
+        pooling((3, 2, 5, 6), kind, [2, 2], paddings=[1, 1], padding_algorithm="VALID"),
+        pooling((3, 5, 6, 2), kind, [3, 2], strides=[2, 2], paddings=[1, 1], data_format="NHWC"),
+        pooling((3, 2, 4, 5), kind, [-1, -1], paddings=[1, 1], global_pooling=True),
+        pooling((3, 4, 5, 2), kind, [2, 2], global_pooling=True, data_format="NHWC"),
+        pooling((3, 2, 4, 5), kind, [4, 5]),
+        pooling((3, 2, 4, 6), kind, [2, 3], adaptive=True),
+        pooling((3, 2, 5, 7), kind, [3, 4], adaptive=True),
+        pooling((3, 5, 7, 2), kind, [2, 3], adaptive=True, data_format="NHWC"),
+        pooling((3, 2, 5, 7), kind, [1, 1], adaptive=True),
+    )
+]

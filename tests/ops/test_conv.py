@@ -1,0 +1,133 @@
+"""Convolution in blocks of images, with sizes that are named, and given what does not fit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.errors import BadAttribute, CompileError, ShapeError
+from compiler.ir.dims import UNKNOWN, Dim, evaluate
+from compiler.ir.opdef import find
+from compiler.ir.types import DType, Shape, TensorType
+from compiler.ops import im2col
+from tests.codegen.support import module_of
+from tests.ops.generated import hold
+from tests.ops.samples import Sample, numbers
+from tests.ops.samples.conv import SAMPLES
+from tests.ops.test_generated import backward, check, forward
+
+N, H, W = (Dim.named(name) for name in "NHW")
+MANY = {"Input": numbers(7, 4, 5, 6), "Filter": numbers(6, 2, 3, 2, seed=1)}
+
+
+def output(images: Shape, filters: Shape, **attrs: Any) -> Shape:
+    """Return the shape that is inferred for images and filters."""
+    types = {
+        slot: TensorType(DType.FP32, s)
+        for slot, s in zip(("Input", "Filter"), (images, filters), strict=True)
+    }
+    return find("conv2d")(attrs).infer_types(types)["Output"].shape
+
+
+@pytest.mark.parametrize("elements", [1, 2500, 5000])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 1]])
+def test_blocks_of_a_few_images(
+    monkeypatch: pytest.MonkeyPatch, elements: int, strides: list[int]
+) -> None:
+    """Blocks of one image, of two and of four, the last of them not full."""
+    monkeypatch.setattr(im2col, "BLOCK_ELEMENTS", elements)
+    attrs = {"groups": 2, "paddings": [1, 0], "strides": strides}
+    sample = Sample("conv2d", MANY, attrs, ("Input", "Filter"))
+    check(forward(sample))
+    check(backward(sample))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
+def test_no_frame_is_shifted(monkeypatch: pytest.MonkeyPatch, sample: Sample) -> None:
+    """Gathering real places only is right everywhere, not just where it is chosen."""
+    monkeypatch.setattr(im2col, "WORTH_SHIFTING", 0)
+    check(forward(sample))
+    check(backward(sample))
+
+
+TEXT = """graph main {{
+  feed x: f32[N, 3, {size}]
+  param w: f32[4, 3, 2, 3]
+  (Output=y: f32[N, 4, {result}]) = conv2d(Filter=w, Input=x) {attrs}
+  return y
+}}"""
+
+
+def test_module_serves_every_batch() -> None:
+    text = TEXT.format(size="16, 16", result="15, 14", attrs="")
+    hold(text, {"N": 1}, {"N": 70}, {"N": 0}, {"N": 5})
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "attrs"),
+    [
+        ("H - 1", "W - 2", {}),
+        ("(H - 1)//2 + 1", "(W - 1)//3 + 1", {"strides": [2, 3], "paddings": [1, 0, 1, 1]}),
+        ("(H + 1)//2", "(W + 2)//3", {"strides": [2, 3], "padding_algorithm": "SAME"}),
+        ("(H + 2)//3", "(W + 3)//4", {"strides": [3, 4], "padding_algorithm": "SAME"}),
+    ],
+)
+def test_module_serves_every_image_size(height: str, width: str, attrs: dict[str, Any]) -> None:
+    text = TEXT.format(size="H, W", result=f"{height}, {width}", attrs=attrs)
+    sizes = [{"N": 2, "H": h, "W": w} for h, w in [(6, 7), (7, 8), (8, 5), (9, 10)]]
+    hold(text, *sizes)
+
+
+def test_scratch_follows_a_small_batch_and_is_bounded_for_a_large_one() -> None:
+    text = TEXT.format(size="16, 16", result="15, 14", attrs="")
+    scratch = [each for each in module_of(text).buffers if each.name != "y"]
+    small, large, huge = (
+        sum(evaluate(each.nbytes, {"N": batch}) for each in scratch) for batch in (1, 64, 6400)
+    )
+    assert small < 64 * 1024
+    assert large == huge < 600 * 1024
+
+
+def test_shapes_of_named_sizes() -> None:
+    assert output((N, 3, H, W), (4, 3, 3, 3), paddings=[1, 1]) == (N, 4, H, W)
+    assert output((N, H, W, 3), (4, 3, 1, 1), data_format="NHWC") == (N, H, W, 4)
+    strided = {"strides": [2, 2], "padding_algorithm": "SAME"}
+    assert output((N, 3, H, 9), (4, 3, 1, 3), **strided) == (N, 4, (H + 1) // 2, 5)
+    assert output((UNKNOWN, 3, UNKNOWN, 8), (4, 3, 3, 3)) == (UNKNOWN, 4, UNKNOWN, 6)
+
+
+@pytest.mark.parametrize(
+    ("images", "filters", "attrs", "error", "message"),
+    [
+        ((2, 3, 8), (4, 3, 3, 3), {}, ShapeError, r"Input is f32\[2, 3, 8\], expected four axes"),
+        ((2, 3, 8, 8), (4, 3), {}, ShapeError, r"Filter is f32\[4, 3\], expected four axes"),
+        ((2, 3, 8, 8), (4, 2, 3, 3), {}, ShapeError, "3 channels, 4 filters of 2 channels"),
+        ((2, 4, 8, 8), (3, 2, 3, 3), {"groups": 2}, ShapeError, "do not fit in 2 groups"),
+        ((2, 3, 2, 8), (4, 3, 3, 3), {}, ShapeError, "3 taps 1 apart does not fit on 2 rows"),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"strides": [0, 1]}, BadAttribute, r"strides is \[0, 1\]"),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"dilations": [1]}, BadAttribute, r"dilations is \[1\]"),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"paddings": [1]}, BadAttribute, r"paddings is \[1\]"),
+        ((2, 3, 8, 8), (4, 3, 3, 3), {"padding_algorithm": "FULL"}, BadAttribute, "is 'FULL'"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    images: Shape, filters: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        output(images, filters, **attrs)
+
+
+def test_bias_has_an_element_for_each_filter() -> None:
+    inputs = {"Input": (2, 3, 8, 8), "Filter": (4, 3, 3, 3), "Bias": (3,)}
+    types = {slot: TensorType(DType.FP32, shape) for slot, shape in inputs.items()}
+    with pytest.raises(ShapeError, match="must have one shape"):
+        find("conv2d")().infer_types(types)
+
+
+def test_depthwise_is_conv2d_in_groups() -> None:
+    images, filters = numbers(2, 3, 5, 5), numbers(6, 1, 3, 3, seed=1)
+    values, attrs = {"Input": images, "Filter": filters}, {"groups": 3, "strides": [2, 1]}
+    ours, theirs = (
+        find(kind)(attrs).evaluate(values)["Output"] for kind in ("depthwise_conv2d", "conv2d")
+    )
+    np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,105 @@
+"""Every op held against itself: types against results, gradients against finite differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import compiler.ops
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import GradOp, find, registered
+from compiler.ir.types import TensorType
+from tests.ops.backward import (
+    differences,
+    each,
+    gradient_op,
+    gradients,
+    types_of,
+    weights_for,
+    widened,
+)
+from tests.ops.samples import WITHOUT_NUMBERS, Sample, samples
+
+assert compiler.ops, "importing it fills the registry"
+
+FORWARD = [kind for kind in registered() if not issubclass(find(kind), GradOp)]
+WITH_GRADIENT = [sample for sample in samples() if sample.grads]
+WITH_GRADIENT_OP = [sample for sample in WITH_GRADIENT if find(sample.op).grad_class]
+
+
+every_sample = pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.op)
+every_gradient = pytest.mark.parametrize("sample", WITH_GRADIENT, ids=lambda sample: sample.op)
+
+
+@pytest.mark.parametrize("kind", FORWARD)
+def test_op_has_a_sample(kind: str) -> None:
+    sampled = {sample.op for sample in samples()}
+    assert (kind in sampled) != (kind in WITHOUT_NUMBERS), f"{kind} needs a sample in samples/"
+
+
+@pytest.mark.parametrize("kind", FORWARD)
+def test_gradient_has_a_sample(kind: str) -> None:
+    cls = find(kind)
+    if cls.grad_class is not None or hasattr(cls, "grad_ops"):
+        assert kind in {sample.op for sample in WITH_GRADIENT}
+
+
+@every_sample
+def test_types_are_those_of_results(sample: Sample) -> None:
+    op = find(sample.op)(sample.attrs)
+    results = op.evaluate(sample.inputs)
+    inferred = op.infer_types(types_of(sample.inputs))
+    needed = {slot.name for slot in op.outputs().values() if not slot.optional}
+    assert needed <= set(results) <= set(op.outputs())
+    assert types_of(results) == {slot: inferred[slot] for slot in results}
+
+
+@every_sample
+def test_inputs_are_left_alone(sample: Sample) -> None:
+    copies = {slot: each(value, np.copy) for slot, value in sample.inputs.items()}
+    find(sample.op)(sample.attrs).evaluate(sample.inputs)
+    for slot, value in copies.items():
+        np.testing.assert_equal(sample.inputs[slot], value)
+
+
+@every_sample
+def test_types_of_unknown_sizes_agree(sample: Sample) -> None:
+    """Where sizes are unknown, a size that is inferred all the same must be the real one."""
+    op = find(sample.op)(sample.attrs)
+    types = types_of(sample.inputs)
+    found = op.infer_types({slot: each(t, unsized) for slot, t in types.items()})
+    for slot, real in op.infer_types(types).items():
+        pairs = zip(found[slot].shape, real.shape, strict=True)
+        assert found[slot].dtype is real.dtype
+        assert all(size in (UNKNOWN, want) for size, want in pairs)
+
+
+def unsized(type: TensorType) -> TensorType:
+    """Return a type of which only the number of axes is known."""
+    return type.with_shape((UNKNOWN,) * type.rank)
+
+
+@pytest.mark.parametrize("sample", WITH_GRADIENT_OP, ids=lambda sample: sample.op)
+def test_gradient_types_are_those_of_results(sample: Sample) -> None:
+    outputs = find(sample.op)(sample.attrs).evaluate(sample.inputs)
+    weights = weights_for(sample.op, outputs)
+    types, found = gradient_op(sample.op, sample.attrs, {**sample.inputs, **outputs}, weights)
+    assert types_of(found) == types
+
+
+@every_gradient
+def test_gradient_is_that_of_finite_differences(sample: Sample) -> None:
+    inputs = widened(sample.inputs)
+    weights = weights_for(sample.op, find(sample.op)(sample.attrs).evaluate(inputs))
+    found = gradients(sample.op, sample.attrs, inputs, weights)
+    for slot in sample.grads:
+        wanted = differences(sample.op, sample.attrs, inputs, weights, slot)
+        assert_close(found[slot], wanted)
+
+
+def assert_close(found: Any, wanted: Any) -> None:
+    """Hold arrays, or lists of them, against each other: shapes, and values to about 1e-6."""
+    pairs = zip(found, wanted, strict=True) if isinstance(found, list) else [(found, wanted)]
+    for got, want in pairs:
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)

@@ -1,0 +1,122 @@
+"""Pooling: where gradients of equal values go, sizes that are named, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.errors import BadAttribute, CompileError, ShapeError
+from compiler.ir.dims import UNKNOWN, Dim
+from compiler.ir.opdef import find
+from compiler.ir.program import GRAD
+from compiler.ir.types import DType, Shape, TensorType
+from tests.ops.generated import hold
+from tests.ops.samples import Sample
+from tests.ops.test_generated import backward, check, forward
+
+N, H, W = (Dim.named(name) for name in "NHW")
+
+
+def output(images: Shape, kind: str = "max", ksize: Any = (2, 2), **attrs: Any) -> Shape:
+    """Return the shape that is inferred for images."""
+    op = find("pool2d")({"pooling_type": kind, "ksize": list(ksize), **attrs})
+    return op.infer_types({"X": TensorType(DType.FP32, images)})["Out"].shape
+
+
+TIES = np.array([[0, 0, 2, 1], [0, 0, 1, 2], [3, 3, 0, 0], [1, 3, 0, 5]], np.float32)[None, None]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "places"),
+    [
+        ({"ksize": [2, 2], "strides": [2, 2]}, [(0, 0), (0, 2), (2, 0), (3, 3)]),
+        ({"ksize": [1, 1], "global_pooling": True}, [(3, 3)]),
+        ({"ksize": [4, 3]}, [(2, 0), (3, 3)]),
+        (
+            {"ksize": [3, 3], "strides": [2, 2], "paddings": [1, 1]},
+            [(0, 0), (0, 2), (2, 0), (3, 3)],
+        ),
+    ],
+)
+def test_gradient_goes_to_the_first_largest(
+    attrs: dict[str, Any], places: list[tuple[int, int]]
+) -> None:
+    given = {"pooling_type": "max", **attrs}
+    out = find("pool2d")(given).evaluate({"X": TIES})["Out"]
+    values = {"X": TIES, "Out": out, "Out" + GRAD: np.ones_like(out)}
+    found = find("pool2d_grad")(given).evaluate(values)["X" + GRAD]
+    assert [(y, x) for _, _, y, x in zip(*np.nonzero(found), strict=True)] == sorted(places)
+    sample = Sample("pool2d", {"X": TIES}, given, ("X",))
+    check(forward(sample))
+    check(backward(sample))
+
+
+def test_windows_beside_the_image_hold_the_least_number_and_no_mean() -> None:
+    """The reference divides 0 by 0 there; a number is better than poison."""
+    attrs = {"ksize": [1, 1], "strides": [2, 2], "ceil_mode": True}
+    images = np.ones((1, 1, 2, 2), np.float32)
+    for kind, beside in (("max", np.finfo(np.float32).min), ("avg", 0.0)):
+        sample = Sample("pool2d", {"X": images}, {"pooling_type": kind, **attrs}, ("X",))
+        found = find("pool2d")(sample.attrs).evaluate(sample.inputs)["Out"]
+        np.testing.assert_array_equal(found, [[[[1, beside], [beside, beside]]]])
+        check(forward(sample))
+        check(backward(sample))
+
+
+TEXT = """graph main {{
+  feed x: f32[N, 3, H, W]
+  (Out=y: f32[N, 3, {height}, {width}]) = pool2d(X=x) {attrs}
+  (X@GRAD=z: f32[N, 3, H, W]) = pool2d_grad(Out=y, Out@GRAD=y, X=x) {attrs}
+  return y, z
+}}"""
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(
+    ("height", "width", "attrs"),
+    [
+        ("(H - 2)//2 + 1", "(W - 3)//2 + 1", {"ksize": [2, 3], "strides": [2, 2]}),
+        (
+            "H//2 + 1",
+            "W//2 + 1",
+            {"ksize": [3, 3], "strides": [2, 2], "paddings": [1, 1], "ceil_mode": True},
+        ),
+        ("1", "1", {"ksize": [1, 1], "global_pooling": True}),
+        ("3", "2", {"ksize": [3, 2], "adaptive": True}),
+    ],
+)
+def test_module_serves_every_image_size(
+    height: str, width: str, attrs: dict[str, Any], kind: str
+) -> None:
+    attrs = {**attrs, "pooling_type": kind}
+    text = TEXT.format(height=height, width=width, attrs=attrs)
+    hold(text, *({"N": 2, "H": h, "W": w} for h, w in [(6, 7), (7, 8), (8, 5)]))
+
+
+def test_shapes_of_named_sizes() -> None:
+    halved = {"strides": [2, 2]}
+    assert output((N, 3, 12, 13), **halved) == (N, 3, 6, 6)
+    assert output((N, 3, 12, 13), ceil_mode=True, **halved) == (N, 3, 6, 7)
+    assert output((N, H, W, 3), data_format="NHWC") == (N, H - 1, W - 1, 3)
+    assert output((N, 3, H, W), padding_algorithm="SAME") == (N, 3, H, W)
+    assert output((N, 3, H, W), global_pooling=True) == (N, 3, 1, 1)
+    assert output((N, 3, H, W), adaptive=True) == (N, 3, 2, 2)
+    assert output((UNKNOWN, 3, UNKNOWN, 8)) == (UNKNOWN, 3, UNKNOWN, 7)
+
+
+@pytest.mark.parametrize(
+    ("images", "attrs", "error", "message"),
+    [
+        ((2, 3, 8), {}, ShapeError, r"X is f32\[2, 3, 8\], expected four axes"),
+        ((2, 3, 8, 8), {"kind": "sum"}, BadAttribute, "pooling_type is 'sum'"),
+        ((2, 3, 8, 8), {"ksize": [2]}, BadAttribute, r"ksize is \[2\], expected two"),
+        ((2, 3, 8, 8), {"ksize": [-1, -1]}, BadAttribute, r"ksize is \[-1, -1\]"),
+        ((2, 3, 1, 8), {}, ShapeError, "2 taps 1 apart does not fit on 1 rows"),
+        ((2, 3, 8, 8), {"paddings": [1, 2, 3]}, BadAttribute, r"paddings is \[1, 2, 3\]"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    images: Shape, attrs: dict[str, Any], error: type[CompileError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        output(images, **attrs)
