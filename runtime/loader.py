@@ -25,7 +25,7 @@ from compiler.plan import Tensor
 from runtime.arena import Arena
 from runtime.device import CPUPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
-from runtime.scope import Arrays
+from runtime.scope import Arrays, Scope
 
 KEPT_BINDINGS = 16
 """Bindings an Executable keeps unless told otherwise; the least recently used goes first."""
@@ -75,13 +75,13 @@ class Binding:
 def load(
     module: Module,
     place: Place | None = None,
-    params: Params | None = None,
+    params: Params | Scope | None = None,
     *,
     counters: Counters | None = None,
     keep: int = KEPT_BINDINGS,
     poison: bool = False,
 ) -> Executable:
-    """Make a module callable on a place, with its persistable state in `params`.
+    """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
     State that a step writes before it reads it is made in `params` where it is missing. `keep`
     bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
@@ -89,8 +89,9 @@ def load(
     ParseError where the source defines no `bind`.
     """
     expect_target(module.target, place or CPUPlace())
+    state = params.arrays() if isinstance(params, Scope) else params
     return Executable(
-        module, {} if params is None else params, counters or Counters(), keep, Arena(poison)
+        module, {} if state is None else state, counters or Counters(), keep, Arena(poison)
     )
 
 

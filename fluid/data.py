@@ -1,0 +1,32 @@
+"""`fluid.data`: a variable to feed, whose feeds are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.checks import check_type
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper
+
+__all__ = ["data"]
+
+
+def data(
+    name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
+) -> Variable:
+    """A variable to feed in exactly this shape, in which None and -1 stand for any size.
+
+    Where what is fed has another shape or element type, running it raises ValueError.
+    """
+    check_type(name, "name", str, "data")
+    check_type(shape, "shape", (list, tuple), "data")
+    return LayerHelper("data", name=name).create_global_variable(
+        name=name,
+        shape=[-1 if size is None else size for size in shape],
+        dtype=dtype,
+        stop_gradient=True,
+        lod_level=lod_level,
+        is_data=True,
+        need_check_feed=True,
+    )

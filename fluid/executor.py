@@ -1,0 +1,264 @@
+"""`fluid.Executor`: what users call, checked and made plain for `compiler` and `runtime`.
+
+A run is `compiler.compile`, then `runtime.load`, then a call; `runtime.executor` keeps what was
+done before. Here are the defaults, the checks and the words of fluid (fluid_spec A.5).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+import compiler
+from compiler.codegen.module import Module
+from compiler.errors import did_you_mean
+from compiler.ir.infer import op_text
+from compiler.ir.program import OpDesc, OpRole
+from compiler.ir.text import digest
+from compiler.ir.types import Array, from_fluid
+from fluid.framework import Program, Variable, default_main_program
+from runtime import executor as core
+from runtime.device import CPUPlace, Place, expect_place
+from runtime.errors import FeedError, missing_feed
+from runtime.loader import Counters
+from runtime.scope import Scope
+from runtime.tensor import LoDTensor
+
+__all__ = ["Executor", "global_scope", "scope_guard"]
+
+_global_scope = Scope()
+
+
+def global_scope() -> Scope:
+    """The scope that runs use unless told otherwise."""
+    return _global_scope
+
+
+def _switch_scope(scope: Scope) -> Scope:
+    """Make another scope the global one; returns the one before it."""
+    global _global_scope
+    before, _global_scope = _global_scope, scope
+    return before
+
+
+@contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Make another scope the global one within a `with` block."""
+    before = _switch_scope(_expect(scope, Scope, "the scope of scope_guard"))
+    try:
+        yield
+    finally:
+        _switch_scope(before)
+
+
+class Executor:
+    """Runs programs on a place, `CPUPlace()` unless told otherwise.
+
+    Everything compiled is kept and found again, so a program runs fast from its second run on,
+    whatever the batch size; `counters` tells how often something was compiled and bound.
+    """
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.place = CPUPlace() if place is None else place
+        expect_place(self.place)
+        self._core: core.Executor[Program] = core.Executor(_compile, _declare, digest, self.place)
+        self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
+        self._closed = False
+
+    @property
+    def counters(self) -> Counters:
+        """Programs compiled, sizes bound and steps run so far."""
+        return self._core.counters
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Mapping[str, Any] | list[Mapping[str, Any]] | None = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+        return_merged: bool = True,
+        use_prune: bool = False,
+    ) -> list[Any]:
+        """Run all ops of a program once; the values of `fetch_list` in its order.
+
+        `feed` maps names to arrays, LoDTensors or single numbers. Fed persistable variables are
+        set in the scope; names the program does not have are ignored with a warning. `use_prune`
+        leaves out what the fetches do not need, where nothing is trained. Values come as arrays,
+        or as LoDTensors with `return_numpy=False`. `feed_var_name`, `fetch_var_name`,
+        `use_program_cache` and `return_merged` are accepted and change nothing here.
+
+        Raises RuntimeError once closed and for a list as a feed's value; TypeError for arguments
+        of another kind; ValueError for a feed that is missing, of another type or of sizes that do
+        not fit, for an unknown fetch, and for state that no startup program has made; otherwise
+        what compiling raises.
+        """
+        if self._closed:
+            raise RuntimeError("this Executor is closed: make another one")
+        program = default_main_program() if program is None else program
+        scope = _global_scope if scope is None else scope
+        _expect(program, Program, "the program of Executor.run")
+        _expect(scope, Scope, "the scope of Executor.run")
+        arrays = _arrays(program, feed)
+        fetch = _names(fetch_list)
+        if use_prune:
+            program = self._without_unneeded(program, arrays, fetch)
+        if not program.blocks[0].ops:
+            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
+        values = self._core.run(program, arrays, fetch, scope)
+        return values if return_numpy else [LoDTensor(value) for value in values]
+
+    def close(self) -> None:
+        """Release what is kept; another run is an error, another `close` is not."""
+        self._core.close()
+        self._pruned.clear()
+        self._closed = True
+
+    def _without_unneeded(
+        self, program: Program, feed: Mapping[str, Array], fetch: tuple[str, ...]
+    ) -> Program:
+        """The program pruned to its fetches; as it is where it trains or nothing is fetched."""
+        if not fetch or any(op.role & OpRole.OPTIMIZE for op in program.blocks[0].ops):
+            return program
+        known = self._pruned.setdefault(program, {})
+        key = (program.version, *sorted(feed), *fetch)
+        if key not in known:
+            known[key] = program._prune_with_input(sorted(feed), list(fetch))
+        return known[key]
+
+
+def _expect(value: Any, kind: type, what: str) -> Any:
+    """The value itself; TypeError where it is not of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+# What is fetched
+
+
+def _names(fetch_list: Any) -> tuple[str, ...]:
+    """The names in a fetch list of variables and names, or of a single one."""
+    if fetch_list is None:
+        return ()
+    if isinstance(fetch_list, str | Variable):
+        fetch_list = (fetch_list,)
+    if not isinstance(fetch_list, list | tuple):
+        kind = type(fetch_list).__name__
+        raise TypeError(f"fetch_list must be a list of Variables or names, not {kind}")
+    return tuple([item if type(item) is str else _name(item) for item in fetch_list])
+
+
+def _name(item: Any) -> str:
+    if isinstance(item, Variable):
+        return item.name
+    kind = type(item).__name__
+    raise TypeError(f"an item of fetch_list must be a Variable or a name, not {kind}")
+
+
+# What is fed
+
+
+def _arrays(program: Program, feed: Any) -> dict[str, Array]:
+    """The feeds as arrays. Raises where `feed` is no dict or a value is no array."""
+    if feed is None:
+        return {}
+    if isinstance(feed, list | tuple):
+        feed = _sole(feed)
+    if not isinstance(feed, Mapping):
+        raise TypeError(f"feed must be a dict from names to arrays, not {type(feed).__name__}")
+    variables = program.blocks[0].vars
+    if not feed.keys() <= variables.keys():
+        feed = _known(feed, variables)
+    return {
+        name: value if type(value) is np.ndarray else _array(variables[name], value)
+        for name, value in feed.items()
+    }
+
+
+def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
+    """The feeds that the program has; a warning for each of the others."""
+    for name in feed:
+        if not isinstance(name, str):
+            raise TypeError(f"a key of feed must be a name, not {type(name).__name__}")
+        if name not in variables:
+            hint = did_you_mean(name, variables)
+            text = f"feed {name!r} is ignored: the program has no such variable"
+            warnings.warn(f"{text}; {hint}" if hint else text, stacklevel=4)
+    return {name: value for name, value in feed.items() if name in variables}
+
+
+def _sole(feed: Any) -> Any:
+    """The one dict of a list, which stands for one device."""
+    if len(feed) != 1:
+        raise AssertionError(
+            f"a list of {len(feed)} feeds needs a program compiled with data parallel; "
+            "without one, feed a dict or a list of one"
+        )
+    return feed[0]
+
+
+def _array(var: Variable, value: Any) -> Array:
+    """A fed value as an array: a LoDTensor's, a copy of a NumPy-like, or a single number's."""
+    if isinstance(value, list):
+        raise RuntimeError(
+            f"feed {var.name!r} is a Python list: feed np.array(…, dtype='{var.element.numpy}'), "
+            "or fluid.create_lod_tensor(…) for sequences of several lengths"
+        )
+    if isinstance(value, int | float | np.number | np.bool_):
+        return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")
+    return array
+
+
+def _declare(program: Program, name: str) -> core.Declared:
+    """What a program says of a variable that is fed."""
+    var = program.blocks[0].vars[name]
+    shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
+    return core.Declared(var.element, shape, var.persistable)
+
+
+def _compile(program: Program, feed: core.Pattern, fetch: list[str]) -> Module:
+    """Compile for NumPy, once it is sure that what the program reads is fed."""
+    missing = _missing(program, set(feed))
+    if missing:
+        op = next(iter(missing.values()))
+        raise missing_feed(
+            [_needed(program, name) for name in missing],
+            op=op_text(op),
+            source=op.source,
+            hint="feed it, or pass use_prune=True if what is fetched does not need it",
+        )
+    return compiler.compile(program, feed=feed, fetch=fetch, target="numpy")
+
+
+def _needed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:
+    var = program.blocks[0].vars[name]
+    return name, str(var.element.numpy), var.shape
+
+
+def _missing(program: Program, known: set[str]) -> dict[str, OpDesc]:
+    """Variables read before anything gives them a value, and the first op to read each."""
+    variables = program.blocks[0].vars
+    missing: dict[str, OpDesc] = {}
+    for op in program.blocks[0].ops:
+        for name in op.reads():
+            if name not in known and _is_temporary(variables.get(name)):
+                missing.setdefault(name, op)
+        known.update(op.writes() if op.type != "feed" else ())
+    return missing
+
+
+def _is_temporary(var: Variable | None) -> bool:
+    """Whether it is a tensor that lives in one run only; False for what is not declared."""
+    return var is not None and var.holds_tensor and not var.persistable

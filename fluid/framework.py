@@ -1,0 +1,345 @@
+"""Programs as users of Paddle 1.x write them: the compiler's plain data with fluid's methods.
+
+`Program`, `Block`, `Operator`, `Variable` and `Parameter` derive from what the compiler reads, so
+nothing is translated: an op that a layer appends is checked, typed and stored at once, together
+with the user's line (fluid_spec A.1). Every edit bumps `Program.version`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from textwrap import indent
+from typing import Any
+
+from compiler.ir import program as ir
+from compiler.ir.program import OpRole
+from compiler.ir.serial import dump_program, load_program
+from fluid import pruning
+from fluid.block import Block
+from fluid.operator import Operator
+from fluid.proto_text import program_text
+from fluid.recording import must_be_bool
+from fluid.variable import (
+    Parameter,
+    Variable,
+    convert_np_dtype_to_dtype_,
+    dtype_is_floating,
+    grad_var_name,
+)
+
+__all__ = [
+    "Block",
+    "Operator",
+    "Parameter",
+    "Program",
+    "Variable",
+    "convert_np_dtype_to_dtype_",
+    "default_main_program",
+    "default_startup_program",
+    "dtype_is_floating",
+    "grad_var_name",
+    "name_scope",
+    "program_guard",
+    "switch_main_program",
+    "switch_startup_program",
+]
+
+
+class Program(ir.Program):
+    """Blocks of ops; block 0 is the global one.
+
+    `random_seed` 0 means another start each time. With any other seed, every op that draws
+    numbers gets a seed of its own, so that layers of one shape do not start alike.
+    """
+
+    def __init__(self) -> None:
+        self.current_block_idx = 0
+        self._seed = 0
+        self._seeds_given = 0
+        self._op_role = OpRole.FORWARD
+        self._op_role_var: list[str] = []
+        self._scopes: list[str] = []
+        self._scope_counts: Counter[str] = Counter()
+        super().__init__()
+
+    def make_block(self, idx: int, parent_idx: int) -> Block:
+        """A block of fluid's kind."""
+        return Block(self, idx, parent_idx)
+
+    # ---- blocks
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks it has."""
+        return len(self.blocks)
+
+    def global_block(self) -> Block:
+        """Block 0."""
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        """The block of an index; IndexError where there is none."""
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        """The block that layers append to."""
+        return self.blocks[self.current_block_idx]
+
+    def _create_block(self, parent_idx: int | None = None) -> Block:
+        """Append a block inside another, the current one by default, and make it current."""
+        block = self.add_block(self.current_block_idx if parent_idx is None else parent_idx)
+        self.current_block_idx = block.idx
+        return block
+
+    def _rollback(self) -> None:
+        """Make the enclosing block current again."""
+        self.current_block_idx = self.current_block().parent_idx
+
+    def list_vars(self) -> Iterator[Variable]:
+        """Every variable of every block, in order of creation."""
+        return self.all_vars()
+
+    def all_parameters(self) -> list[Parameter]:
+        """Every parameter, in order of creation."""
+        return [param for block in self.blocks for param in block.iter_parameters()]
+
+    # ---- seeds, roles, name scopes: what ops are written down with
+
+    @property
+    def random_seed(self) -> int:
+        """The seed that ops appended from now on derive theirs from; ValueError if no integer."""
+        return self._seed
+
+    @random_seed.setter
+    def random_seed(self, seed: int) -> None:
+        if not isinstance(seed, int):
+            kind = type(seed).__name__
+            raise ValueError(f"Program.random_seed must be an integer, but received {kind}")
+        self._seed, self._seeds_given = seed, 0
+
+    def _fresh_seed(self) -> int:
+        """A seed for the next op that draws numbers; 0 for a program without a seed.
+
+        The first one is the program's own, which is what the reference gives to all of them, so
+        that equal shapes start equal there (surprises 46).
+        """
+        if self._seed == 0:
+            return 0
+        seed = (self._seed + self._seeds_given * 0x9E3779B1) % 0x7FFFFFFF
+        self._seeds_given += 1
+        return seed or 1
+
+    @contextmanager
+    def _role_guard(self, role: OpRole, variables: Iterable[Any] = ()) -> Iterator[None]:
+        before = self._op_role, self._op_role_var
+        self._op_role = role
+        self._op_role_var = [var if isinstance(var, str) else var.name for var in variables]
+        try:
+            yield
+        finally:
+            self._op_role, self._op_role_var = before
+
+    def _optimized_guard(self, param_and_grads: Iterable[Any]) -> Any:
+        """Ops appended within update the parameter of a (parameter, gradient) pair."""
+        return self._role_guard(OpRole.OPTIMIZE, param_and_grads)
+
+    def _backward_role_guard(self) -> Any:
+        """Ops appended within compute gradients."""
+        return self._role_guard(OpRole.BACKWARD)
+
+    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Any:
+        """Ops appended within schedule the learning rate."""
+        role = OpRole.LRSCHED | OpRole.OPTIMIZE if is_with_opt else OpRole.LRSCHED
+        return self._role_guard(role)
+
+    def _bookkeeping(self, op: Operator) -> dict[str, Any]:
+        """The attributes every op gets that say nothing of its meaning (fluid_spec A.3)."""
+        return {
+            "op_role": int(self._op_role),
+            "op_role_var": list(self._op_role_var),
+            "op_namescope": "".join(f"{name}/" for name in ["", *self._scopes]),
+            "op_callstack": [op.source],
+            "op_device": "",
+        }
+
+    # ---- copies
+
+    def clone(self, for_test: bool = False) -> Program:
+        """A copy that shares nothing but what parameters refer to.
+
+        `for_test` leaves out the ops and variables that training added, before or after
+        `minimize`, and sets `is_test` on every op that has it.
+        """
+        clone = self._copy()
+        if for_test:
+            pruning.drop_ops(clone, pruning.is_training)
+            clone._set_test_mode()
+        return clone
+
+    def _prune(self, targets: Any) -> Program:
+        """A copy with only what `targets` need."""
+        return self._prune_with_input([], targets)
+
+    def _prune_with_input(self, feeded_var_names: Any, targets: Any) -> Program:
+        """A copy with only what computes `targets` from the feeds.
+
+        Targets are variables, names or operators. Raises ValueError for anything else, and where
+        no op computes a target.
+        """
+        feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
+        names = self._target_names(targets if isinstance(targets, list) else [targets])
+        written = {n for op in self.global_block().ops for n in op.writes()}
+        for name in [*feeds, *names]:
+            if not isinstance(name, str):
+                raise ValueError(f"feeds are names, but received {type(name).__name__}")
+            if name in names and name not in feeds and name not in written:
+                raise ValueError(f"no operator computes the target variable {name!r}")
+        pruned = self._copy()
+        pruning.keep_needed(pruned, feeds, names)
+        return pruned
+
+    def _target_names(self, targets: list[Any]) -> list[str]:
+        for target in targets:
+            if not isinstance(target, str | Variable | Operator):
+                kind = type(target).__name__
+                raise ValueError(f"targets are Variables or Operators, but received {kind}")
+        nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
+        return [t.name if isinstance(t, Variable) else t for names in nested for t in names]
+
+    def _inference_optimize(self, prune_read_op: bool = True) -> Program:
+        """A copy with `is_test` set; there are no reader ops that `prune_read_op` would drop."""
+        copied = self._copy()
+        copied._set_test_mode()
+        return copied
+
+    def _set_test_mode(self) -> None:
+        for op in [op for block in self.blocks for op in block.ops]:
+            if op.has_attr("is_test"):
+                op._set_attr("is_test", True)
+
+    def _copy(self) -> Program:
+        copied = copy.copy(self)
+        copied._scopes, copied._scope_counts = list(self._scopes), Counter(self._scope_counts)
+        copied.blocks = [copied.make_block(b.idx, b.parent_idx) for b in self.blocks]
+        for block, new in zip(self.blocks, copied.blocks, strict=True):
+            new._fill_from(block)
+        for block in copied.blocks:
+            for op in block.ops:
+                block._claim(op)
+        return copied
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """Its blocks as protobuf text; with details, what training must know of variables.
+
+        Raises AssertionError where the arguments are no bools.
+        """
+        must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
+        if not with_details:
+            return program_text(self)
+        texts = [block.to_string(throw_on_error, True) for block in self.blocks]
+        return "".join(f"blocks {{\n{indent(text, '  ')}}}\n" for text in texts)
+
+    @property
+    def desc(self) -> Program:
+        """The program itself: there is no other object behind it, as there is in the reference."""
+        return self
+
+    def serialize_to_string(self) -> bytes:
+        """The program in the format of a saved `__model__`, without call stacks."""
+        return dump_program(self)
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """The program that `serialize_to_string` gave; parameters are plain variables then.
+
+        Raises CompileError for bytes that are no program.
+        """
+        return load_program(binary_str, "the bytes given", factory=Program)
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<Program of {self.blocks}>"
+
+
+# ---- the default programs -----------------------------------------------------------------------
+
+_main_program = Program()
+_startup_program = Program()
+
+
+def default_main_program() -> Program:
+    """The program that layers append to."""
+    return _main_program
+
+
+def default_startup_program() -> Program:
+    """The program that initialises parameters; run it once, first."""
+    return _startup_program
+
+
+def switch_main_program(program: Program) -> Program:
+    """Make another program the default main one; returns the one before it."""
+    global _main_program
+    previous, _main_program = _main_program, program
+    return previous
+
+
+def switch_startup_program(program: Program) -> Program:
+    """Make another program the default startup one; returns the one before it."""
+    global _startup_program
+    previous, _startup_program = _startup_program, program
+    return previous
+
+
+@contextmanager
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+    """Let layers append to other programs within a `with` block.
+
+    Raises TypeError naming the argument that is no Program.
+    """
+    _check_program(main_program, "main_program")
+    if startup_program is not None:
+        _check_program(startup_program, "startup_program")
+    main, startup = _main_program, _startup_program
+    switch_main_program(main_program)
+    switch_startup_program(startup if startup_program is None else startup_program)
+    try:
+        yield
+    finally:
+        switch_main_program(main)
+        switch_startup_program(startup)
+
+
+def _check_program(program: Any, argument: str) -> None:
+    if not isinstance(program, Program):
+        kind = type(program).__name__
+        raise TypeError(f"{argument} of fluid.program_guard must be a Program, not {kind}")
+
+
+@contextmanager
+def name_scope(prefix: str | None = None) -> Iterator[None]:
+    """Mark the ops appended within as `/prefix/`; a scope opened again is `/prefix_1/`.
+
+    It is a note for people and tools, in the attribute `op_namescope`. ValueError if empty.
+    """
+    if not prefix:
+        raise ValueError("the prefix of a name_scope can not be empty")
+    program = default_main_program()
+    key = "/".join([*program._scopes, prefix])
+    count = program._scope_counts[key]
+    program._scope_counts[key] += 1
+    program._scopes.append(f"{prefix}_{count}" if count else prefix)
+    try:
+        yield
+    finally:
+        program._scopes.pop()
+
+
+def _get_var(name: str, program: Program | None = None) -> Variable:
+    """The variable of a name in the global block of a program, the default one by default."""
+    return (program or default_main_program()).global_block().var(name)

@@ -1,0 +1,227 @@
+"""How parameters start: each initializer prepends one op to the startup program.
+
+Ops are prepended, so the startup program lists them in reverse order of creation (fluid_spec A.2).
+With a program seed every op gets a seed of its own, see `Program.random_seed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fluid.framework import Block, Operator, Variable
+
+__all__ = [
+    "Bilinear",
+    "BilinearInitializer",
+    "Constant",
+    "ConstantInitializer",
+    "Initializer",
+    "MSRA",
+    "MSRAInitializer",
+    "Normal",
+    "NormalInitializer",
+    "NumpyArrayInitializer",
+    "TruncatedNormal",
+    "TruncatedNormalInitializer",
+    "Uniform",
+    "UniformInitializer",
+    "Xavier",
+    "XavierInitializer",
+]
+
+_VALUES = {"float32": "fp32_values", "int32": "int32_values", "int64": "int64_values"}
+
+
+class Initializer:
+    """What an initializer is: called with a variable, it prepends the op that writes it."""
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend the op to `block`, the global block of the startup program."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it starts")
+
+    def _compute_fans(self, var: Variable) -> tuple[int, int]:
+        """How many inputs and outputs a weight connects: [in, out] or [out, in, height, width]."""
+        shape = var.shape
+        if len(shape) < 2:
+            size = math.prod(shape)
+            return size, size
+        if len(shape) == 2:
+            return shape[0], shape[1]
+        field = math.prod(shape[2:])
+        return shape[1] * field, shape[0] * field
+
+
+class ConstantInitializer(Initializer):
+    """Every element is `value`."""
+
+    def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
+        self._value = value
+        self._force_cpu = force_cpu
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `fill_constant`."""
+        attrs = {"value": float(self._value), "force_cpu": self._force_cpu}
+        return _prepended("fill_constant", var, block, attrs)
+
+
+class _Random(Initializer):
+    """Draws numbers; seed 0 leaves it to the program's seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def _uniform(self, var: Variable, block: Block, low: float, high: float) -> Operator:
+        attrs = {"min": float(low), "max": float(high)}
+        return self._drawn("uniform_random", var, block, attrs)
+
+    def _normal(self, var: Variable, block: Block, mean: float, std: float) -> Operator:
+        attrs = {"mean": float(mean), "std": float(std)}
+        return self._drawn("gaussian_random", var, block, attrs)
+
+    def _drawn(
+        self, op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]
+    ) -> Operator:
+        if not var.element.is_float:
+            raise TypeError(f"{op_type} fills floating point, but {var.name!r} is {var.dtype.name}")
+        seed = self._seed or block.program._fresh_seed()
+        return _prepended(op_type, var, block, {**attrs, "seed": seed})
+
+
+class UniformInitializer(_Random):
+    """Uniform between `low` and `high`; a diagonal of `diag_val` may be written over it."""
+
+    def __init__(
+        self,
+        low: float = -1.0,
+        high: float = 1.0,
+        seed: int = 0,
+        diag_num: int = 0,
+        diag_step: int = 0,
+        diag_val: float = 1.0,
+    ) -> None:
+        super().__init__(seed)
+        if high < low:
+            raise ValueError(f"Uniform needs low <= high, but received {low} and {high}")
+        self._low, self._high = low, high
+        self._diagonal = {"diag_num": diag_num, "diag_step": diag_step, "diag_val": diag_val}
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `uniform_random`."""
+        attrs: dict[str, Any] = {"min": float(self._low), "max": float(self._high)}
+        if self._diagonal["diag_num"]:
+            attrs |= self._diagonal
+        return self._drawn("uniform_random", var, block, attrs)
+
+
+class NormalInitializer(_Random):
+    """Normal with mean `loc` and standard deviation `scale`."""
+
+    def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._mean, self._std_dev = loc, scale
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `gaussian_random`."""
+        return self._normal(var, block, self._mean, self._std_dev)
+
+
+class TruncatedNormalInitializer(NormalInitializer):
+    """Normal, but what lies beyond two standard deviations is drawn again."""
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `truncated_gaussian_random`."""
+        attrs = {"mean": float(self._mean), "std": float(self._std_dev)}
+        return self._drawn("truncated_gaussian_random", var, block, attrs)
+
+
+class XavierInitializer(_Random):
+    """Keeps the scale of values and gradients alike from layer to layer (Glorot & Bengio, 2010)."""
+
+    def __init__(
+        self,
+        uniform: bool = True,
+        fan_in: float | None = None,
+        fan_out: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(seed)
+        self._is_uniform, self._fan_in, self._fan_out = uniform, fan_in, fan_out
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `uniform_random` within sqrt(6 / (in + out)), or `gaussian_random`."""
+        inward, outward = self._compute_fans(var)
+        fans = inward if self._fan_in is None else self._fan_in
+        fans += outward if self._fan_out is None else self._fan_out
+        if not self._is_uniform:
+            return self._normal(var, block, 0.0, math.sqrt(2.0 / fans))
+        limit = math.sqrt(6.0 / fans)
+        return self._uniform(var, block, -limit, limit)
+
+
+class MSRAInitializer(_Random):
+    """Keeps the scale of values through rectifiers (He et al., 2015)."""
+
+    def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._is_uniform, self._fan_in = uniform, fan_in
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `uniform_random` within sqrt(6 / in), or `gaussian_random`."""
+        fan_in = self._compute_fans(var)[0] if self._fan_in is None else self._fan_in
+        if not self._is_uniform:
+            return self._normal(var, block, 0.0, math.sqrt(2.0 / fan_in))
+        limit = math.sqrt(6.0 / fan_in)
+        return self._uniform(var, block, -limit, limit)
+
+
+class BilinearInitializer(Initializer):
+    """Weights of a transposed convolution that enlarges pictures by bilinear interpolation."""
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `assign_value`; ValueError where the filter is not [out, in, size, size]."""
+        if len(var.shape) != 4 or var.shape[2] != var.shape[3]:
+            raise ValueError(f"Bilinear fills [out, in, size, size], not {list(var.shape)}")
+        size = var.shape[3]
+        half = math.ceil(size / 2.0)
+        center = (2 * half - 1 - half % 2) / (2.0 * half)
+        slope = 1 - np.abs(np.arange(size) / half - center)
+        weight = np.broadcast_to(np.outer(slope, slope), var.shape)
+        return NumpyArrayInitializer(weight)(var, block)
+
+
+class NumpyArrayInitializer(Initializer):
+    """The elements of an array, which are written into the program."""
+
+    def __init__(self, value: np.ndarray) -> None:
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"NumpyArrayInitializer takes an array, not {type(value).__name__}")
+        self._value = value
+
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Prepend `assign_value`; ValueError where the shape or the element type does not fit."""
+        dtype = var.element.numpy
+        if self._value.shape != var.shape or dtype.name not in _VALUES:
+            raise ValueError(
+                f"an array of shape {self._value.shape} can not start {var.name!r}, "
+                f"which is {dtype.name} of shape {var.shape}"
+            )
+        values = self._value.astype(dtype).ravel().tolist()
+        return _prepended("assign_value", var, block, {_VALUES[dtype.name]: values})
+
+
+def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
+    where = {"shape": list(var.shape), "dtype": var.dtype}
+    return block._prepend_op(op_type, outputs={"Out": var}, attrs={**where, **attrs})
+
+
+Constant = ConstantInitializer
+Uniform = UniformInitializer
+Normal = NormalInitializer
+TruncatedNormal = TruncatedNormalInitializer
+Xavier = XavierInitializer
+MSRA = MSRAInitializer
+Bilinear = BilinearInitializer

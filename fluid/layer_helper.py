@@ -1,0 +1,244 @@
+"""What every layer does: name itself, make parameters and temporaries, append its ops."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fluid import unique_name
+from fluid.checks import check_variable
+from fluid.core import VarDesc
+from fluid.framework import (
+    Operator,
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+    dtype_is_floating,
+)
+from fluid.initializer import Constant, Initializer, Xavier
+from fluid.param_attr import ParamAttr
+
+__all__ = ["LayerHelper", "append_simple_op"]
+
+
+class LayerHelper:
+    """One instance of a layer, called `<layer_type>_<n>` unless the user gives `name`.
+
+    The keyword arguments are the layer's own: `input`, `param_attr`, `bias_attr`, `act`, `name`.
+    """
+
+    def __init__(self, layer_type: str, **kwargs: Any) -> None:
+        self.layer_type = layer_type
+        self.kwargs = kwargs
+        self.name: str = kwargs.get("name") or unique_name.generate(layer_type)
+
+    @property
+    def main_program(self) -> Program:
+        """The program the layer appends to."""
+        return default_main_program()
+
+    @property
+    def startup_program(self) -> Program:
+        """The program that initialises the layer's parameters."""
+        return default_startup_program()
+
+    def append_op(self, *args: Any, **kwargs: Any) -> Operator:
+        """Append an op to the current block, see `Block.append_op`."""
+        return self.main_program.current_block().append_op(*args, **kwargs)
+
+    # ---- arguments
+
+    def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
+        """The variables of an argument that may be one or a list; TypeError for anything else."""
+        value = self.kwargs.get(input_param_name)
+        inputs = list(value) if isinstance(value, list | tuple) else [value]
+        for each in inputs:
+            check_variable(each, input_param_name, self.layer_type)
+        return inputs
+
+    def input(self, input_param_name: str = "input") -> Variable:
+        """The only variable of an argument; ValueError for several."""
+        inputs = self.multiple_input(input_param_name)
+        if len(inputs) != 1:
+            raise ValueError(f"{self.layer_type} takes one {input_param_name}, not {len(inputs)}")
+        return inputs[0]
+
+    def input_dtype(self, input_param_name: str = "input") -> Any:
+        """The element type of all variables of an argument; ValueError where they differ."""
+        inputs = self.multiple_input(input_param_name)
+        for each in inputs:
+            if each.dtype != inputs[0].dtype:
+                raise ValueError(
+                    f"{self.layer_type}: {inputs[0].name!r} is {inputs[0].dtype.name}, "
+                    f"but {each.name!r} is {each.dtype.name}"
+                )
+        return inputs[0].dtype
+
+    @property
+    def param_attr(self) -> Any:
+        """The attributes of the weights: one, a list, or False."""
+        return ParamAttr._to_attr(self.kwargs.get("param_attr"))
+
+    @property
+    def bias_attr(self) -> Any:
+        """The attributes of the bias, or False for none."""
+        return ParamAttr._to_attr(self.kwargs.get("bias_attr"))
+
+    def multiple_param_attr(self, length: int) -> list[Any]:
+        """The attributes of `length` weights; one stands for all, ValueError for other numbers."""
+        attrs = self.param_attr
+        attrs = attrs if isinstance(attrs, list) else [attrs]
+        if len(attrs) not in (1, length):
+            raise ValueError(
+                f"{self.layer_type} has {length} inputs, but {len(attrs)} parameter attributes"
+            )
+        return attrs if len(attrs) == length else [copy.copy(attrs[0]) for _ in range(length)]
+
+    def iter_inputs_and_params(
+        self, input_param_name: str = "input"
+    ) -> Iterator[tuple[Variable, Any]]:
+        """Each input with the attributes of its weight."""
+        inputs = self.multiple_input(input_param_name)
+        return zip(inputs, self.multiple_param_attr(len(inputs)), strict=True)
+
+    # ---- variables
+
+    def create_parameter(
+        self,
+        attr: Any,
+        shape: Any,
+        dtype: Any,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+        stop_gradient: bool = False,
+        type: int = VarDesc.VarType.LOD_TENSOR,
+    ) -> Any:
+        """A parameter in both programs, called `<layer>.w_<k>` or `.b_<k>`; None for attr False.
+
+        Without an initializer weights start by Xavier and biases at 0; TypeError where they are
+        not floating point then.
+        """
+        attr = copy.copy(ParamAttr._to_attr(attr))
+        if attr is False:
+            return None
+        if attr.name is None:
+            attr.name = unique_name.generate(f"{self.name}.{'b' if is_bias else 'w'}")
+        if attr.initializer is None:
+            attr.initializer = default_initializer or _usual_start(attr.name, dtype, is_bias)
+        fields: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "type": type}
+        startup, main = self.startup_program.global_block(), self.main_program.global_block()
+        startup.create_parameter(**fields, **attr._to_kwargs(with_initializer=True))
+        param = main.create_parameter(**fields, **attr._to_kwargs())
+        param.stop_gradient = stop_gradient
+        return param
+
+    def get_parameter(self, name: str) -> Parameter:
+        """The parameter of a name; ValueError where it is not one."""
+        param = self.main_program.global_block().var(name)
+        if not isinstance(param, Parameter):
+            raise ValueError(f"{name} is no Parameter")
+        return param
+
+    def create_variable_for_type_inference(
+        self, dtype: Any, stop_gradient: bool = False
+    ) -> Variable:
+        """A temporary called `<layer>.tmp_<k>`; the op that writes it says its type."""
+        return self.main_program.current_block().create_var(
+            name=unique_name.generate(f"{self.name}.tmp"),
+            dtype=dtype,
+            persistable=False,
+            stop_gradient=stop_gradient,
+        )
+
+    def create_variable(self, **fields: Any) -> Variable:
+        """A variable of the current block, see `Block.create_var`."""
+        return self.main_program.current_block().create_var(**fields)
+
+    def create_global_variable(self, persistable: bool = False, **fields: Any) -> Variable:
+        """A variable of the global block, see `Block.create_var`."""
+        return self.main_program.global_block().create_var(persistable=persistable, **fields)
+
+    def create_or_get_global_variable(self, name: str, **fields: Any) -> tuple[Variable, bool]:
+        """The global variable of a name, made if need be, and whether it was."""
+        block = self.main_program.global_block()
+        if block.has_var(name):
+            return block.var(name), False
+        return self.create_global_variable(name=name, **fields), True
+
+    def set_variable_initializer(self, var: Variable, initializer: Initializer) -> Variable:
+        """Declare a variable in the startup program too, where `initializer` writes it."""
+        return self.startup_program.global_block().create_var(
+            name=var.name,
+            type=var.type,
+            dtype=var.dtype,
+            shape=var.shape,
+            persistable=True,
+            initializer=initializer,
+        )
+
+    # ---- the usual ends of a layer
+
+    def append_bias_op(
+        self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None
+    ) -> Variable:
+        """Add a bias of the sizes `dim_start` to `dim_end` of the input, unless it is False."""
+        attr = self.bias_attr
+        if attr is False:
+            return input_var
+        size = input_var.shape[dim_start:dim_end]
+        bias = self.create_parameter(attr, size, input_var.dtype, is_bias=True)
+        inputs = {"X": input_var, "Y": bias}
+        return self.append_result("elementwise_add", inputs, {"axis": dim_start})
+
+    def append_activation(self, input_var: Variable) -> Variable:
+        """Apply the activation the layer was given; TypeError where it is no name."""
+        act = self.kwargs.get("act")
+        if act is None:
+            return input_var
+        if not isinstance(act, str):
+            raise TypeError(f"act of {self.layer_type} must be a str, not {type(act).__name__}")
+        attrs = {"use_cudnn": True} if self.kwargs.get("use_cudnn") else {}
+        return self.append_result(act, {"X": input_var}, attrs)
+
+    def append_result(
+        self,
+        op_type: str,
+        inputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+        dtype: Any = None,
+        slot: str = "Out",
+    ) -> Variable:
+        """Append an op with one output and return it: a temporary with the first input's dtype."""
+        first = next(iter(inputs.values()))
+        like = first[0] if isinstance(first, list | tuple) else first
+        if dtype is None:
+            check_variable(like, next(iter(inputs)), op_type)
+        out = self.create_variable_for_type_inference(like.dtype if dtype is None else dtype)
+        self.append_op(op_type, inputs=inputs, outputs={slot: out}, attrs=attrs)
+        return out
+
+
+def append_simple_op(
+    op_type: str,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    act: str | None = None,
+    dtype: Any = None,
+) -> Variable:
+    """A layer that is one op with the output Out, called after the op, and an activation."""
+    helper = LayerHelper(op_type, name=name, act=act)
+    return helper.append_activation(helper.append_result(op_type, inputs, attrs, dtype))
+
+
+def _usual_start(name: str, dtype: Any, is_bias: bool) -> Initializer:
+    if not dtype_is_floating(dtype):
+        raise TypeError(
+            f"parameter {name!r} is not floating point, so it has no usual start: "
+            "give it an initializer"
+        )
+    return Constant(0.0) if is_bias else Xavier()

@@ -1,0 +1,164 @@
+"""Learning rates that change from step to step, computed by the program itself.
+
+The counter `@LR_DECAY_COUNTER@` is incremented by the first op of the program; the first step sees
+0, in `noam_decay` 1. Values of the first steps are in op_inventory section 4.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from fluid.framework import Variable, default_main_program
+from fluid.layers import control_flow, nn, ops, tensor
+
+__all__ = [
+    "cosine_decay",
+    "exponential_decay",
+    "inverse_time_decay",
+    "linear_lr_warmup",
+    "natural_exp_decay",
+    "noam_decay",
+    "piecewise_decay",
+    "polynomial_decay",
+]
+
+Schedule = TypeVar("Schedule", bound=Callable[..., Variable])
+
+
+def _scheduled(schedule: Schedule) -> Schedule:
+    """Let the ops of a schedule carry the role LRSched."""
+
+    @functools.wraps(schedule)
+    def marked(*args: Any, **kwargs: Any) -> Variable:
+        with default_main_program()._lr_schedule_guard():
+            return schedule(*args, **kwargs)
+
+    return marked  # type: ignore[return-value]
+
+
+def _step(begin: int = 0) -> Variable:
+    """The number of the step as float32; the first is `begin`."""
+    return tensor.cast(nn.autoincreased_step_counter("@LR_DECAY_COUNTER@", begin), "float32")
+
+
+def _periods(decay_steps: float, staircase: bool) -> Variable:
+    """How many times `decay_steps` have passed, whole ones only if `staircase`."""
+    periods = _step() / decay_steps
+    return ops.floor(periods) if staircase else periods
+
+
+@_scheduled
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Variable:
+    """`rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al. 2017)."""
+    step = _step(1)
+    slope = step**-0.5
+    ramp = (warmup_steps**-1.5) * step
+    return learning_rate * (d_model**-0.5) * nn.elementwise_min(slope, ramp)
+
+
+@_scheduled
+def exponential_decay(
+    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """`rate * decay_rate ** (step / decay_steps)`."""
+    return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
+
+
+@_scheduled
+def natural_exp_decay(
+    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """`rate * e ** (-decay_rate * step / decay_steps)`."""
+    return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
+
+
+@_scheduled
+def inverse_time_decay(
+    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+) -> Variable:
+    """`rate / (1 + decay_rate * step / decay_steps)`."""
+    return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
+
+
+@_scheduled
+def polynomial_decay(
+    learning_rate: float,
+    decay_steps: float,
+    end_learning_rate: float = 0.0001,
+    power: float = 1.0,
+    cycle: bool = False,
+) -> Variable:
+    """`(rate - end) * (1 - step / decay_steps) ** power + end`, until decay_steps or in cycles.
+
+    In cycles, `decay_steps` grows to the next multiple that the step has not passed.
+    """
+    step = _step()
+    if cycle:
+        span = decay_steps * _started_cycles(step, decay_steps)
+    else:
+        span = decay_steps
+        step = nn.elementwise_min(step, tensor.fill_constant([1], "float32", float(span)))
+    return (learning_rate - end_learning_rate) * ((1 - step / span) ** power) + end_learning_rate
+
+
+def _started_cycles(step: Variable, decay_steps: float) -> Variable:
+    cycles = ops.ceil(step / decay_steps)
+    zero = tensor.fill_constant([1], "float32", 0.0)
+    one = tensor.fill_constant([1], "float32", 1.0)
+    with control_flow.Switch() as switch, switch.case(step == zero):
+        tensor.assign(one, cycles)
+    return cycles
+
+
+@_scheduled
+def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Variable:
+    """values[i] before step boundaries[i], the last value after them all.
+
+    Raises ValueError unless there is one value more than boundaries.
+    """
+    if len(values) - len(boundaries) != 1:
+        raise ValueError("len(values) - len(boundaries) should be 1")
+    step = _step()
+    rate = _rate("learning_rate")
+    with control_flow.Switch() as switch:
+        for boundary, value in zip(boundaries, values, strict=False):
+            limit = tensor.fill_constant([1], "float32", float(boundary), force_cpu=True)
+            constant = tensor.fill_constant([1], "float32", float(value))
+            with switch.case(step < limit):
+                tensor.assign(constant, rate)
+        last = tensor.fill_constant([1], "float32", float(values[-1]))
+        with switch.default():
+            tensor.assign(last, rate)
+    return rate
+
+
+@_scheduled
+def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
+    """`rate / 2 * (cos(epoch * pi / epochs) + 1)`, where epochs have `step_each_epoch` steps."""
+    epoch = ops.floor(_step() / step_each_epoch)
+    return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
+
+
+@_scheduled
+def linear_lr_warmup(
+    learning_rate: float | Variable, warmup_steps: int, start_lr: float, end_lr: float
+) -> Variable:
+    """From `start_lr` to `end_lr` in `warmup_steps`, then `learning_rate`, perhaps a schedule."""
+    rate = _rate("learning_rate_warmup")
+    step = _step()
+    with control_flow.Switch() as switch:
+        with switch.case(step < warmup_steps):
+            share = step / float(warmup_steps)
+            tensor.assign(start_lr + (float(end_lr) - float(start_lr)) * share, rate)
+        with switch.default():
+            if not isinstance(learning_rate, Variable):
+                learning_rate = tensor.fill_constant([1], "float32", float(learning_rate))
+            tensor.assign(learning_rate, rate)
+    return rate
+
+
+def _rate(name: str) -> Variable:
+    return tensor.create_global_var([1], 0.0, "float32", persistable=True, name=name)

@@ -1,0 +1,127 @@
+"""An op of a block, with the methods that programs which rewrite programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import did_you_mean
+from compiler.ir.infer import op_text as short_text
+from compiler.ir.program import OpDesc, OpRole
+from fluid.proto_text import op_text
+from fluid.recording import must_be_bool, plain, plain_values
+
+__all__ = ["Operator"]
+
+
+class Operator(OpDesc):
+    """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical."""
+
+    def __init__(self, block: Any, *fields: Any) -> None:
+        super().__init__(*fields)
+        self.block = block
+
+    @property
+    def idx(self) -> int:
+        """Its position in its block; ValueError once it was removed."""
+        for index, op in enumerate(self.block.ops):
+            if op is self:
+                return index
+        raise ValueError(f"{self.type} is no longer in its block")
+
+    @property
+    def input_names(self) -> list[str]:
+        """Its input slots, also the empty ones."""
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        """Its output slots."""
+        return list(self.outputs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """The names of all variables it reads."""
+        return self.reads()
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """The names of all variables it writes."""
+        return self.writes()
+
+    @property
+    def attr_names(self) -> list[str]:
+        """The names of its attributes."""
+        return list(self.attrs)
+
+    def input(self, name: str) -> list[str]:
+        """The names in an input slot; ValueError where it has no such slot."""
+        return self._slot(self.inputs, "input", name)
+
+    def output(self, name: str) -> list[str]:
+        """The names in an output slot; ValueError where it has no such slot."""
+        return self._slot(self.outputs, "output", name)
+
+    def _slot(self, slots: Mapping[str, list[str]], side: str, name: str) -> list[str]:
+        if name not in slots:
+            raise ValueError(f"{self.type} has no {side} {name!r}; it has: {', '.join(slots)}")
+        return list(slots[name])
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute; ValueError where it has none of this name."""
+        if name not in self.attrs:
+            hint = did_you_mean(name, self.attrs)
+            raise ValueError(f"{self.type} has no attribute {name!r}; {hint}".rstrip("; "))
+        return self.attrs[name]
+
+    def has_attr(self, name: str) -> bool:
+        """True where it has an attribute of this name."""
+        return name in self.attrs
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Its attributes by name."""
+        return dict(self.attrs)
+
+    def _set_attr(self, name: str, val: Any) -> None:
+        self.attrs[name] = plain(val)
+        self.block.program.touch()
+
+    def _remove_attr(self, name: str) -> None:
+        self.attrs.pop(name, None)
+        self.block.program.touch()
+
+    def _block_attr_id(self, name: str) -> int:
+        return int(self.attr(name))
+
+    def _rename_input(self, old_name: str, new_name: str) -> None:
+        _rename(self.inputs, old_name, new_name)
+        self.block.program.touch()
+
+    def _rename_output(self, old_name: str, new_name: str) -> None:
+        _rename(self.outputs, old_name, new_name)
+        self.block.program.touch()
+
+    def _copy(self, block: Any) -> Operator:
+        """The same op in a copy of its block."""
+        return Operator(
+            block, self.type, self.inputs, self.outputs, plain_values(self.attrs), self.source
+        )
+
+    def _is_optimize_op(self) -> bool:
+        return bool(self.role & OpRole.OPTIMIZE)
+
+    def to_string(self, throw_on_error: bool) -> str:
+        """The op as protobuf text; AssertionError where the argument is no bool."""
+        must_be_bool(throw_on_error=throw_on_error)
+        return op_text(self)
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<Operator {short_text(self)}>"
+
+
+def _rename(slots: dict[str, list[str]], old_name: str, new_name: str) -> None:
+    for slot, names in slots.items():
+        slots[slot] = [new_name if name == old_name else name for name in names]

@@ -1,0 +1,78 @@
+"""What users may say of a parameter: name, start, learning rate, weight decay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluid.initializer import Initializer
+from fluid.regularizer import WeightDecayRegularizer
+
+__all__ = ["ParamAttr"]
+
+
+class ParamAttr:
+    """The attributes of a parameter.
+
+    `learning_rate` is a factor on the optimizer's; `regularizer` goes before the optimizer's.
+    Raises TypeError or ValueError for a bad argument.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = True,
+    ) -> None:
+        _check("name", name, (str, type(None)))
+        _check("learning_rate", learning_rate, (float, int))
+        _check("trainable", trainable, (bool,))
+        _check("do_model_average", do_model_average, (bool,))
+        if name == "":
+            raise ValueError("name of ParamAttr can not be empty str")
+        self.name = name
+        self.initializer = initializer
+        self.learning_rate = learning_rate
+        self.regularizer = regularizer
+        self.trainable = trainable
+        self.do_model_average = do_model_average
+
+    @staticmethod
+    def _to_attr(arg: Any) -> Any:
+        """What a layer's `param_attr` means: a ParamAttr, a list of them, or False for none.
+
+        A string is a name; an initializer or a regularizer stands for itself; None and True mean
+        the defaults. Raises TypeError for anything else.
+        """
+        if isinstance(arg, list | tuple):
+            return [ParamAttr._to_attr(each) for each in arg]
+        if isinstance(arg, ParamAttr):
+            return arg
+        if arg is None or isinstance(arg, bool):
+            return False if arg is False else ParamAttr()
+        if isinstance(arg, str):
+            return ParamAttr(name=arg)
+        if isinstance(arg, Initializer):
+            return ParamAttr(initializer=arg)
+        if isinstance(arg, WeightDecayRegularizer):
+            return ParamAttr(regularizer=arg)
+        raise TypeError(f"{type(arg).__name__} can not be cast to ParamAttr")
+
+    def _to_kwargs(self, with_initializer: bool = False) -> dict[str, Any]:
+        """What `Block.create_parameter` takes."""
+        fields: dict[str, Any] = {
+            "name": self.name,
+            "optimize_attr": {"learning_rate": self.learning_rate},
+            "regularizer": self.regularizer,
+            "trainable": self.trainable,
+            "do_model_average": self.do_model_average,
+        }
+        return fields | ({"initializer": self.initializer} if with_initializer else {})
+
+
+def _check(name: str, value: Any, kinds: tuple[type, ...]) -> None:
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} of ParamAttr must be {wanted}, not {type(value).__name__}")

@@ -1,0 +1,269 @@
+"""Saving and loading variables: straight between the global scope and tensor files.
+
+No `save` or `load` op is run. Before anything is written every value is there, and before
+anything is set every file was read, so what is refused leaves files and scope as they were
+(fluid_spec G.1).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from compiler.ir.program import VarKind
+from fluid.executor import Executor, global_scope
+from fluid.framework import Parameter, Program, Variable, default_main_program
+from runtime.checkpoint import (
+    CheckpointError,
+    Tensor,
+    load_combined,
+    load_tensor,
+    read_tensor,
+    save_combined,
+    save_tensor,
+    tensor_path,
+    write_tensor,
+)
+from runtime.device import Place
+from runtime.errors import NotInitialized
+from runtime.tensor import LoDTensor
+
+__all__ = [
+    "IN_MEMORY",
+    "expect_executor",
+    "expect_program",
+    "get_program_parameter",
+    "get_program_persistable_vars",
+    "is_parameter",
+    "is_persistable",
+    "load_params",
+    "load_persistables",
+    "load_vars",
+    "save_params",
+    "save_persistables",
+    "save_vars",
+]
+
+IN_MEMORY = "the bytes given"
+"""What messages call data that is in no file."""
+
+_NEVER_SAVED = (VarKind.FEED, VarKind.FETCH, VarKind.READER)
+
+
+def is_parameter(var: Variable) -> bool:
+    """True for what optimizers update, and for the running statistics beside it."""
+    return isinstance(var, Parameter)
+
+
+def is_persistable(var: Variable) -> bool:
+    """True for what outlives a run and can be saved."""
+    return var.kind not in _NEVER_SAVED and var.persistable
+
+
+def get_program_parameter(program: Program) -> list[Parameter]:
+    """The parameters of a program, in order of creation."""
+    return [var for var in program.list_vars() if is_parameter(var)]
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """The variables of a program that outlive a run, in order of creation."""
+    return [var for var in program.list_vars() if is_persistable(var)]
+
+
+# ---- saving and loading ----
+
+
+def save_vars(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save `vars`, or the variables of a program that `predicate` takes, from the global scope.
+
+    Each goes into a file of its name in the folder `dirname`, or all into the one `filename`;
+    without either they are returned as bytes. Files appear whole or not at all. Raises
+    NotInitialized, and writes nothing, where a variable has no value yet; TypeError for what is
+    no Executor, Program or Variable; OSError.
+    """
+    expect_executor(executor)
+    chosen = _chosen(main_program, vars, predicate)
+    if not chosen:
+        warnings.warn("there is no variable to save in the program", stacklevel=2)
+        return None
+    return _write(dirname, filename, {name: _value(name) for name in chosen})
+
+
+def save_params(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save the parameters of a program as `save_vars` does; optimizers' variables are left out."""
+    return save_vars(executor, dirname, main_program, None, is_parameter, filename)
+
+
+def save_persistables(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save every variable that outlives a run as `save_vars` does: what training goes on from."""
+    return save_vars(executor, dirname, main_program, None, is_persistable, filename)
+
+
+def load_vars(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Set `vars`, or the variables of a program that `predicate` takes, in the global scope.
+
+    Files are where `save_vars` puts them; with `dirname` None, `filename` is the bytes it gave.
+    Raises FileNotFoundError and CheckpointError naming the file, RuntimeError with both shapes
+    or element types where a file has another than the program; then nothing was set.
+    """
+    place = expect_executor(executor)
+    chosen = _chosen(main_program, vars, predicate)
+    if dirname is None and filename is None:
+        raise ValueError("dirname and filename cannot both be None: where are the variables?")
+    found = _read(dirname, filename, list(chosen))
+    tensors = {name: _fitting(var, *found[name]) for name, var in chosen.items()}
+    for name, tensor in tensors.items():
+        _set(name, tensor, place)
+
+
+def load_params(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load the parameters of a program as `load_vars` does."""
+    load_vars(executor, dirname, main_program, None, is_parameter, filename)
+
+
+def load_persistables(
+    executor: Executor,
+    dirname: str | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load every variable of a program that outlives a run as `load_vars` does."""
+    load_vars(executor, dirname, main_program, None, is_persistable, filename)
+
+
+# ---- what they take, where it lies ----
+
+
+def expect_program(given: Any) -> Program:
+    """The program given, or the default main one; TypeError for anything else."""
+    program = default_main_program() if given is None else given
+    if not isinstance(program, Program):
+        raise TypeError(
+            f"main_program must be a fluid.Program, but received {type(given).__name__}"
+        )
+    return program
+
+
+def expect_executor(executor: Any) -> Place:
+    """The place of an executor; TypeError for anything else."""
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            f"executor must be a fluid.Executor, but received {type(executor).__name__}"
+        )
+    return executor.place
+
+
+def _chosen(
+    main_program: Program | None,
+    vars: Iterable[Variable] | None,
+    predicate: Callable[[Variable], bool] | None,
+) -> dict[str, Variable]:
+    program = expect_program(main_program)
+    found = list(filter(predicate, program.list_vars()) if vars is None else vars)
+    for var in found:
+        if not isinstance(var, Variable):
+            raise TypeError(f"vars must be Variables, but received {type(var).__name__}")
+    return {var.name: var for var in found if var.kind is not VarKind.RAW}
+
+
+def _value(name: str) -> Tensor:
+    found = global_scope().find_var(name)
+    tensor = LoDTensor() if found is None else found.get_tensor()
+    if tensor.array is None:
+        hint = "run the startup program in this scope first"
+        raise NotInitialized(f"variable {name!r} has no value to save", hint=hint)
+    return tensor.array, tuple(tuple(level) for level in tensor.lod())
+
+
+def _write(dirname: str | None, filename: str | None, tensors: dict[str, Tensor]) -> bytes | None:
+    if dirname is None and filename is None:
+        stream = BytesIO()
+        for name in sorted(tensors):
+            write_tensor(stream, *tensors[name], name)
+        return stream.getvalue()
+    folder = Path(dirname)
+    if filename is not None:
+        return save_combined(folder / filename, tensors)
+    paths = {name: tensor_path(folder, name) for name in tensors}
+    for name, path in paths.items():
+        save_tensor(path, *tensors[name])
+    return None
+
+
+def _read(
+    dirname: str | None, filename: str | bytes | None, names: list[str]
+) -> dict[str, tuple[str, Tensor]]:
+    """For each name, where its tensor was found, and the tensor."""
+    if dirname is None:
+        return {name: (IN_MEMORY, tensor) for name, tensor in _unpack(filename, names)}
+    if filename is not None:
+        path = Path(dirname, filename)
+        return {name: (str(path), tensor) for name, tensor in load_combined(path, names).items()}
+    paths = {name: tensor_path(dirname, name) for name in names}
+    return {name: (str(path), load_tensor(path)) for name, path in paths.items()}
+
+
+def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
+    if not isinstance(data, bytes):
+        raise TypeError(f"without dirname, filename is bytes, but received {type(data).__name__}")
+    stream = BytesIO(data)
+    found = [(name, read_tensor(stream, f"{IN_MEMORY} ({name})")) for name in sorted(names)]
+    if left := len(data) - stream.tell():
+        given = f"{left} more bytes after {len(names)} tensors: name all that were saved"
+        raise CheckpointError(f"{IN_MEMORY}: expected their end, given {given}")
+    return found
+
+
+def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
+    """The loaded tensor of a variable; RuntimeError where the program says it is another."""
+    array, lod = tensor
+    dims = array.shape if var.dims is None else var.dims
+    sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
+    if len(dims) != array.ndim or not sizes_fit:
+        given = f"the shape {dims} in the program, but {array.shape} in {where}"
+        raise RuntimeError(f"variable {var.name!r} has {given}: was it saved from another model?")
+    if var.element.numpy != array.dtype:
+        given = f"{var.element.numpy} in the program, but {array.dtype} in {where}"
+        raise RuntimeError(f"variable {var.name!r} is {given}: was it saved from another model?")
+    loaded = LoDTensor(array)
+    loaded.set_lod(lod)
+    return loaded
+
+
+def _set(name: str, loaded: LoDTensor, place: Place) -> None:
+    scope = global_scope()
+    tensor = (scope.find_var(name) or scope.var(name)).get_tensor()
+    tensor.set(loaded.array, place)
+    tensor.set_lod(loaded.lod())

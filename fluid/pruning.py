@@ -1,0 +1,91 @@
+"""Taking ops out of a program, with the blocks and variables that go with them.
+
+`Program.clone(for_test=True)` drops what training added; `Program._prune` keeps what a target
+needs (fluid_spec A.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from compiler.ir.program import MAIN_BLOCK, Block, BlockRef, OpDesc, OpRole, Program
+
+_TRAINING = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
+
+
+def is_training(op: OpDesc) -> bool:
+    """True for ops that compute gradients, update parameters or schedule learning rates."""
+    return bool(op.role & _TRAINING)
+
+
+def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
+    """Take out ops, and the blocks and variables that only they used."""
+    unused_before = {var.name for var in program.all_vars()} - _used(program)
+    for block in program.blocks:
+        block.ops = [op for op in block.ops if not unwanted(op)]
+    _drop_blocks(program)
+    _drop_vars(program, _used(program) | unused_before)
+
+
+def keep_needed(program: Program, feeds: Collection[str], targets: Collection[str]) -> None:
+    """Keep the ops of the main block that compute `targets` from `feeds`, and what those use.
+
+    Updates of parameters are never kept: a target is what the forward pass computes.
+    """
+    main = program.blocks[MAIN_BLOCK]
+    needed = set(targets) - set(feeds)
+    kept: list[OpDesc] = []
+    for op in reversed(main.ops):
+        if not op.role & OpRole.OPTIMIZE and needed.intersection(op.writes()):
+            kept.insert(0, op)
+            needed |= {name for name in _reads(program, op) if name not in feeds}
+    main.ops = kept
+    _drop_blocks(program)
+    _drop_vars(program, _used(program) | set(feeds) | set(targets))
+
+
+def _reads(program: Program, op: OpDesc) -> Iterator[str]:
+    """What an op reads, in its blocks as well."""
+    yield from op.reads()
+    for ref in _refs(op):
+        for inner in program.blocks[ref].ops:
+            yield from _reads(program, inner)
+
+
+def _refs(op: OpDesc) -> list[int]:
+    """The blocks an op owns."""
+    return [int(value) for value in op.attrs.values() if isinstance(value, BlockRef)]
+
+
+def _used(program: Program) -> set[str]:
+    ops = [op for block in program.blocks for op in block.ops]
+    return {name for op in ops for name in [*op.reads(), *op.writes()]}
+
+
+def _drop_vars(program: Program, kept: Collection[str]) -> None:
+    for block in program.blocks:
+        block.vars = {name: var for name, var in block.vars.items() if name in kept}
+    program.touch()
+
+
+def _drop_blocks(program: Program) -> None:
+    """Drop blocks that no op owns any more, and number the others anew."""
+    reached = _reached(program, program.blocks[MAIN_BLOCK])
+    kept = [block for block in program.blocks if block.idx in reached]
+    renumbered = {block.idx: index for index, block in enumerate(kept)}
+    for block in kept:
+        block.idx = renumbered[block.idx]
+        block.parent_idx = renumbered.get(block.parent_idx, block.parent_idx)
+        for op in block.ops:
+            op.attrs = {name: _renumber(value, renumbered) for name, value in op.attrs.items()}
+    program.blocks = kept
+
+
+def _reached(program: Program, block: Block) -> set[int]:
+    inner = [program.blocks[ref] for op in block.ops for ref in _refs(op)]
+    return {block.idx}.union(*(_reached(program, each) for each in inner))
+
+
+def _renumber(value: Any, renumbered: dict[int, int]) -> Any:
+    return BlockRef(renumbered[value]) if isinstance(value, BlockRef) else value

@@ -1,0 +1,83 @@
+"""Weight decay: terms added to gradients before the optimizer sees them (fluid_spec A.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fluid.framework import Block, Parameter, Variable, name_scope
+
+__all__ = [
+    "L1Decay",
+    "L1DecayRegularizer",
+    "L2Decay",
+    "L2DecayRegularizer",
+    "WeightDecayRegularizer",
+]
+
+
+class WeightDecayRegularizer:
+    """What a regularizer is: called with a parameter, it appends ops and returns the term."""
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        self._regularization_coeff = regularization_coeff
+
+    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+        """The term to add to `grad`, of the shape of `param`."""
+        raise NotImplementedError(f"{type(self).__name__} does not say its term")
+
+    def _scaled(self, var: Variable, out: Variable, block: Block) -> Variable:
+        attrs = {"scale": self._regularization_coeff}
+        block.append_op("scale", inputs={"X": var}, outputs={"Out": out}, attrs=attrs)
+        return out
+
+    def __str__(self) -> str:
+        name = type(self).__name__.removesuffix("Regularizer")
+        return f"{name}, regularization_coeff={self._regularization_coeff:f}"
+
+
+class L2DecayRegularizer(WeightDecayRegularizer):
+    """The gradient of coeff / 2 * sum(param ** 2): coeff * param."""
+
+    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+        """The term coeff * param."""
+        return self._scaled(param, _like(param, block), block)
+
+
+class L1DecayRegularizer(WeightDecayRegularizer):
+    """The gradient of coeff * sum(|param|): coeff * sign(param)."""
+
+    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+        """The term coeff * sign(param)."""
+        decay = _like(param, block)
+        block.append_op("sign", inputs={"X": param}, outputs={"Out": decay})
+        return self._scaled(decay, decay, block)
+
+
+def _like(param: Parameter, block: Block) -> Variable:
+    return block.create_var(dtype=param.dtype, shape=param.shape, lod_level=param.lod_level)
+
+
+def append_regularization_ops(
+    parameters_and_grads: Iterable[tuple[Any, Any]],
+    regularization: WeightDecayRegularizer | None = None,
+) -> list[tuple[Any, Any]]:
+    """Add the term of each parameter's regularizer, or else `regularization`, to its gradient."""
+    with name_scope("regularization"):
+        return [_regularized(param, grad, regularization) for param, grad in parameters_and_grads]
+
+
+def _regularized(
+    param: Any, grad: Any, regularization: WeightDecayRegularizer | None
+) -> tuple[Any, Any]:
+    regularizer = param.regularizer or regularization
+    if grad is None or regularizer is None:
+        return param, grad
+    with param.block.program._optimized_guard([param, grad]):
+        term = regularizer(param, grad, grad.block)
+        grad.block.append_op("sum", inputs={"X": [grad, term]}, outputs={"Out": grad})
+    return param, grad
+
+
+L1Decay = L1DecayRegularizer
+L2Decay = L2DecayRegularizer

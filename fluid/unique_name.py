@@ -1,0 +1,65 @@
+"""Names for what users leave unnamed: `fc_0`, `fc_0.w_0`, `tmp_3` (fluid_spec A.2).
+
+One generator is current at a time; `guard` puts a fresh one in its place, so that a program built
+twice gets the same names twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["UniqueNameGenerator", "generate", "guard", "switch"]
+
+
+class UniqueNameGenerator:
+    """Counts from 0 for every key; `prefix` goes before each name, once."""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self.prefix = prefix or ""
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, key: str) -> str:
+        """The next name for a key.
+
+        The reference prefixes `pre_fc_0.w` again (surprises 42); here a name that came from this
+        generator keeps the prefix it has.
+
+        >>> fresh = UniqueNameGenerator("pre_")
+        >>> fresh("fc"), fresh("pre_fc_0.w")
+        ('pre_fc_0', 'pre_fc_0.w_0')
+        """
+        count = self.counts[key]
+        self.counts[key] += 1
+        name = f"{key}_{count}"
+        return name if name.startswith(self.prefix) else self.prefix + name
+
+
+_generator = UniqueNameGenerator()
+
+
+def generate(key: str) -> str:
+    """The next name for a key from the current generator: `fc_0`, then `fc_1`."""
+    return _generator(key)
+
+
+def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
+    """Make another generator current, a fresh one by default; returns the one before it."""
+    global _generator
+    previous, _generator = _generator, new_generator or UniqueNameGenerator()
+    return previous
+
+
+@contextmanager
+def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
+    """Use another generator within a `with` block; a string is the prefix of its names."""
+    if isinstance(new_generator, bytes):
+        new_generator = new_generator.decode()
+    if isinstance(new_generator, str):
+        new_generator = UniqueNameGenerator(new_generator)
+    previous = switch(new_generator)
+    try:
+        yield
+    finally:
+        switch(previous)

@@ -1,0 +1,196 @@
+"""Variables and parameters: what the compiler knows of a value, with what users may ask of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compiler.ir.program import GRAD
+from compiler.ir.program import VarDesc as PlainVariable
+from compiler.ir.types import DType
+from fluid import unique_name
+from fluid.arithmetic import Arithmetic
+from fluid.core import VarDesc, kind_of, var_type
+from fluid.proto_text import var_text
+from fluid.recording import must_be_bool
+
+__all__ = [
+    "Parameter",
+    "Variable",
+    "convert_np_dtype_to_dtype_",
+    "dtype_is_floating",
+    "grad_var_name",
+]
+
+VarType = VarDesc.VarType
+
+
+def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
+    """The `VarType` of a NumPy dtype, its name, or a `VarType` itself.
+
+    Raises ValueError for an element type that fluid does not have.
+
+    >>> convert_np_dtype_to_dtype_("float32"), convert_np_dtype_to_dtype_("int64")
+    (<VarTypeId.FP32: 5>, <VarTypeId.INT64: 3>)
+    """
+    try:
+        return var_type(DType.of(np_dtype))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def dtype_is_floating(dtype: Any) -> bool:
+    """True for float16, float32 and float64, however they are named."""
+    return DType.of(convert_np_dtype_to_dtype_(dtype)).is_float
+
+
+def grad_var_name(var_name: str) -> str:
+    """The name of a variable's gradient."""
+    return var_name + GRAD
+
+
+class _Watched:
+    """A field of a variable whose change makes compiled forms of its program stale."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.slot = "_" + name
+
+    def __get__(self, var: Any, owner: type | None = None) -> Any:
+        return self if var is None else getattr(var, self.slot)
+
+    def __set__(self, var: Any, value: Any) -> None:
+        setattr(var, self.slot, value)
+        var.block.program.touch()
+
+
+class Variable(Arithmetic, PlainVariable):
+    """A variable of a block: made by `Block.create_var`, which see.
+
+    `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
+    that wrote it last.
+    """
+
+    _details: tuple[str, ...] = ("error_clip", "stop_gradient")
+    persistable = _Watched()
+    stop_gradient = _Watched()
+
+    def __init__(
+        self,
+        block: Any,
+        type: int = VarType.LOD_TENSOR,
+        name: str | None = None,
+        shape: Iterable[int] | None = None,
+        dtype: Any = None,
+        lod_level: int | None = None,
+        persistable: bool | None = None,
+        error_clip: Any = None,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        belong_to_optimizer: bool = False,
+    ) -> None:
+        self.block = block
+        super().__init__(
+            unique_name.generate("_generated_var") if name is None else name,
+            None if shape is None else tuple(shape),
+            DType.FP32 if dtype is None else DType.of(convert_np_dtype_to_dtype_(dtype)),
+            kind_of(type),
+            lod_level or 0,
+            bool(persistable),
+            stop_gradient,
+            need_check_feed,
+        )
+        self.error_clip = error_clip
+        self.is_data = is_data
+        self.belong_to_optimizer = belong_to_optimizer
+        self.op: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes, -1 where unknown; () while nothing is known of it."""
+        return self.dims or ()
+
+    @property
+    def dtype(self) -> VarType:
+        """Its element type, as `VarDesc.VarType` numbers them."""
+        return var_type(self.element)
+
+    @property
+    def type(self) -> VarType:
+        """What it holds: LOD_TENSOR, SELECTED_ROWS, …"""
+        return VarType[self.kind.value]
+
+    @property
+    def grad_name(self) -> str:
+        """The name of its gradient."""
+        return grad_var_name(self.name)
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """Its declaration as protobuf text; with details, what training must know of it."""
+        must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
+        details = self._details if with_details else ()
+        return var_text(self) + "".join(f"{name}: {getattr(self, name)}\n" for name in details)
+
+    def _copy(self, block: Any) -> Variable:
+        """The same variable in a copy of its block."""
+        copied = copy.copy(self)
+        copied.block, copied.op = block, None
+        return copied
+
+    def _set_error_clip(self, error_clip: Any) -> None:
+        self.error_clip = error_clip
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
+
+
+class Parameter(Variable):
+    """A persistable variable that optimizers update.
+
+    Its shape must be known. Raises ValueError for a missing shape or dtype and for sizes below 1.
+    """
+
+    _details = (
+        *Variable._details,
+        "trainable",
+        "optimize_attr",
+        "regularizer",
+        "do_model_average",
+    )
+
+    def __init__(
+        self,
+        block: Any,
+        shape: Iterable[int],
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: Mapping[str, Any] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool | None = None,
+        **fields: Any,
+    ) -> None:
+        _check_parameter(fields.get("name"), shape, dtype)
+        super().__init__(block, shape=shape, dtype=dtype, **fields | {"persistable": True})
+        self.is_parameter = True
+        self.trainable = trainable
+        self.optimize_attr = {"learning_rate": 1.0, **(optimize_attr or {})}
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.gradient_clip_attr: Any = None
+        self.is_distributed = False
+
+
+def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
+    if shape is None or dtype is None:
+        missing = "shape" if shape is None else "dtype"
+        raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
+    if len(shape) == 0 or min(shape) < 1:
+        raise ValueError(
+            f"Each dimension of shape for Parameter {name!r} must be greater than 0, "
+            f"but received {list(shape)}"
+        )

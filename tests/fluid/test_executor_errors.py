@@ -1,0 +1,308 @@
+"""fluid.Executor: what it takes, and what it says of everything it does not (fluid_spec A.5)."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fluid.executor import Executor, global_scope, scope_guard
+from fluid.framework import Program, program_guard
+from fluid.inference_model import append_fetch_ops, prepend_feed_ops
+from fluid.lod_tensor import create_lod_tensor
+from runtime.device import CPUPlace, CUDAPlace
+from runtime.errors import NotInitialized, PlaceError
+from runtime.scope import Scope
+from runtime.tensor import LoDTensor
+
+CPU = CPUPlace()
+X = np.arange(12, dtype="float32").reshape(4, 3)
+Y = np.ones((4, 1), "float32")
+FEED = {"x": X, "y": Y}
+
+
+def model(checked: bool = False) -> tuple[Program, Program]:
+    """A program for loss = mean(x w + b - y), and one that makes w = 2 and b = 1."""
+    main, startup = Program(), Program()
+    block = main.global_block()
+    for each in (block, startup.global_block()):
+        each.create_var(name="w", shape=[3, 1], dtype="float32", persistable=True)
+        each.create_var(name="b", shape=[1], dtype="float32", persistable=True)
+    block.create_var(name="x", shape=[-1, 3], dtype="float32", need_check_feed=checked)
+    block.create_var(name="y", shape=[-1, 1], dtype="float32", need_check_feed=checked)
+    for name in ("product", "line", "error", "loss"):
+        block.create_var(name=name, dtype="float32")
+    op(main, "mul", "product", X="x", Y="w")
+    op(main, "elementwise_add", "line", {"axis": 1}, X="product", Y="b")
+    op(main, "elementwise_sub", "error", X="line", Y="y")
+    op(main, "mean", "loss", X="error")
+    op(startup, "fill_constant", "b", {"shape": [1], "value": 1.0, "dtype": 5})
+    op(startup, "fill_constant", "w", {"shape": [3, 1], "value": 2.0, "dtype": 5})
+    return main, startup
+
+
+def op(program: Program, kind: str, out: str, attrs: Any = None, **inputs: str) -> None:
+    slots = {slot: [name] for slot, name in inputs.items()}
+    program.global_block().append_op(kind, inputs=slots, outputs={"Out": [out]}, attrs=attrs)
+
+
+class Case:
+    """A model whose startup program has run, in a scope of its own."""
+
+    def __init__(self, place: Any = None, checked: bool = False) -> None:
+        self.main, self.startup = model(checked)
+        self.exe, self.scope = Executor(place), Scope()
+        self.exe.run(self.startup, scope=self.scope)
+
+    def run(self, **changed: Any) -> list[Any]:
+        defaults = {"feed": FEED, "fetch_list": ["loss"], "scope": self.scope}
+        return self.exe.run(self.main, **defaults | changed)
+
+    def var(self, name: str) -> Any:
+        return self.main.global_block().var(name)
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+@pytest.fixture
+def checked() -> Case:
+    return Case(checked=True)
+
+
+LINE = X @ np.full((3, 1), 2.0) + 1
+LOSS = float((LINE - Y).mean())
+
+
+# What it takes
+
+
+def test_startup_then_main(case: Case) -> None:
+    (loss,) = case.run()
+    assert type(loss) is np.ndarray and loss.shape == (1,) and loss[0] == LOSS
+    assert case.exe.run(case.startup, scope=case.scope) == []
+
+
+def test_fetch_lists_of_names_and_variables(case: Case) -> None:
+    loss = case.var("loss")
+    lists = ["loss", loss, ["loss"], [loss], (loss,)]
+    assert [case.run(fetch_list=each)[0].tolist() for each in lists] == [[LOSS]] * 5
+    assert [case.run(fetch_list=each) for each in (None, [], ())] == [[], [], []]
+    both = case.run(fetch_list=["line", loss, "line", "x", "w"])
+    expected = [LINE, [LOSS], LINE, X, np.full((3, 1), 2.0)]
+    for value, wanted in zip(both, expected, strict=True):
+        assert np.array_equal(value, wanted)
+
+
+def test_lod_tensors_go_in_and_come_out(case: Case) -> None:
+    feed = {"x": create_lod_tensor(X, [[1, 3]], CPU), "y": Y}
+    (line,) = case.run(feed=feed, fetch_list="line", return_numpy=False)
+    assert isinstance(line, LoDTensor) and np.array_equal(line, LINE)
+
+
+@pytest.mark.parametrize("one", [2, 2.0, np.float32(2), np.float64(2), np.int64(2)])
+def test_a_single_number_is_fed_in_the_variables_type(case: Case, one: Any) -> None:
+    (error,) = case.run(feed={"x": X, "y": one}, fetch_list=["error"])
+    assert np.array_equal(error, LINE - 2)
+
+
+def test_a_list_of_one_feed(case: Case) -> None:
+    assert case.run(feed=[FEED]) == case.run(feed=(FEED,)) == case.run()
+
+
+def test_only_the_batch_size_changes(case: Case) -> None:
+    for size in (4, 2, 3, 1):
+        (line,) = case.run(feed={"x": X[:size], "y": Y[:size]}, fetch_list=["line"])
+        assert np.array_equal(line, LINE[:size])
+    counters = case.exe.counters
+    assert (counters.compiles, counters.runs) == (2, 5)  # startup and main
+
+
+def test_feeding_a_persistable_variable_sets_it(case: Case) -> None:
+    two = np.full((3, 1), 3.0, "float32")
+    (line,) = case.run(feed={**FEED, "w": two}, fetch_list=["line"])
+    assert np.array_equal(line, X @ two + 1)
+    assert np.array_equal(case.run(fetch_list=["line"])[0], line)
+
+
+def test_feeding_what_an_op_computes_changes_nothing(case: Case) -> None:
+    (line,) = case.run(feed={**FEED, "line": np.zeros((4, 1), "float32")}, fetch_list=["line"])
+    assert np.array_equal(line, LINE)
+
+
+def test_an_edited_program_is_compiled_again(case: Case) -> None:
+    case.run()
+    case.main.global_block().create_var(name="twice", dtype="float32")
+    op(case.main, "scale", "twice", {"scale": 2.0}, X="loss")
+    assert case.run(fetch_list=["twice"])[0] == 2 * LOSS
+
+
+def test_pruning_needs_only_what_the_fetches_need(case: Case) -> None:
+    for _ in range(2):
+        (line,) = case.run(feed={"x": X}, fetch_list=["line"], use_prune=True)
+        assert np.array_equal(line, LINE)
+    assert case.exe.counters.compiles == 2
+
+
+def test_defaults_are_the_default_program_and_the_global_scope() -> None:
+    main, startup = model()
+    with scope_guard(Scope()), program_guard(main, startup):
+        exe = Executor()
+        exe.run(startup)
+        assert exe.run(feed=FEED, fetch_list=["loss"])[0] == LOSS
+        assert np.array_equal(global_scope().find_var("b").get_tensor(), [1])
+    assert global_scope().find_var("b") is None
+
+
+def test_feed_and_fetch_ops_of_saved_models_are_let_be(case: Case) -> None:
+    prepend_feed_ops(case.main, ["x", "y"])
+    append_fetch_ops(case.main, ["loss"])
+    assert case.run()[0] == LOSS
+    with pytest.raises(ValueError, match=r"missing feed: 'y'"):
+        case.run(feed={"x": X})
+
+
+def test_scope_guard_gives_the_scope_back_after_an_error() -> None:
+    before = global_scope()
+    with pytest.raises(KeyError), scope_guard(Scope()):
+        raise KeyError
+    assert global_scope() is before
+    with pytest.raises(TypeError, match="the scope of scope_guard must be a Scope, not int"):
+        scope_guard(3).__enter__()  # type: ignore[arg-type]
+
+
+# What it does not take
+
+
+def refused(case: Case, error: type[BaseException], message: str, **changed: Any) -> None:
+    """A run is refused with these words at the start of its message, and changes nothing."""
+    before = case.scope.arrays()["w"].copy()
+    with pytest.raises(error) as caught:
+        case.run(**changed)
+    assert str(caught.value).startswith(message)
+    assert np.array_equal(case.scope.arrays()["w"], before)
+    assert case.run()[0] == LOSS
+
+
+def test_missing_feeds_are_named_with_the_op_that_needs_one(case: Case) -> None:
+    here = r"test_executor_errors\.py:\d+"
+    with pytest.raises(ValueError, match="missing feed") as caught:
+        case.run(feed={"x": X})
+    assert re.fullmatch(
+        r"missing feed: 'y' \(float32 of shape \(-1, 1\)\)\n"
+        r"  op:   \(Out=error\) = elementwise_sub\(X=line, Y=y\)\n"
+        rf"  line: .*{here}\n"
+        r"  hint: feed it, or pass use_prune=True if what is fetched does not need it",
+        str(caught.value),
+    )
+    both = "missing feed: 'x' (float32 of shape (-1, 3)), 'y' (float32 of shape (-1, 1))"
+    for nothing in (None, {}, [{}]):
+        refused(case, ValueError, both, feed=nothing)
+
+
+def test_a_misspelt_feed_is_ignored_with_a_warning(case: Case) -> None:
+    message = r"feed 'yy' is ignored: the program has no such variable; did you mean 'y'\?"
+    with pytest.warns(UserWarning, match=message) as caught:
+        assert case.run(feed={**FEED, "yy": Y})[0] == LOSS
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("fixture", ["case", "checked"])
+def test_shapes_and_types_are_held_against_the_declaration(
+    fixture: str, request: pytest.FixtureRequest
+) -> None:
+    case = request.getfixturevalue(fixture)
+    for x, words in [
+        (X[:, :2], "feed 'x' must have the shape (-1, 3), but (4, 2) was given"),
+        (X.ravel(), "feed 'x' must have the shape (-1, 3), but (12,) was given"),
+        (X.astype("float64"), "feed 'x' must be float32, but float64 was given\n  hint: feed x.as"),
+        (X.astype("int64"), "feed 'x' must be float32, but int64 was given"),
+        (tuple(map(tuple, X.tolist())), "feed 'x' must be float32, but float64 was given"),
+        ("abc", "feed 'x' must be float32, but <U3 was given"),
+        (None, "feed 'x' must be an array, but None was given"),
+        (object(), "feed 'x' must be an array, but <object object"),
+    ]:
+        refused(case, ValueError, words, feed={"x": x, "y": Y})
+
+
+def test_batches_that_do_not_go_together(case: Case) -> None:
+    with pytest.raises(ValueError, match="elementwise_sub"):
+        case.run(feed={"x": X, "y": Y[:3]})
+
+
+@pytest.mark.parametrize(
+    ("feed", "error", "message"),
+    [
+        (3, TypeError, "feed must be a dict from names to arrays, not int"),
+        ("x", TypeError, "feed must be a dict from names to arrays, not str"),
+        ([3], TypeError, "feed must be a dict from names to arrays, not int"),
+        ([FEED, FEED], AssertionError, "a list of 2 feeds needs a program compiled with data par"),
+        ([], AssertionError, "a list of 0 feeds"),
+        ({3: X}, TypeError, "a key of feed must be a name, not int"),
+        ({"x": X.tolist(), "y": Y}, RuntimeError, "feed 'x' is a Python list: feed np.array(…, dt"),
+    ],
+)
+def test_feeds_of_another_kind(case: Case, feed: Any, error: type, message: str) -> None:
+    refused(case, error, message, feed=feed)
+
+
+@pytest.mark.parametrize(
+    ("fetch", "error", "message"),
+    [
+        ({"loss": 1}, TypeError, "fetch_list must be a list of Variables or names, not dict"),
+        (3, TypeError, "fetch_list must be a list of Variables or names, not int"),
+        ([3], TypeError, "an item of fetch_list must be a Variable or a name, not int"),
+        (
+            ["los"],
+            ValueError,
+            "fetch 'los' is not a variable the program computes\n  hint: did you",
+        ),
+        ("nothing", ValueError, "fetch 'nothing' is not a variable the program computes"),
+    ],
+)
+def test_fetches_of_another_kind(case: Case, fetch: Any, error: type, message: str) -> None:
+    refused(case, error, message, fetch_list=fetch)
+
+
+def test_main_before_startup_hints_at_startup() -> None:
+    main, _ = model()
+    with pytest.raises(NotInitialized) as caught:
+        Executor().run(main, feed=FEED, fetch_list=["loss"], scope=Scope())
+    assert str(caught.value) == (
+        "'w' is not initialised: float32 of shape (3, 1) is needed\n"
+        "  hint: run the startup program first, in the same scope, or load saved parameters"
+    )
+
+
+def test_a_parameter_set_to_another_shape(case: Case) -> None:
+    case.scope.var("w").get_tensor().set(np.zeros((2, 1), "float32"), CPU)
+    message = r"'w' must be float32 of shape \(3, 1\), but it holds float32 of shape \(2, 1\)"
+    with pytest.raises(ValueError, match=message):
+        case.run()
+
+
+def test_programs_and_scopes_of_another_kind(case: Case) -> None:
+    with pytest.raises(TypeError, match=r"the program of Executor\.run must be a Program, not int"):
+        case.exe.run(3)  # type: ignore[arg-type]
+    refused(case, TypeError, "the scope of Executor.run must be a Scope, not str", scope="s")
+
+
+def test_a_closed_executor(case: Case) -> None:
+    case.exe.close()
+    case.exe.close()
+    with pytest.raises(RuntimeError, match="this Executor is closed: make another one"):
+        case.run()
+
+
+def test_places() -> None:
+    with pytest.raises(TypeError, match=r"a place is CPUPlace\(\) or CUDAPlace\(i\), not 'cpu'"):
+        Executor("cpu")  # type: ignore[arg-type]
+    with pytest.raises(PlaceError, match=r"runs on CPUPlace, not on CUDAPlace\(0\)"):
+        Case(CUDAPlace(0))
+
+
+def test_a_program_without_ops_warns(case: Case) -> None:
+    with pytest.warns(UserWarning, match="the program has no ops: were its layers made in another"):
+        assert case.exe.run(Program()) == []
