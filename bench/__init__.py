@@ -1,0 +1,1 @@
+"""Benchmarks: memory of the arena, milliseconds of compiling, milliseconds of a training step."""

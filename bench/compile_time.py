@@ -1,0 +1,221 @@
+"""Compile time: milliseconds of each stage and pass, and how they grow with the program.
+
+For the training program of `resnet_cifar8` and for synthetic ones of growing length, the median of
+several compilations from a recorded program to Python code. Growth is the exponent e of a fit
+`milliseconds = c · opsᵉ`; that of n · log n over the same lengths stands beside it. Recording the
+program is the user's script, timed apart. `--peer` also times torch.compile, which is slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import gc
+import importlib
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fluid
+from bench import models
+from bench.table import Row, goal, table
+from compiler import Options
+from compiler.driver import TARGETS, feed_shapes
+from compiler.ir.convert import to_graph
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.observers import Timer
+from compiler.passes.pipeline import pipeline
+from compiler.plan import freeze
+
+GOAL_MS = 1000.0
+"""All stages of resnet_cifar8's training program, at most."""
+
+NOISE = 0.05
+"""By how much a fitted exponent may pass that of n · log n: times are never exact."""
+
+LENGTHS = (1250, 2500, 5000, 10000)
+REPEATS = 3
+
+Times = dict[str, float]
+"""Milliseconds by stage, in the order the stages run."""
+
+
+@dataclass
+class Clock:
+    """Milliseconds of what is called through it, by name."""
+
+    times: Times = field(default_factory=dict)
+
+    def __call__(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        start = time.perf_counter()
+        result = function(*arguments)
+        self.times[name] = (time.perf_counter() - start) * 1e3
+        return result
+
+
+def compile_once(program: Any, feed: Sequence[str], fetch: Sequence[str]) -> Times:
+    """Compile as `compiler.compile` does, stage by stage, and then as Python does."""
+    gc.collect()  # what the last compilation left behind is not this one's to clear away
+    clock, timer = Clock(), Timer()
+    graph = clock("to_graph", to_graph, program, feed_shapes(program, feed), fetch)
+    clock("passes", run_passes, graph, pipeline(Options()), Context(), [timer])
+    all_passes = clock.times.pop("passes")
+    clock.times["verify"] = all_passes - sum(timer.milliseconds.values())
+    clock.times |= timer.milliseconds
+    plan = clock("freeze", freeze, graph)
+    module = clock("emit", TARGETS["numpy"].emit, plan)
+    clock("python", builtins.compile, module.source, module.name, "exec")
+    return clock.times
+
+
+def measure_model(name: str = "resnet_cifar8", repeats: int = REPEATS) -> dict[str, Any]:
+    """A row for a model's training program."""
+    start = time.perf_counter()
+    recorded = models.model(fluid, name)
+    spent = (time.perf_counter() - start) * 1e3
+    feed = list(models.draw(name, np.random.RandomState(0), 1))
+    return _row(name, recorded, feed, spent, repeats)
+
+
+def measure_synthetic(
+    lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS
+) -> Iterator[dict[str, Any]]:
+    """A row for each length."""
+    for length in lengths:
+        start = time.perf_counter()
+        recorded = models.record(fluid, models.synthetic(length), models.sgd)
+        spent = (time.perf_counter() - start) * 1e3
+        yield _row("synthetic", recorded, ["x", "y"], spent, repeats)
+
+
+def _row(
+    name: str, recorded: models.Recorded, feed: Sequence[str], spent: float, repeats: int
+) -> dict[str, Any]:
+    fetch = [recorded.loss.name]
+    runs = [compile_once(recorded.main, feed, fetch) for _ in range(repeats)]
+    return {
+        "program": name,
+        "ops": len(recorded.main.global_block().ops),
+        "recording": spent,
+        "all": median(sum(run.values()) for run in runs),
+        "stages": {stage: median(run[stage] for run in runs) for stage in runs[0]},
+    }
+
+
+# ---- growth -------------------------------------------------------------------------------------
+
+
+def growth(sizes: Sequence[int], times: Sequence[float]) -> float:
+    """The exponent e of the best fit `time = c · sizeᵉ`.
+
+    >>> round(growth([1, 2, 4], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def exponents(rows: Sequence[Row]) -> dict[str, float]:
+    """The exponent of each stage and of all together, and of n · log n, over synthetic programs."""
+    sizes = [row["ops"] for row in rows]
+    found = {
+        stage: growth(sizes, [row["stages"][stage] for row in rows]) for stage in rows[0]["stages"]
+    }
+    found["all"] = growth(sizes, [row["all"] for row in rows])
+    found["n log n"] = growth(sizes, [size * math.log(size) for size in sizes])
+    return found
+
+
+# ---- a peer -------------------------------------------------------------------------------------
+
+
+def measure_peer(name: str = "resnet_cifar8") -> Iterator[dict[str, Any]]:
+    """Milliseconds of torch.compile's first step, forward and backward, less its second.
+
+    `aot_eager` traces and differentiates, as our passes do; `inductor` also generates C++.
+    """
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    torch = importlib.import_module("torch")
+    peer = importlib.import_module("bench.torch_step")
+    feed = models.draw(name, np.random.RandomState(0), models.BATCH[name])
+    for backend in ("aot_eager", "inductor"):
+        torch.compiler.reset()
+        net = torch.compile(peer.network(name), backend=backend)
+        first, second = (_spent(peer, net, feed) for _ in range(2))
+        yield {"program": name, "backend": backend, "ms": first - second}
+
+
+def _spent(peer: Any, net: Any, feed: Mapping[str, Any]) -> float:
+    start = time.perf_counter()
+    peer.loss_of(net, feed).backward()
+    return (time.perf_counter() - start) * 1e3
+
+
+# ---- output -------------------------------------------------------------------------------------
+
+
+def report(model: Row, synthetic: Sequence[Row], peers: Sequence[Row] = ()) -> str:
+    """Milliseconds of every stage, per 1,000 ops for the synthetic programs, and the goals."""
+    found = exponents(synthetic)
+    limit = found["n log n"] + NOISE
+    worst = max(model["stages"], key=lambda stage: found[stage])
+    name = model["program"]
+    lines = [
+        table(f"{name}, {model['ops']} ops, and synthetic programs", *_stages(model, synthetic)),
+        f"  the worst stage is {worst}: ops^{found[worst]:.2f}",
+        goal(f"{model['all']:.0f} ms for {name}", model["all"] < GOAL_MS, f"< {GOAL_MS:.0f} ms"),
+        goal(f"ops^{found['all']:.2f} in all", found["all"] <= limit, f"≤ {limit:.2f}, n log n"),
+    ]
+    if peers:
+        columns = {"program": "", "backend": "", "ms": ",.0f"}
+        lines.append(table("torch.compile, forward and backward", peers, columns))
+    return "\n".join(lines)
+
+
+def _stages(model: Row, synthetic: Sequence[Row]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Rows of stages: milliseconds of the model, then milliseconds per 1,000 ops by length."""
+    found = exponents(synthetic)
+    columns = {"stage": "", "ms": ".1f"}
+    columns |= {_per(row): ".1f" for row in synthetic} | {"growth": ".2f"}
+    rows: list[dict[str, Any]] = []
+    for stage in (*model["stages"], "all"):
+        row: dict[str, Any] = {"stage": stage, "ms": _milliseconds(model, stage)}
+        row |= {_per(each): _milliseconds(each, stage) / each["ops"] * 1e3 for each in synthetic}
+        rows.append({**row, "growth": found[stage]})
+    rows.append({"stage": "recording", "ms": model["recording"]})
+    rows[-1] |= {_per(each): each["recording"] / each["ops"] * 1e3 for each in synthetic}
+    return rows, columns
+
+
+def _per(row: Row) -> str:
+    return f"ms/1000 @{row['ops']}"
+
+
+def _milliseconds(row: Row, stage: str) -> float:
+    return row["all"] if stage == "all" else row["stages"][stage]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")
+    given = parser.parse_args()
+    model = measure_model(repeats=given.repeats)
+    synthetic = list(measure_synthetic(given.lengths, given.repeats))
+    print(report(model, synthetic, list(measure_peer()) if given.peer else []))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Processes that take steps when they are told to: the asking half of `worker.py`.
+
+Peers need other Pythons and other settings of threads, and a fair comparison needs rounds that
+alternate between them: so each waits in a process of its own for lines of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, cast
+
+
+class Peer:
+    """A running process, and the file it complains to."""
+
+    def __init__(self, process: subprocess.Popen[str], complaints: IO[str]) -> None:
+        self._process = process
+        self._complaints = complaints
+
+    def ask(self, model: str, mode: str, steps: int) -> float:
+        """Milliseconds a step; RuntimeError with the process's last words where it died."""
+        request = {"model": model, "mode": mode, "steps": steps}
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+        reply = cast("IO[str]", self._process.stdout).readline()
+        if not reply:
+            self._complaints.seek(0)
+            raise RuntimeError(f"a peer died:\n{self._complaints.read()[-2000:]}")
+        return json.loads(reply)["ms"]
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Peer]:
+    """A process that serves until the `with` block ends."""
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        subprocess.Popen(
+            command, env={**os.environ, **environment}, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints,
+        ) as process,
+    ):  # fmt: skip
+        yield Peer(process, complaints)

@@ -1,0 +1,39 @@
+"""Training steps on the reference, Paddle 1.8.5, for `step.py`: run by a Python that has it.
+
+With `--fluid fluid` the same text takes steps on ours. Python 3.7, nothing but NumPy and a fluid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+import models
+import worker
+
+
+def preparing(fluid):
+    """What `worker.serve` asks for a step: `mode` is `plain`, or `cached` for the program cache."""
+
+    def prepare(name, mode):
+        recorded = models.model(fluid, name)
+        scope = fluid.Scope()
+        executor = fluid.Executor(fluid.CPUPlace())
+        executor.run(recorded.startup, scope=scope)
+        batches = models.drawn(name)
+
+        def step():
+            executor.run(
+                recorded.main, feed=next(batches), fetch_list=[recorded.loss], scope=scope,
+                use_program_cache=mode == "cached",
+            )  # fmt: skip
+
+        return step
+
+    return prepare
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fluid", default="paddle.fluid", help="the module to record with")
+    worker.serve(preparing(importlib.import_module(parser.parse_args().fluid)))

@@ -1,0 +1,224 @@
+"""Training steps: ours beside the reference and torch, and what another batch size costs.
+
+Everyone takes steps in a process of its own, on the same batches, in rounds that alternate, so that
+a busy machine troubles all alike. The reference is Paddle 1.8.5 in a Python given by `--reference`
+or FLUID_REFERENCE_PYTHON, with a plain `run` and with `use_program_cache`; torch is eager. A time
+is the median of rounds, a ratio the median of the rounds' ratios, noise our slowest round ÷ our
+fastest: far above 1, the machine was busy with something else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fluid
+from bench import models
+from bench.peers import Peer, started
+from bench.table import Row, goal, table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+THREADS = (1, 2)
+"""How many threads everyone may take. One is the reference's own default, and the number to trust
+where the machine is not idle: threads that wait for each other lose the most by being interrupted.
+"""
+
+ROUNDS = 9
+ROUND_MS = 60.0
+"""Milliseconds of steps in a round, for whoever is asked first."""
+
+PAUSE = 0.25
+"""Seconds between rounds: OpenMP threads of the last one still spin for 0.2."""
+
+GATED = ("fit_a_line", "digits_mlp")
+"""Models whose step must not be slower than the reference's with its cache."""
+
+BINDING_MS = 5.0
+"""What another batch size may cost, in milliseconds."""
+
+COLUMNS = {"model": "", "batch": "d", "threads": "d", "ours": ".3f", "reference": ".3f"}
+COLUMNS |= {"cached": ".3f", "torch": ".3f", "ours ÷ cached": ".2f", "ours ÷ torch": ".2f"}
+COLUMNS |= {"noise": ".2f"}
+BINDING_COLUMNS = {"model": "", "sizes": "d", "compiles": "d", "bindings": "d", "binding ms": ".2f"}
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Someone who takes steps: a column of the table, its process and the mode to ask for."""
+
+    name: str
+    peer: Peer
+    mode: str = "plain"
+
+
+@dataclass(frozen=True)
+class Whom:
+    """Who takes steps besides ours: a Python that has the reference, or None; torch or not."""
+
+    reference: str | None = None
+    torch: bool = True
+
+
+def measure(
+    names: Sequence[str], whom: Whom, threads: int, rounds: int = ROUNDS
+) -> Iterator[dict[str, Any]]:
+    """A row of milliseconds and ratios for each model."""
+    with ExitStack() as stack:
+        runners = list(_runners(stack, whom, _environment(threads)))
+        for name in names:
+            row = {"model": name, "batch": models.BATCH[name], "threads": threads}
+            yield {**row, **_race(runners, name, rounds)}
+
+
+def _runners(stack: ExitStack, whom: Whom, threads: Mapping[str, str]) -> Iterator[Runner]:
+    """Ours first, then whoever can be asked."""
+    fluids, torch = str(ROOT / "bench/reference_step.py"), str(ROOT / "bench/torch_step.py")
+    ours, path = [sys.executable, fluids, "--fluid", "fluid"], {"PYTHONPATH": str(ROOT)}
+    yield Runner("ours", stack.enter_context(started(ours, {**threads, **path})))
+    if whom.reference:
+        theirs = [whom.reference, fluids]
+        peer = stack.enter_context(started(theirs, {**threads, "PYTHONPATH": ""}))
+        yield Runner("reference", peer)
+        yield Runner("cached", peer, "cached")
+    if whom.torch:
+        yield Runner("torch", stack.enter_context(started([sys.executable, torch], threads)))
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """What tells OpenBLAS, OpenMP, MKL and the reference how many threads to take."""
+    names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAGS_paddle_num_threads"
+    return dict.fromkeys(names, str(threads))
+
+
+def _race(runners: Sequence[Runner], name: str, rounds: int) -> dict[str, float | None]:
+    """Medians of the rounds that everyone takes in turn, and the ratios of ours to others'."""
+    steps = {runner.name: _steps(runner, name) for runner in runners}
+    times: dict[str, list[float]] = {runner.name: [] for runner in runners}
+    for _ in range(rounds):
+        for runner in runners:
+            time.sleep(PAUSE)
+            times[runner.name].append(runner.peer.ask(name, runner.mode, steps[runner.name]))
+    found: dict[str, float | None] = {each: median(spent) for each, spent in times.items()}
+    found["ours ÷ cached"] = _ratio(times, "cached")
+    found["ours ÷ torch"] = _ratio(times, "torch")
+    found["noise"] = max(times["ours"]) / min(times["ours"])
+    return found
+
+
+def _steps(runner: Runner, name: str) -> int:
+    """As many steps as fill a round; asking also warms it up."""
+    runner.peer.ask(name, runner.mode, 3)
+    return max(3, round(ROUND_MS / runner.peer.ask(name, runner.mode, 3)))
+
+
+def _ratio(times: Mapping[str, Sequence[float]], other: str) -> float | None:
+    if other not in times:
+        return None
+    return median(a / b for a, b in zip(times["ours"], times[other], strict=True))
+
+
+# ---- another batch size -------------------------------------------------------------------------
+
+
+class Session:
+    """A model that is trained, its state in a scope of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.executor = fluid.Executor(fluid.CPUPlace())
+        self._scope = fluid.Scope()
+        self._recorded = models.model(fluid, name)
+        self.executor.run(self._recorded.startup, scope=self._scope)
+
+    def milliseconds(self, batch: int) -> float:
+        """Of one step with a batch of this size."""
+        feed = models.draw(self.name, np.random.RandomState(0), batch)
+        program, loss = self._recorded.main, self._recorded.loss
+        start = time.perf_counter()
+        self.executor.run(program, feed=feed, fetch_list=[loss], scope=self._scope)
+        return (time.perf_counter() - start) * 1e3
+
+    def binding(self, batch: int) -> float:
+        """Milliseconds that the first step of a batch size takes more than the next ones."""
+        first = self.milliseconds(batch)
+        return first - min(self.milliseconds(batch) for _ in range(5))
+
+
+def measure_binding(names: Sequence[str], sizes: int = 5) -> Iterator[dict[str, Any]]:
+    """A row for each model: what was compiled and bound while only the batch size changed.
+
+    The new sizes are small ones, where a step takes little time that could hide the binding's, and
+    the least of the times is told: a busy machine only adds.
+    """
+    for name in names:
+        session = Session(name)
+        session.milliseconds(models.BATCH[name])
+        counters = session.executor.counters
+        compiles, bindings = counters.compiles, counters.bindings
+        spent = [session.binding(batch) for batch in range(2, sizes + 2)]
+        yield {
+            "model": name,
+            "sizes": sizes,
+            "compiles": counters.compiles - compiles,
+            "bindings": counters.bindings - bindings,
+            "binding ms": min(spent),
+        }
+
+
+# ---- output -------------------------------------------------------------------------------------
+
+
+def report(steps: Sequence[Row], bindings: Sequence[Row]) -> str:
+    """Both tables and the goals."""
+    compiled = sum(row["compiles"] for row in bindings)
+    slowest = max(row["binding ms"] for row in bindings)
+    return "\n".join([
+        table("Training steps, ms", steps, COLUMNS),
+        *_gates(steps),
+        table("Only the batch size changes", bindings, BINDING_COLUMNS),
+        goal(f"{compiled} programs compiled", compiled == 0, "0"),
+        goal(f"binding takes {slowest:.2f} ms at most", slowest <= BINDING_MS, f"≤ {BINDING_MS}"),
+    ])  # fmt: skip
+
+
+def _gates(steps: Sequence[Row]) -> list[str]:
+    if all(row["ours ÷ cached"] is None for row in steps):
+        return ["  the reference is skipped: give --reference PYTHON or FLUID_REFERENCE_PYTHON"]
+    rows = [row for row in steps if row["model"] in GATED]
+    return [
+        goal(f"{row['model']}, threads {row['threads']}: {ratio:.2f}", ratio <= 1.0, "≤ 1.0")
+        for row in rows
+        if (ratio := row["ours ÷ cached"]) is not None
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=list(models.MODELS), choices=models.MODELS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
+    parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
+    parser.add_argument("--no-torch", action="store_true")
+    given = parser.parse_args()
+    whom = Whom(given.reference, not given.no_torch)
+    races = (measure(given.models, whom, threads, given.rounds) for threads in given.threads)
+    print(report(list(chain.from_iterable(races)), list(measure_binding(given.models))))
+
+
+if __name__ == "__main__":
+    main()

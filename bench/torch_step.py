@@ -1,0 +1,97 @@
+"""Training steps in torch, eager, for `step.py`: the same architectures, batches and optimizers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import models, worker
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Normed(nn.Sequential):
+    """A convolution that keeps the picture's size, but for the stride, and a batch norm."""
+
+    def __init__(self, before: int, channels: int, size: int = 3, stride: int = 1) -> None:
+        convolution = nn.Conv2d(before, channels, size, stride, size // 2, bias=False)
+        super().__init__(convolution, nn.BatchNorm2d(channels))
+
+
+class Residual(nn.Module):
+    """Two convolutions beside a shortcut, which is one convolution where the picture shrinks."""
+
+    def __init__(self, before: int, channels: int, stride: int) -> None:
+        super().__init__()
+        first, second = Normed(before, channels, stride=stride), Normed(channels, channels)
+        self.long = nn.Sequential(first, nn.ReLU(), second)
+        self.short = nn.Identity() if stride == 1 else Normed(before, channels, 1, stride)
+
+    def forward(self, found: Tensor) -> Tensor:
+        return torch.relu(self.long(found) + self.short(found))
+
+
+def network(name: str) -> nn.Module:
+    """One of `models.MODELS`: scores of classes, or a number for `fit_a_line`."""
+    return _NETWORKS[name]()
+
+
+_NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
+    "fit_a_line": lambda: nn.Linear(13, 1),
+    "digits_mlp": lambda: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(64, 48), nn.Tanh(),
+        nn.Linear(48, 32), nn.ReLU(),
+        nn.Linear(32, 10),
+    ),
+    "lenet_bn": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.BatchNorm2d(6),
+        nn.Conv2d(6, 8, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32, 10),
+    ),
+    "resnet_cifar8": lambda: nn.Sequential(
+        Normed(3, 8), nn.ReLU(),
+        Residual(8, 8, 1), Residual(8, 16, 2),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10),
+    ),
+}  # fmt: skip
+
+
+def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
+    """The mean loss of one batch as `models` draws it."""
+    given = {name: torch.from_numpy(array) for name, array in feed.items()}
+    if "y" in given:
+        return functional.mse_loss(net(given["x"]), given["y"])
+    return functional.cross_entropy(net(given["img"]), given["label"].flatten())
+
+
+def prepare(name: str, mode: str) -> Callable[[], object]:
+    """A function that makes one step and gives the loss as an array."""
+    net = network(name).train()
+    decay = 0.0 if name == "fit_a_line" else 0.9
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=decay)
+    batches = models.drawn(name)
+
+    def step() -> np.ndarray:
+        optimizer.zero_grad()
+        loss = loss_of(net, next(batches))
+        loss.backward()
+        optimizer.step()
+        return loss.detach().numpy()
+
+    return step
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    worker.serve(prepare)

@@ -1,0 +1,42 @@
+"""A process that takes steps when it is told to: the serving half of `peers.py`.
+
+It keeps to Python 3.7 and the standard library, for the reference's sake.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+WARM_STEPS = 2
+"""Steps before the clock starts, in every round."""
+
+
+def serve(prepare):
+    """Answer requests until the input closes.
+
+    A request is `{"model": …, "mode": …, "steps": n}`; the reply is `{"ms": milliseconds a step}`.
+    `prepare(model, mode)` gives a function that takes one step; it is asked once for each pair.
+    """
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not stand between the replies
+    known = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        key = request["model"], request["mode"]
+        if key not in known:
+            known[key] = prepare(*key)
+        reply = {"ms": milliseconds(known[key], request["steps"])}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+def milliseconds(step, steps):
+    """Milliseconds a step takes, the mean of `steps` in a row after some that warm up."""
+    for _ in range(WARM_STEPS):
+        step()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    return (time.perf_counter() - start) / steps * 1e3

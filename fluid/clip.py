@@ -1,0 +1,239 @@
+"""Keeping gradients small: by value, by norm, or by the norm of all of them (fluid_spec A.4)."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from compiler.autodiff import PART
+from fluid import layers
+from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
+
+__all__ = [
+    "ErrorClipByValue",
+    "GradientClipByGlobalNorm",
+    "GradientClipByNorm",
+    "GradientClipByValue",
+    "set_gradient_clip",
+]
+
+Pairs = list[tuple[Any, Any]]
+"""Parameters with their gradients; a gradient may be None."""
+
+
+class ErrorClipByValue:
+    """Clips the gradient of one variable on its way back, see `Variable._set_error_clip`."""
+
+    def __init__(self, max: float, min: float | None = None) -> None:
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+
+    def __str__(self) -> str:
+        return f"ByValue, min={self.min:f}, max={self.max:f}"
+
+    def _append_clip_op(self, block: Any, grad_name: str) -> None:
+        with block.program._backward_role_guard():
+            block.append_op(
+                "clip",
+                inputs={"X": grad_name},
+                outputs={"Out": grad_name},
+                attrs={"min": self.min, "max": self.max},
+            )
+
+
+def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
+    """Clip each gradient the last op completed, where its variable asks for it.
+
+    Raises TypeError where what it asks for is no error clip.
+    """
+    for gradient in context["__current_op_desc__"].writes():
+        variable = block._find_var_recursive(context.get(gradient, ""))
+        error_clip = getattr(variable, "error_clip", None)
+        if error_clip is None or PART in gradient:
+            continue
+        if not isinstance(error_clip, ErrorClipByValue):
+            kind = type(error_clip).__name__
+            raise TypeError(f"error_clip of {variable.name!r} must be an ErrorClip, not {kind}")
+        error_clip._append_clip_op(block, gradient)
+
+
+class GradientClipBase:
+    """What a gradient clip is: called with pairs, it appends ops and returns the new pairs.
+
+    `need_clip`, given a parameter, says whether its gradient is clipped at all.
+    """
+
+    def __init__(self, need_clip: Callable[[Parameter], bool] | None = None) -> None:
+        if need_clip is not None and not callable(need_clip):
+            raise TypeError("need_clip must be a function from a parameter to True or False")
+        self._need_clip_func = need_clip
+
+    def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+        """The pairs with clipped gradients; pairs without a gradient are left out."""
+        pairs = [(param, grad) for param, grad in params_grads if grad is not None]
+        if any(param.gradient_clip_attr is not None for param, _ in pairs):
+            warnings.warn(
+                "set_gradient_clip has no effect, since the optimizer has a grad_clip",
+                stacklevel=2,
+            )
+        with name_scope("gradient_clip"):
+            return self._clip(pairs)
+
+    def _needed(self, param: Parameter) -> bool:
+        return self._need_clip_func is None or self._need_clip_func(param)
+
+    def _clip(self, pairs: Pairs) -> Pairs:
+        return [self._renewed(param, grad, self._clipped) for param, grad in pairs]
+
+    def _renewed(
+        self, param: Any, grad: Any, clipped: Callable[[Variable], Variable]
+    ) -> tuple[Any, Any]:
+        """The parameter with its clipped gradient, if it needs to be clipped."""
+        if not self._needed(param):
+            return param, grad
+        with _optimized(param, grad):
+            return param, clipped(grad)
+
+    def _clipped(self, grad: Variable) -> Variable:
+        """The clipped gradient."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it clips")
+
+
+class GradientClipByValue(GradientClipBase):
+    """Each element between `min` and `max`; `min` is `-max` unless given."""
+
+    def __init__(
+        self,
+        max: float,
+        min: float | None = None,
+        need_clip: Callable[[Parameter], bool] | None = None,
+    ) -> None:
+        super().__init__(need_clip)
+        if min is None and max <= 0.0:
+            raise ValueError(f"GradientClipByValue without min needs max > 0, not {max}")
+        self.max = float(max)
+        self.min = -self.max if min is None else float(min)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Value, min = {self.min:f}, max={self.max:f}"
+
+    def _clipped(self, grad: Variable) -> Variable:
+        return layers.clip(grad, self.min, self.max)
+
+
+class GradientClipByNorm(GradientClipBase):
+    """Each gradient no longer than `clip_norm`."""
+
+    def __init__(
+        self, clip_norm: float, need_clip: Callable[[Parameter], bool] | None = None
+    ) -> None:
+        super().__init__(need_clip)
+        self.clip_norm = float(clip_norm)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
+
+    def _clipped(self, grad: Variable) -> Variable:
+        return layers.clip_by_norm(grad, self.clip_norm)
+
+
+class GradientClipByGlobalNorm(GradientClipBase):
+    """All gradients together, seen as one vector, no longer than `clip_norm`."""
+
+    def __init__(
+        self,
+        clip_norm: float,
+        group_name: str = "default_group",
+        need_clip: Callable[[Parameter], bool] | None = None,
+    ) -> None:
+        super().__init__(need_clip)
+        self.clip_norm = float(clip_norm)
+        self.group_name = group_name
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
+
+    def _clip(self, pairs: Pairs) -> Pairs:
+        needed = [pair for pair in pairs if self._needed(pair[0])]
+        if not needed:
+            return pairs
+        squares = [self._square(pair) for pair in needed]
+        with _optimized(*needed[-1]):
+            norm = layers.sqrt(layers.sums(squares))
+            limit = layers.fill_constant([1], "float32", self.clip_norm)
+            factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
+        shorten = functools.partial(layers.elementwise_mul, y=factor)
+        return [self._renewed(param, grad, shorten) for param, grad in pairs]
+
+    def _square(self, pair: tuple[Any, Any]) -> Variable:
+        with _optimized(*pair):
+            return layers.reduce_sum(layers.square(pair[1]))
+
+
+def set_gradient_clip(
+    clip: GradientClipBase,
+    param_list: Sequence[Parameter | str] | None = None,
+    program: Program | None = None,
+) -> None:
+    """Clip the gradients of parameters, all of a program's by default, in a `minimize` to come.
+
+    Raises TypeError for what is no gradient clip and for what are no parameters; warns where
+    `minimize` came before it.
+    """
+    if not isinstance(clip, GradientClipBase):
+        raise TypeError(f"clip must be a gradient clip, not {type(clip).__name__}")
+    block = (program or default_main_program()).global_block()
+    if any(op._is_optimize_op() for op in block.ops):
+        warnings.warn("set_gradient_clip has no effect after minimize", stacklevel=2)
+    named = block.all_parameters() if param_list is None else param_list
+    params = [block.var(each) if isinstance(each, str) else each for each in named]
+    for param in params:
+        if not isinstance(param, Parameter):
+            raise TypeError(f"param_list takes Parameters or names, not {type(param).__name__}")
+    for param in params:
+        param.gradient_clip_attr = clip
+
+
+def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
+    """Clip what `set_gradient_clip` asked for; the pairs keep their order.
+
+    Global norms are taken over a group: parameters whose clips have one `group_name`. Raises
+    ValueError where clips of a group differ in their norm.
+    """
+    pairs = [(param, grad) for param, grad in params_grads if grad is not None]
+    clips = {_group(param.gradient_clip_attr): param.gradient_clip_attr for param, _ in pairs}
+    clips.pop(None, None)
+    renewed: dict[str, Any] = {}
+    with name_scope("gradient_clip_@CLIP"):
+        for group, clip in clips.items():
+            members = [pair for pair in pairs if _group(pair[0].gradient_clip_attr) == group]
+            _check_group(clip, members)
+            renewed |= {param.name: grad for param, grad in clip._clip(members)}
+    return [(param, renewed.get(param.name, grad)) for param, grad in pairs]
+
+
+def _group(clip: GradientClipBase | None) -> Any:
+    """What tells clips apart that work on their own."""
+    return clip.group_name if isinstance(clip, GradientClipByGlobalNorm) else clip
+
+
+def _check_group(clip: Any, members: Pairs) -> None:
+    norms = {getattr(param.gradient_clip_attr, "clip_norm", None) for param, _ in members}
+    if len(norms) > 1:
+        raise ValueError(f"all clips of group {clip.group_name!r} should have one 'clip_norm'")
+
+
+def _optimized(param: Any, grad: Any) -> Any:
+    """Ops appended within belong to the update of this parameter."""
+    return param.block.program._optimized_guard([param, grad])
+
+
+def correct_role_vars(block: Any, start: int, params_grads: Pairs) -> None:
+    """Let clip ops, those from position `start` on, name the gradient that is used in the end."""
+    used = {param.name: grad.name for param, grad in params_grads}
+    for op in block.ops[start:]:
+        named = op.attr("op_role_var")
+        if named and named[0] in used:
+            op._set_attr("op_role_var", [named[0], used[named[0]]])

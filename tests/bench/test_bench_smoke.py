@@ -1,0 +1,116 @@
+"""Every benchmark runs on its smallest setting, and what needs no clock is right.
+
+No test asserts a time.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import fluid
+from bench import allocators, compile_time, memory, models, run, step, table
+from bench.peers import started
+from compiler.pack import Life
+
+SERVING = "from worker import serve; serve(lambda *request: lambda: print('noise'))"
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    ("name", "ops"), [("fit_a_line", 13), ("digits_mlp", 29), ("lenet_bn", 35), ("resnet_cifar8", 73)]
+)  # fmt: skip
+def test_models_have_the_ops_that_the_reference_records(name: str, ops: int) -> None:
+    assert len(models.model(fluid, name).main.global_block().ops) == ops
+
+
+def test_synthetic_programs_are_as_long_as_they_are_asked_to_be() -> None:
+    recorded = models.record(fluid, models.synthetic(840), models.sgd)
+    kinds = {op.type for op in recorded.main.global_block().ops}
+    assert abs(len(recorded.main.global_block().ops) - 840) <= 42
+    assert {"mul", "relu_grad", "scale", "sum", "sgd"} <= kinds
+
+
+# Memory
+
+
+def test_memory_of_a_model() -> None:
+    rows = list(memory.measure(["digits_mlp"], [4]))
+    assert [row["mode"] for row in rows] == ["training", "inference"]
+    for row in rows:
+        assert row["bound"] <= row["arena"] <= row["buffers"]
+        assert row["moved"] == 0.0
+    assert "goal ≤ 1.05" in memory.report(rows)
+
+
+def test_memory_of_recorded_lives(tmp_path: Path) -> None:
+    text = "id,lower,upper,size\n0,0,2,64\n1,1,3,128\n2,2,4,64\n"
+    (tmp_path / "three.csv").write_text(text, encoding="utf-8")
+    (row,) = memory.measure_files(tmp_path)
+    assert (row["lives"], row["buffers"], row["arena"], row["bound"]) == (3, 256, 192, 192)
+    assert "three" in memory.report_files([row])
+
+
+def test_other_ways_of_allocating() -> None:
+    shrinking = [Life(0, 1, 256), Life(1, 3, 64), Life(1, 3, 64), Life(3, 4, 320)]
+    assert allocators.exact_size(shrinking) == 256 + 2 * 64 + 320
+    assert allocators.best_fit(shrinking) == 320
+    apart = [Life(0, 1, 64), Life(0, 3, 64), Life(0, 1, 64), Life(1, 2, 128)]
+    assert allocators.best_fit(apart) == 256
+
+
+# Compile time
+
+
+def test_compile_time_of_a_model_and_of_synthetic_programs() -> None:
+    model = compile_time.measure_model("fit_a_line", repeats=1)
+    synthetic = list(compile_time.measure_synthetic([84, 168], repeats=1))
+    assert {"to_graph", "schedule", "reuse_memory", "emit", "python"} <= set(model["stages"])
+    assert "growth" in compile_time.report(model, synthetic)
+
+
+# Steps
+
+
+def test_steps_beside_torch() -> None:
+    (row,) = step.measure(["fit_a_line"], step.Whom(), threads=1, rounds=1)
+    bindings = list(step.measure_binding(["fit_a_line"], sizes=2))
+    assert min(row["ours"], row["torch"], row["ours ÷ torch"], row["noise"]) > 0
+    assert "the reference is skipped" in step.report([row], bindings)
+
+
+def test_another_batch_size_binds_and_compiles_nothing() -> None:
+    (row,) = step.measure_binding(["lenet_bn"], sizes=2)
+    assert (row["compiles"], row["bindings"]) == (0, 2)
+
+
+def test_peers_answer_and_their_noise_is_kept_apart() -> None:
+    environment = {"PYTHONPATH": str(step.ROOT / "bench")}
+    with started([sys.executable, "-c", SERVING], environment) as peer:
+        assert peer.ask("any", "plain", 3) > 0
+        assert peer.ask("any", "plain", 3) > 0
+
+
+def test_a_peer_that_dies_says_why() -> None:
+    dying = started([sys.executable, "-c", "raise SystemExit('no such model')"], {})
+    with dying as peer, pytest.raises(RuntimeError, match="no such model"):
+        peer.ask("any", "plain", 1)
+
+
+# Output
+
+
+def test_json_lines_begin_with_the_machine() -> None:
+    lines = run.json_lines({"step": [{"model": "fit_a_line", "ours": 0.1}]}).splitlines()
+    first, second = map(json.loads, lines)
+    assert first["bench"] == "machine"
+    assert {"machine", "cpus", "python", "numpy", "torch"} <= first.keys()
+    assert second == {"bench": "step", "model": "fit_a_line", "ours": 0.1}
+
+
+def test_a_table_shows_what_is_missing() -> None:
+    shown = table.table("T", [{"a": "x", "b": None}, {"a": "yy", "b": 2.0}], {"a": "", "b": ".1f"})
+    assert shown.splitlines() == ["T", "  a     b", "  x     –", "  yy  2.0"]
