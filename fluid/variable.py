@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from compiler.ir.program import GRAD
 from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
@@ -189,6 +191,10 @@ def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
     if shape is None or dtype is None:
         missing = "shape" if shape is None else "dtype"
         raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
+    wrong = [size for size in shape if not isinstance(size, int | np.integer)]
+    if wrong:
+        kind = type(wrong[0]).__name__
+        raise TypeError(f"shape of parameter {name!r} holds {wrong[0]!r}, {kind} in place of int")
     if len(shape) == 0 or min(shape) < 1:
         raise ValueError(
             f"Each dimension of shape for Parameter {name!r} must be greater than 0, "

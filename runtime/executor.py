@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
+from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
@@ -156,7 +157,11 @@ class Executor(Generic[P]):
         open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
         pattern = name_sizes(open_shapes, {name: feed[name].shape for name in open_shapes})
         names = list(dict.fromkeys(fetch))
-        executable = self._executable(program, pattern, names, scope)
+        try:
+            executable = self._executable(program, pattern, names, scope)
+        except CompileError as error:
+            error.add_note(_sizes_said(pattern, {name: feed[name].shape for name in pattern}))
+            raise
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
         return Plan(executable, feeds, kept, tuple(map(names.index, fetch)))
 
@@ -201,6 +206,16 @@ def name_sizes(declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]]
         )
         for name in sorted(declared)
     }
+
+
+def _sizes_said(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> str:
+    """The feeds as they came, with the names their sizes have in messages."""
+    shapes = (f"{name} {list(given[name])} as {_shape_said(pattern[name])}" for name in pattern)
+    return f"fed: {', '.join(shapes) or 'nothing'}"
+
+
+def _shape_said(shape: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _letter(index: int) -> str:

@@ -115,7 +115,7 @@ def product(sizes: Iterable[Size]) -> Size:
 def parse_size(text: str) -> Size:
     """Read a size back from its text: integers, names, `+ - * //`, brackets, or `?`.
 
-    >>> parse_size("(H - 2)//2 + 1") == (Dim.named("H") - 2) // 2 + 1
+    >>> parse_size("(H - 1)//2 + 1") == (Dim.named("H") + 1) // 2
     True
     """
     if text.strip() == "?":
@@ -184,6 +184,23 @@ def _divide(a: Size, b: Size) -> Size:
     exact = _divide_exactly(a, b)
     if exact is not None:
         return exact
+    return _divide_in_part(a, b) if isinstance(b, int) else _quotient_of(a, b)
+
+
+def _divide_in_part(a: Size, b: int) -> Size:
+    """Take whole multiples out, so that `(H - 1)//2 + 1` and `(H + 1)//2` are one expression."""
+    whole = [
+        (monomial, factor // b) for monomial, factor in _terms(a) if factor % b == 0 or not monomial
+    ]
+    rest = _normal(
+        (monomial, factor if monomial else factor % b)
+        for monomial, factor in _terms(a)
+        if factor % b
+    )
+    return _normal(whole) + (rest // b if isinstance(rest, int) else _quotient_of(rest, b))
+
+
+def _quotient_of(a: Size, b: Size) -> Size:
     numerator = a if isinstance(a, Dim) else Dim((((), a),))
     return Dim((((Quotient(numerator, b),), 1),))
 

@@ -6,17 +6,24 @@ from collections.abc import Sequence
 from typing import cast
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size
+from compiler.ir.dims import Dim, Size
 from compiler.ir.types import DType, Shape, TensorType
 
 
 def differ(a: Size, b: Size) -> bool:
-    """True where two sizes are certain not to be equal; one that is named may turn out to be.
+    """True where two sizes are not equal: two numbers, or two names that were given to sizes.
 
-    >>> differ(3, 4), differ(3, 3)
-    (True, False)
+    >>> differ(3, 4), differ(3, 3), differ(Dim.named("N"), Dim.named("M")), differ(Dim.named("N"), 3)
+    (True, False, True, False)
     """
-    return isinstance(a, int) and isinstance(b, int) and a != b
+    return a != b and _is_plain(a) == _is_plain(b) != ""
+
+
+def _is_plain(size: Size) -> str:
+    """What kind of plain size it is; empty for the unknown and for what is computed."""
+    if isinstance(size, int):
+        return "number"
+    return "name" if size.known and size == Dim.named(size.names[0]) else ""
 
 
 def shown(**types: TensorType) -> str:

@@ -385,3 +385,8 @@ def test_dropout_has_a_seed_where_one_is_given() -> None:
     x = layers.data("x", [4])
     found = [layers.dropout(x, 0.5, seed=seed).op for seed in (None, 3)]
     assert [(op.attr("fix_seed"), op.attr("seed")) for op in found] == [(False, 0), (True, 3)]
+
+
+def test_a_size_that_is_no_number_names_the_parameter() -> None:
+    with pytest.raises(TypeError, match=r"shape of parameter 'fc_\d+.w_0' holds '8', str in place"):
+        layers.fc(layers.data("x", [4]), "8")
