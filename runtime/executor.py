@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
-from compiler.errors import CompileError
+from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
@@ -157,13 +157,22 @@ class Executor(Generic[P]):
         open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
         pattern = name_sizes(open_shapes, {name: feed[name].shape for name in open_shapes})
         names = list(dict.fromkeys(fetch))
-        try:
-            executable = self._executable(program, pattern, names, scope)
-        except CompileError as error:
-            error.add_note(_sizes_said(pattern, {name: feed[name].shape for name in pattern}))
-            raise
+        exact: Pattern = {name: feed[name].shape for name in pattern}
+        executable = self._fitting(program, pattern, exact, names, scope)
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
         return Plan(executable, feeds, kept, tuple(map(names.index, fetch)))
+
+    def _fitting(
+        self, program: P, pattern: Pattern, exact: Pattern, fetch: list[str], scope: Scope
+    ) -> Executable:
+        """The program for a pattern of sizes, or for exactly these where it fixes some itself.
+
+        What does not go together either way is said in the numbers that were fed.
+        """
+        try:
+            return self._executable(program, pattern, fetch, scope)
+        except ShapeError:
+            return self._executable(program, exact, fetch, scope)
 
     def _executable(
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
@@ -206,16 +215,6 @@ def name_sizes(declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]]
         )
         for name in sorted(declared)
     }
-
-
-def _sizes_said(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> str:
-    """The feeds as they came, with the names their sizes have in messages."""
-    shapes = (f"{name} {list(given[name])} as {_shape_said(pattern[name])}" for name in pattern)
-    return f"fed: {', '.join(shapes) or 'nothing'}"
-
-
-def _shape_said(shape: Sequence[int | str]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
 
 
 def _letter(index: int) -> str:

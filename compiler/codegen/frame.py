@@ -63,10 +63,11 @@ class Frame:
         self.setup = Writer(1)
         self.body = Writer(2)
         self.buffers = list(buffers)
-        self.functions: dict[str, str] = {}
+        self.functions: list[str] = []
         self.globals: list[str] = []
         self.step = 0
         self._operands: dict[Any, NumpyOperand] = {}
+        self._carried: dict[tuple[str, Callable[..., Any]], str] = {}
         self._kept: list[dict[str, str]] = [{}, {}]
 
     # ---- values ----
@@ -136,14 +137,15 @@ class Frame:
         return a.storage == b.storage
 
     def function(self, body: Callable[..., Any], name: str = "") -> str:
-        """Carry a function's source into the module, once, under its own or another name."""
-        source = textwrap.dedent(inspect.getsource(body))
-        name = name or body.__name__
-        source = source.replace(f"def {body.__name__}(", f"def {name}(", 1)
-        self.names.taken.add(name)
-        if self.functions.setdefault(name, source) != source:
-            raise ValueError(f"two functions called {name!r} would stand in one module")
-        return name
+        """Carry a function's source into the module, once; gives its name there."""
+        wanted = name or body.__name__
+        key = (wanted, body)
+        if key not in self._carried:
+            self._carried[key] = self.names.make(wanted)
+            source = textwrap.dedent(inspect.getsource(body))
+            mine = f"def {self._carried[key]}("
+            self.functions.append(source.replace(f"def {body.__name__}(", mine, 1))
+        return self._carried[key]
 
     # ---- blocks ----
 

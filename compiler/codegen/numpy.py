@@ -161,7 +161,7 @@ def _literal(size: Size) -> int | str:
 
 
 def _definitions(frame: Frame) -> list[str]:
-    return [line for source in frame.functions.values() for line in ("", "", source.rstrip())]
+    return [line for source in frame.functions for line in ("", "", source.rstrip())]
 
 
 CLOSURE = 1000

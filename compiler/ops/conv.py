@@ -13,7 +13,14 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops import windows
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
-from compiler.ops.im2col import Geometry, convolve, filter_gradient, image_gradient, workplace
+from compiler.ops.im2col import (
+    Geometry,
+    convolve,
+    filter_gradient,
+    filter_shares,
+    image_gradient,
+    workplace,
+)
 from compiler.ops.windows import Axis, Sliding
 
 Axes: TypeAlias = tuple[Axis, Axis]
@@ -135,8 +142,7 @@ class Conv2d(OpDef, op="conv2d"):
             return
         work = workplace(k, g)
         if d_Filter is not None:
-            share = k.scratch(g.filter_matrix, Filter.type.dtype)
-            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {share}"
+            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {filter_shares(k, g)}"
             k.line(f"{k.function(filter_gradient)}({self.seen(k, Input)}, {above}, {target})")
         if d_Input is not None:
             target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}"

@@ -38,12 +38,21 @@ def test_every_exported_name_is_there() -> None:
         assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
-def test_import_is_quick() -> None:
-    """Half of it is NumPy and networkx; machines that test are shared, so one of five will do."""
-    clock = "import time; t = time.process_time(); import fluid; print(time.process_time() - t)"
+IMPORTS = """
+import time
+start = time.process_time()
+import networkx, numpy
+others = time.process_time()
+import fluid
+print((time.process_time() - others) / (others - start))
+"""
+
+
+def test_import_costs_about_what_numpy_and_networkx_cost() -> None:
+    """A ratio, as machines that test are slow in their own ways; one of five runs will do."""
     root = Path(fluid.__file__).parents[1]
 
-    def seconds() -> float:
-        return float(subprocess.check_output([sys.executable, "-c", clock], cwd=root, text=True))
+    def ratio() -> float:
+        return float(subprocess.check_output([sys.executable, "-c", IMPORTS], cwd=root, text=True))
 
-    assert any(seconds() < 0.3 for _ in range(5))
+    assert any(ratio() < 1.5 for _ in range(5))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fluid
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import Program, program_guard
 from fluid.inference_model import append_fetch_ops, prepend_feed_ops
@@ -227,9 +228,21 @@ def test_shapes_and_types_are_held_against_the_declaration(
         refused(case, ValueError, words, feed={"x": x, "y": Y})
 
 
-def test_batches_that_do_not_go_together(case: Case) -> None:
-    with pytest.raises(ValueError, match="elementwise_sub"):
+def test_batches_that_do_not_go_together_are_told_in_the_numbers_fed(case: Case) -> None:
+    message = r"elementwise_sub: shapes \[\d, 1\] and \[3, 1\] do not broadcast"
+    with pytest.raises(ValueError, match=message):
         case.run(feed={"x": X, "y": Y[:3]})
+
+
+def test_a_program_that_fixes_the_batch_runs_for_that_batch(fresh_programs: Any) -> None:
+    x = fluid.layers.data("x", [2])
+    weights = fluid.layers.fill_constant([3, 2], "float32", 2.0)
+    y = fluid.layers.elementwise_mul(x, weights)
+    exe = fluid.Executor()
+    rows = np.ones((3, 2), np.float32)
+    assert np.array_equal(exe.run(feed={"x": rows}, fetch_list=[y])[0], rows * 2)
+    with pytest.raises(ValueError, match=r"shapes \[4, 2\] and \[3, 2\] do not broadcast"):
+        exe.run(feed={"x": np.ones((4, 2), np.float32)}, fetch_list=[y])
 
 
 @pytest.mark.parametrize(
