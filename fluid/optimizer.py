@@ -393,7 +393,8 @@ class AdamaxOptimizer(Optimizer):
             if grad is None or not param.trainable:
                 continue
             power = self._get_accumulator("beta1_pow_acc", param)
-            with param.block.program._optimized_guard([param, grad]):
+            guard = param.block.program._optimized_guard([param, grad])
+            with guard, name_scope("adamx"):
                 block.append_op(
                     "scale",
                     inputs={"X": power},

@@ -156,5 +156,6 @@ def optimizer(fluid: Any, name: str) -> Any:
             momentum=0.9, use_nesterov=True, **rest
         ),
         "adam": fluid.optimizer.Adam,
+        "adamax": fluid.optimizer.Adamax,
     }
     return makers[kind](**arguments)
