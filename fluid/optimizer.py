@@ -308,7 +308,34 @@ class MomentumOptimizer(Optimizer):
         return self._append_update(block, param_and_grad, state, attrs)
 
 
-class AdamOptimizer(Optimizer):
+class _Moments(Optimizer):
+    """What the Adam family shares: moving means by `beta1` and `beta2`, and an `epsilon`."""
+
+    def __init__(
+        self,
+        learning_rate: float | Variable = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        parameter_list: list[Any] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._beta1 = beta1
+        self._beta2 = beta2
+        self._epsilon = epsilon
+
+    def _attrs(self) -> dict[str, Any]:
+        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+
+    def _state(self, param: Parameter, slots: Mapping[str, str]) -> dict[str, Variable]:
+        """The accumulators of a parameter by the slots they stand in."""
+        return {slot: self._get_accumulator(name, param) for slot, name in slots.items()}
+
+
+class AdamOptimizer(_Moments):
     """Adaptive moments (Kingma & Ba, 2015); `lazy_mode` matters for sparse gradients only."""
 
     type = "adam"
@@ -325,10 +352,8 @@ class AdamOptimizer(Optimizer):
         name: str | None = None,
         lazy_mode: bool = False,
     ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._beta1 = beta1
-        self._beta2 = beta2
-        self._epsilon = epsilon
+        rest = (parameter_list, regularization, grad_clip, name)
+        super().__init__(learning_rate, beta1, beta2, epsilon, *rest)
         self._lazy_mode = lazy_mode
 
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
@@ -341,37 +366,15 @@ class AdamOptimizer(Optimizer):
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
         slots = {"Moment1": "moment1", "Moment2": "moment2"}
         slots |= {"Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"}
-        param = param_and_grad[0]
-        state = {slot: self._get_accumulator(name, param) for slot, name in slots.items()}
-        attrs = {
-            "beta1": self._beta1,
-            "beta2": self._beta2,
-            "epsilon": self._epsilon,
-            "lazy_mode": self._lazy_mode,
-        }
+        state = self._state(param_and_grad[0], slots)
+        attrs = {**self._attrs(), "lazy_mode": self._lazy_mode}
         return self._append_update(block, param_and_grad, state, attrs)
 
 
-class AdamaxOptimizer(Optimizer):
+class AdamaxOptimizer(_Moments):
     """Adam with the largest gradient seen in place of the second moment (Kingma & Ba, 2015)."""
 
     type = "adamax"
-
-    def __init__(
-        self,
-        learning_rate: float | Variable = 0.001,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-8,
-        parameter_list: list[Any] | None = None,
-        regularization: WeightDecayRegularizer | None = None,
-        grad_clip: GradientClipBase | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._beta1 = beta1
-        self._beta2 = beta2
-        self._epsilon = epsilon
 
     def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
         for param in parameters:
@@ -380,27 +383,19 @@ class AdamaxOptimizer(Optimizer):
             self._add_accumulator("beta1_pow_acc", param, fill_value=self._beta1, shape=[1])
 
     def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
-        slots = {"Moment": "moment", "InfNorm": "inf_norm"}
-        param = param_and_grad[0]
-        state = {slot: self._get_accumulator(name, param) for slot, name in slots.items()}
-        power = self._get_accumulator("beta1_pow_acc", param)
-        attrs = {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-        return self._append_update(block, param_and_grad, state, attrs, {"Beta1Pow": power})
+        state = self._state(param_and_grad[0], {"Moment": "moment", "InfNorm": "inf_norm"})
+        power = self._state(param_and_grad[0], {"Beta1Pow": "beta1_pow_acc"})
+        return self._append_update(block, param_and_grad, state, self._attrs(), power)
 
     def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
         """Advance the power of beta1 of every parameter that was updated."""
-        for param, grad in parameters_and_grads:
-            if grad is None or not param.trainable:
-                continue
+        updated = [pair for pair in parameters_and_grads if pair[1] is not None]
+        for param, grad in (pair for pair in updated if pair[0].trainable):
             power = self._get_accumulator("beta1_pow_acc", param)
-            guard = param.block.program._optimized_guard([param, grad])
+            guard = block.program._optimized_guard([param, grad])
+            slots = {"inputs": {"X": power}, "outputs": {"Out": power}}
             with guard, name_scope("adamx"):
-                block.append_op(
-                    "scale",
-                    inputs={"X": power},
-                    outputs={"Out": power},
-                    attrs={"scale": self._beta1},
-                )
+                block.append_op("scale", **slots, attrs={"scale": self._beta1})
 
 
 SGD = SGDOptimizer
