@@ -11,6 +11,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(notdir $(CONSTRAINTS))
 BENCHES := bench/memory.py bench/compile_time.py bench/step.py
 
+# The matrices of demo and tests are small; on a busy machine BLAS threads that wait for each other
+# cost a hundred times what they win. Benches set their own.
+demo test: export OPENBLAS_NUM_THREADS ?= 1
+
 .PHONY: help setup demo test check bench gpu clean
 
 help: ## list the targets

@@ -16,12 +16,15 @@ import numpy as np
 import compiler
 from compiler.ir.program import Block, BlockRef, VarDesc
 
+_HERE = Path(__file__).parent
 _OURS = (
-    str(Path(__file__).parent) + os.sep,
+    str(_HERE) + os.sep,
     str(Path(str(compiler.__file__)).parent) + os.sep,
     str(contextlib.__file__),
 )
 """Where frames are not the user's: `contextlib` stands between a `with` line and our guards."""
+_DEMO = str(_HERE / "demo") + os.sep
+"""The demo is written as any user's program is, and its lines are shown as a user's."""
 
 
 def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[str]]:
@@ -63,10 +66,14 @@ def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in attrs.items()}
 
 
+def _is_ours(file: str) -> bool:
+    return file.startswith(_OURS) and not file.startswith(_DEMO)
+
+
 def user_line() -> str:
     """`file:line` of the nearest caller outside this package and the compiler; "" without one."""
     frame = sys._getframe(1)
-    while frame and frame.f_code.co_filename.startswith(_OURS):
+    while frame and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{_shown(frame.f_code.co_filename, Path.cwd())}:{frame.f_lineno}" if frame else ""
 

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.interpret import run
-from compiler.ir.dims import evaluate
+from compiler.ir.dims import Size, evaluate
+from compiler.ir.draw import Stage
 from compiler.ir.graph import Graph
+from compiler.ir.liveness import kernels, lives
 from compiler.ir.text import show
 from compiler.ir.types import Array, TensorType
 from compiler.passes.base import Context, Pass
-
-
-@dataclass(frozen=True)
-class PassRecord:
-    """What one pass did: its name, milliseconds, and the graph's text before and after."""
-
-    name: str
-    milliseconds: float
-    before: str
-    after: str
-    ops_before: int
-    ops_after: int
-    refusals: tuple[str, ...] = ()
 
 
 class Timer:
@@ -54,18 +42,26 @@ class Timer:
 
 
 class Recorder:
-    """Keeps a `PassRecord` for every pass: what reports are made of."""
+    """Keeps a `Stage` for every pass: what reports and tables are made of.
+
+    `kernels` is their number at first and after each pass. What one kernel makes and uses itself
+    never reaches memory and counts for no bytes.
+    """
 
     def __init__(self) -> None:
-        self.records: list[PassRecord] = []
+        self.stages: list[Stage] = []
+        self.kernels: list[int] = []
+        self.nbytes: Size = 0
         self._text = ""
         self._ops = 0
         self._refusals = 0
         self._since = 0.0
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Keep the text of the graph as it came."""
+        """Keep the text of the graph as it came, and the bytes of its temporaries."""
         self._text = show(g)
+        self.nbytes = _temporaries(g)
+        self.kernels = [len(kernels(g))]
 
     def before(self, each: Pass, g: Graph) -> None:
         """Note the state a pass begins with."""
@@ -75,11 +71,16 @@ class Recorder:
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
         """Note what changed."""
         spent = (time.perf_counter() - self._since) * 1e3
-        text = show(g)
+        before, self._text = self._text, show(g)
         new = tuple(f"{r.op}: {r.reason}" for r in ctx.refusals[self._refusals :])
-        record = PassRecord(each.name, spent, self._text, text, self._ops, len(g), new)
-        self.records.append(record)
-        self._text, self._refusals = text, len(ctx.refusals)
+        numbers = (spent, self._ops, len(g), new, _temporaries(g))
+        self.stages.append(Stage(each.name, before, self._text, *numbers))
+        self._refusals = len(ctx.refusals)
+        self.kernels.append(len(kernels(g)))
+
+
+def _temporaries(g: Graph) -> Size:
+    return sum((var.type.nbytes for var in lives(g)), start=0)
 
 
 class Dump:

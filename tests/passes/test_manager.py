@@ -100,9 +100,10 @@ def test_observers_see_every_pass():
     passes = named(["eliminate_dead", "fuse_pointwise", "schedule"])
     run_passes(parse(GRAPH), passes, Context(), [timer, recorder])
     assert list(timer.milliseconds) == ["eliminate_dead", "fuse_pointwise", "schedule"]
-    assert [record.name for record in recorder.records] == list(timer.milliseconds)
-    assert "@k0" in recorder.records[1].after
-    assert "@k0" not in recorder.records[1].before
+    assert [stage.name for stage in recorder.stages] == list(timer.milliseconds)
+    assert "@k0" in recorder.stages[1].after
+    assert "@k0" not in recorder.stages[1].before
+    assert recorder.kernels == [2, 2, 1, 1]
 
 
 def test_an_unknown_pass_name_lists_the_known_ones():

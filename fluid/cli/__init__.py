@@ -1,0 +1,1 @@
+"""The commands users type: `fluid demo`, `fluid inspect`, `fluid infer`."""

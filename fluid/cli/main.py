@@ -1,0 +1,233 @@
+"""The command `fluid`: arguments, help that teaches, and what becomes of errors.
+
+A command is a function of its arguments that gives an exit code. What users can get wrong ends as
+one message and the code 2; Ctrl-C as one line and the code 130. Anything else is a fault of ours
+and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import CompileError
+from compiler.options import Options
+from fluid.cli.infer import infer
+from fluid.cli.inspect import inspect, size
+from fluid.cli.model import CommandError
+from fluid.demo.story import EPOCHS, SEED, demo
+from runtime.checkpoint import CheckpointError
+
+DISTRIBUTION = "fluid-compiler"
+USAGE_ERROR, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+
+EXAMPLES = """\
+start here:
+  fluid demo                        learn handwritten digits, a few seconds
+  fluid inspect out/demo/model      what is in the model it saved
+  fluid infer out/demo/model --input out/demo/digits.npy
+
+'fluid COMMAND --help' says more about each.
+"""
+
+DEMO = """\
+Train a small convolutional network with batch normalisation on 1,500 real handwritten digits, test
+it on 297 others, save it, load it, and compile it for inference with and without folding its batch
+norms. Every stage is shown, with what each pass did and what memory it takes.
+"""
+DEMO_EXAMPLES = """\
+examples:
+  fluid demo
+  fluid demo --epochs 2 --out /tmp/demo     faster, and into another folder
+  fluid demo --seed 7                       other initial weights and another order of the digits
+"""
+
+INSPECT = """\
+Show the ops, feeds, fetches and parameters of a saved model, and what each pass of the compiler
+makes of it. Models saved by Paddle 1.x are read as they are.
+"""
+INSPECT_EXAMPLES = """\
+examples:
+  fluid inspect out/demo/model
+  fluid inspect out/demo/model --html report.html     every pass as a diff, the arena as a picture
+  fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
+  fluid inspect DIR --model-filename model --params-filename params
+"""
+
+INFER = """\
+Run a saved model on arrays from files. Arrays must have the element types and shapes that the model
+declares; nothing is converted silently.
+"""
+INFER_EXAMPLES = """\
+examples:
+  fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
+  fluid infer DIR --input img=x.npy --input scale=y.npy
+  fluid infer DIR --input feeds.npz                   its arrays have the names of the feeds
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; its exit code."""
+    _let_any_terminal_print()
+    given = parser().parse_args(arguments)
+    try:
+        _expect_settings()
+        code = given.command(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        print(f"\nfluid {given.name}: stopped; nothing was left half-written", file=sys.stderr)
+        return INTERRUPTED
+    except (CommandError, CompileError, CheckpointError, OSError) as error:
+        print(f"fluid {given.name}: {_message(error)}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of every command."""
+    top = _Parser(
+        prog="fluid",
+        description="Programs and models of Paddle 1.x fluid: compiled, explained and run.",
+        epilog=EXAMPLES,
+    )
+    top.add_argument("--version", action="version", version=_version())
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="name")
+    top.set_defaults(command=partial(_teach, top))
+    _add_demo(commands)
+    _add_inspect(commands)
+    _add_infer(commands)
+    return top
+
+
+def _teach(top: argparse.ArgumentParser, given: argparse.Namespace) -> int:
+    """What `fluid` alone does."""
+    top.print_help(sys.stderr)
+    return USAGE_ERROR
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that leaves the lines of its texts as they are."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**settings)
+
+
+def _add_demo(commands: Any) -> None:
+    command = commands.add_parser(
+        "demo",
+        help="learn handwritten digits through every stage of the compiler",
+        description=DEMO,
+        epilog=DEMO_EXAMPLES,
+    )
+    command.set_defaults(command=demo)
+    positive, natural = partial(_whole, least=1), partial(_whole, least=0)
+    command.add_argument(
+        "--epochs", type=positive, default=EPOCHS, metavar="N",
+        help="how often to see every digit (%(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--out", type=Path, default=Path("out/demo"), metavar="DIR",
+        help="where to write (%(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--seed", type=natural, default=SEED, metavar="S",
+        help="the same seed, the same numbers (%(default)s)",
+    )  # fmt: skip
+
+
+def _add_inspect(commands: Any) -> None:
+    command = commands.add_parser(
+        "inspect",
+        help="show a saved model before and after each pass",
+        description=INSPECT,
+        epilog=INSPECT_EXAMPLES,
+    )
+    command.set_defaults(command=inspect)
+    _add_model(command)
+    command.add_argument("--html", type=Path, metavar="FILE", help="write a page about all passes")
+    command.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    command.add_argument(
+        "--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
+        help=f"what an open size stands for where memory is counted ({Options.typical})",
+    )  # fmt: skip
+
+
+def _add_infer(commands: Any) -> None:
+    command = commands.add_parser(
+        "infer",
+        help="run a saved model on arrays from files",
+        description=INFER,
+        epilog=INFER_EXAMPLES,
+    )
+    command.set_defaults(command=infer)
+    _add_model(command)
+    command.add_argument(
+        "--input", action="append", default=[], metavar="[NAME=]FILE",
+        help="a .npy for a feed, or a .npz with several; may be given again",
+    )  # fmt: skip
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="write what comes out to a .npz (or .npy)"
+    )
+    command.add_argument("--time", action="store_true", help="run again and again, say how long")
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "model_dir", type=Path, metavar="MODEL_DIR", help="a folder from save_inference_model"
+    )
+    command.add_argument(
+        "--model-filename", metavar="FILE", help="the program, if it is not __model__"
+    )
+    command.add_argument(
+        "--params-filename", metavar="FILE", help="the parameters, if all are in one file"
+    )
+
+
+def _whole(text: str, least: int) -> int:
+    """A whole number that fits a seed."""
+    if not text.isdecimal() or not least <= int(text) < 2**31 - 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+    return int(text)
+
+
+def _expect_settings() -> None:
+    """CommandError for an environment variable of ours that makes no sense."""
+    try:
+        Options.from_env()
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+
+
+def _version() -> str:
+    try:
+        number = metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        number = "(not installed)"
+    return f"{DISTRIBUTION} {number}, Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _let_any_terminal_print() -> None:
+    """Print a ? for a character that a terminal's encoding lacks instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

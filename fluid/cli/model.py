@@ -1,0 +1,88 @@
+"""A saved model as the command line sees it: loaded into a scope of its own, or a clear message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.errors import CompileError
+from compiler.ir.types import Array
+from fluid import io
+from fluid.executor import Executor, scope_guard
+from fluid.framework import Program, Variable
+from fluid.inference_model import MODEL_FILE
+from runtime.scope import Scope
+
+
+class CommandError(Exception):
+    """What was asked for cannot be done; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A program for inference, what it is fed and what it gives, and its parameters by name."""
+
+    path: Path
+    program: Program
+    feeds: tuple[Variable, ...]
+    fetches: tuple[Variable, ...]
+    params: dict[str, Array]
+
+    @property
+    def fetch_names(self) -> list[str]:
+        """The names of what it gives, in order."""
+        return [var.name for var in self.fetches]
+
+
+def load_model(folder: Path, model: str | None = None, params: str | None = None) -> SavedModel:
+    """Load what `save_inference_model` wrote, here or in release 1.8.5.
+
+    `model` and `params` are the file names of the program and of parameters saved together.
+    Raises CommandError for a folder without such files or with files of different models, and
+    what reading a corrupt file raises.
+    """
+    _expect_files(folder, model, params)
+    scope = Scope()
+    try:
+        with scope_guard(scope):
+            found = io.load_inference_model(str(folder), Executor(), model, params)
+    except FileNotFoundError as error:
+        hint = "if all parameters are in one file, name it with --params-filename"
+        raise CommandError(f"{error}\n  hint: {hint}") from error
+    except RuntimeError as error:
+        raise CommandError(str(error)) from error
+    program, names, fetches = found
+    feeds = tuple(program.global_block().var(name) for name in names)
+    path = folder / (model or MODEL_FILE)
+    return SavedModel(path, program, feeds, tuple(fetches), dict(scope.arrays()))
+
+
+def _expect_files(folder: Path, model: str | None, params: str | None) -> None:
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "is not there"
+        raise CommandError(f"{folder} {what}: give the folder that save_inference_model wrote")
+    for name, option in ((model or MODEL_FILE, "--model-filename"), (params, "--params-filename")):
+        if name is not None and not (folder / name).is_file():
+            there = ", ".join(_some_names(folder)) or "nothing"
+            raise CommandError(
+                f"{folder} holds no model: it has no file {name!r}, but {there}; "
+                f"if the file has another name, say {option} NAME"
+            )
+
+
+def _some_names(folder: Path, limit: int = 8) -> Iterator[str]:
+    names = sorted(path.name for path in folder.iterdir())
+    yield from names[:limit]
+    if len(names) > limit:
+        yield f"and {len(names) - limit} more"
+
+
+def shape_text(var: Variable) -> str:
+    """Element type and shape of a variable as it is declared, -1 for any size.
+
+    Raises CompileError for one that holds no tensor.
+    """
+    if not var.holds_tensor or var.dims is None:
+        raise CompileError(f"variable {var.name!r} of the model has no declared shape")
+    return f"{var.element.numpy} [{', '.join(map(str, var.dims))}]"

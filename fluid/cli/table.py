@@ -1,0 +1,30 @@
+"""Rows of cells as aligned text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> str:
+    """Aligned columns: the first `left` to the left, the others to the right.
+
+    >>> print(table([("pass", "ms"), ("schedule", "12.5")]))
+      pass        ms
+      schedule  12.5
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        pairs = zip(row, widths, strict=True)
+        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(pairs)]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where there is not one.
+
+    >>> count(1, "op"), count(1797, "digit")
+    ('1 op', '1,797 digits')
+    """
+    return f"{number:,} {noun}" + "s" * (number != 1)

@@ -1,0 +1,62 @@
+"""The folder a demo writes: whole or not at all, and never over what somebody else put there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fluid.cli.model import CommandError
+
+NOTE = "README.txt"
+"""The file that tells the folder of a demo from any other."""
+
+UNFINISHED = ".writing-"
+"""What the folder of a demo that is not done yet begins with; one may be left if it was killed."""
+
+TEXT = """\
+Written by `fluid demo`, and written anew by the next one.
+
+report.html      the training program, pass by pass; the memory of its step; its module
+inference.html   the same for the saved model, batch norms folded
+train/, infer/   the graph after each pass as text (00-start.ir, ...), the plan, the Python module
+model/           the saved model, in the files of Paddle 1.x
+digits.npy       digits to feed it: fluid infer model --input digits.npy
+"""
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A new folder to write into; what it holds moves into `folder` at the end, if all went well.
+
+    Raises CommandError for a folder that holds anything but an earlier demo; OSError.
+    """
+    expect_ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=UNFINISHED, dir=folder) as workshop:
+        new, old = Path(workshop, "new"), Path(workshop, "old")
+        new.mkdir()
+        old.mkdir()
+        yield new
+        (new / NOTE).write_text(TEXT, encoding="utf-8")
+        for child in sorted(new.iterdir()):
+            target = folder / child.name
+            if target.exists():
+                target.rename(old / child.name)
+            child.rename(target)
+
+
+def expect_ours(folder: Path) -> None:
+    """CommandError where a folder has content and no note of an earlier demo."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is a file: choose a folder with --out")
+    content = [child for child in folder.iterdir() if not child.name.startswith(UNFINISHED)]
+    if content and not _is_note(folder / NOTE):
+        raise CommandError(f"{folder} is not empty and holds no demo: choose another with --out")
+
+
+def _is_note(path: Path) -> bool:
+    return path.is_file() and path.read_text("utf-8", "replace").startswith(TEXT.split(",")[0])

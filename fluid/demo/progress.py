@@ -1,0 +1,79 @@
+"""How training goes, as it goes: one line that is written over, or a line an epoch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from statistics import fmean
+from types import TracebackType
+from typing import TextIO
+
+CLEAR = "\r\033[K"
+"""What takes a line back on a terminal."""
+
+EVERY = 0.1
+"""Seconds between two lines on a terminal."""
+
+
+@dataclass
+class Progress:
+    """Counts steps of `batch` samples, `steps` an epoch.
+
+    Lines go to standard error, so that what a program prints stays whole.
+    """
+
+    epochs: int
+    steps: int
+    batch: int
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def __enter__(self) -> Progress:
+        """Start the clock."""
+        self._losses: list[float] = []
+        self._accuracies: list[float] = []
+        self._started = self._shown = time.perf_counter()
+        self._over = self.stream.isatty()
+        return self
+
+    def __exit__(self, kind: type | None, error: object, trace: TracebackType | None) -> None:
+        """Take the line back."""
+        self._seconds = time.perf_counter() - self._started
+        self._show(CLEAR if self._over else "")
+
+    def step(self, loss: float, accuracy: float) -> None:
+        """Note the loss and the accuracy of a batch."""
+        self._losses.append(loss)
+        self._accuracies.append(accuracy)
+        done, now = len(self._losses), time.perf_counter()
+        if self._over and now - self._shown >= EVERY:
+            self._shown = now
+            self._show(CLEAR + self._line(now))
+        elif not self._over and done % self.steps == 0:
+            self._show(self._line(now) + "\n")
+
+    def summary(self) -> str:
+        """Time, speed, and the mean loss of the first and of the last epoch."""
+        first, last = fmean(self._losses[: self.steps]), fmean(self._losses[-self.steps :])
+        speed = len(self._losses) * self.batch / self._seconds
+        epochs = f"{self.epochs} epochs" if self.epochs > 1 else "1 epoch"
+        return (
+            f"{epochs} in {self._seconds:.1f} s, {speed:,.0f} images/s; "
+            f"mean loss {first:.3f} → {last:.3f}"
+        )
+
+    def _line(self, now: float) -> str:
+        """Where training stands; loss and accuracy are those of this epoch so far."""
+        done = len(self._losses)
+        epoch, step = divmod(done - 1, self.steps)
+        here = slice(epoch * self.steps, done)
+        loss, accuracy = fmean(self._losses[here]), fmean(self._accuracies[here])
+        speed = done * self.batch / (now - self._started)
+        return (
+            f"  epoch {epoch + 1:2d}/{self.epochs}  step {step + 1:2d}/{self.steps}  "
+            f"loss {loss:.4f}  accuracy {accuracy:6.1%}  {speed:,.0f} images/s"
+        )
+
+    def _show(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()

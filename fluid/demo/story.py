@@ -1,0 +1,271 @@
+"""`fluid demo`: a network learns real handwritten digits, through every stage of the compiler.
+
+It is written as any program for fluid is: layers and an optimizer record a program, an executor
+runs it, `fluid.io` saves it. The rest shows what happened in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import runtime
+from compiler.ir.types import Array
+from compiler.options import Options
+from fluid import io, layers, optimizer, unique_name
+from fluid.cli.model import SavedModel, load_model
+from fluid.cli.study import Study, memory_table, pass_table, study
+from fluid.cli.table import count, table
+from fluid.demo.digits import SIDE, TRAINED, Digits, batches, gallery, load_digits
+from fluid.demo.folder import replacing
+from fluid.demo.progress import Progress
+from fluid.executor import Executor, scope_guard
+from fluid.framework import Program, Variable, program_guard
+from runtime.device import CPUPlace
+from runtime.scope import Scope
+
+EPOCHS, SEED, BATCH = 15, 0, 50
+STEPS = TRAINED // BATCH
+RATE, MOMENTUM = 0.05, 0.9
+
+FUSION = "fuse_batch_norm"
+LIMIT = 1e-4
+"""The most by which folding batch norms may move a prediction."""
+
+
+HEADING = """\
+A network learns handwritten digits, through every stage of the compiler:
+fluid calls ─► Program ─► Graph ─► passes ─► Plan ─► Module ─► Executable ─► numbers"""
+
+AGAIN = """\
+It is saved, and loaded again. Executor.run went all the way down in one call; now step by step."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The programs of the demo and the variables that are fetched."""
+
+    main: Program
+    startup: Program
+    test: Program
+    prediction: Variable
+    loss: Variable
+    accuracy: Variable
+
+
+def demo(given: argparse.Namespace) -> int:
+    """Tell the story; 0, or 1 where folding batch norms moved a prediction too far."""
+    with scope_guard(Scope()), replacing(given.out) as folder:
+        difference = _story(given, folder)
+    print(_where(given.out))
+    return int(difference > LIMIT)
+
+
+def _story(given: argparse.Namespace, folder: Path) -> float:
+    """Every stage in turn; the largest difference that folding made to a prediction."""
+    training, held_out = load_digits()
+    network = record(given.epochs, given.seed)
+    print(f"{HEADING}\n\n{_recorded(network)}")
+    executor = Executor(CPUPlace())
+    executor.run(network.startup)
+    print(train(executor, network, training, given.epochs, given.seed))
+    taught = _predict(executor, network, held_out)
+    print(_marked(taught, held_out))
+    model = save(executor, network, held_out, folder)
+    step = study_training(network, folder)
+    unfused, fused = study_inference(model, len(held_out), folder)
+    print(_compiled(step, unfused, fused))
+    difference, text = compare(unfused, fused, held_out, taught)
+    print(text)
+    _write_reports(step, fused, folder)
+    return difference
+
+
+# ---- fluid calls ─► Program ---------------------------------------------------------------------
+
+
+def record(epochs: int, seed: int) -> Network:
+    """The network in programs of its own: initial weights depend on `seed` alone."""
+    main, startup = Program(), Program()
+    main.random_seed = startup.random_seed = seed + 1
+    with program_guard(main, startup), unique_name.guard():
+        image = layers.data("image", [1, SIDE, SIDE])
+        label = layers.data("label", [1], dtype="int64")
+        prediction = lenet(image)
+        loss = layers.mean(layers.cross_entropy(prediction, label))
+        accuracy = layers.accuracy(prediction, label)
+        test = main.clone(for_test=True)
+        rate = layers.polynomial_decay(RATE, epochs * STEPS, 0.0)
+        optimizer.Momentum(rate, MOMENTUM).minimize(loss)
+    return Network(main, startup, test, prediction, loss, accuracy)
+
+
+def lenet(image: Variable) -> Variable:
+    """Probabilities of the ten digits: two convolutions with batch norms, and a full layer."""
+    hidden = image
+    for kind in ("max", "avg"):
+        hidden = layers.conv2d(hidden, num_filters=32, filter_size=3, padding=1)
+        hidden = layers.batch_norm(hidden, act="relu")
+        hidden = layers.pool2d(hidden, pool_size=2, pool_stride=2, pool_type=kind)
+    return layers.fc(hidden, size=10, act="softmax")
+
+
+def _recorded(network: Network) -> str:
+    ops = [len(program.global_block().ops) for program in (network.main, network.test)]
+    numbers = sum(int(np.prod(var.shape)) for var in network.main.all_parameters())
+    text = f"{ops[0]} ops to train and {ops[1]} to predict, {numbers:,} parameters"
+    return _told("fluid calls ─► Program", text)
+
+
+def _told(stage: str, text: str) -> str:
+    """A stage and what happened there, in one line."""
+    return f"{stage:<25}{text}".rstrip()
+
+
+# ---- Program ─► numbers -------------------------------------------------------------------------
+
+
+def train(executor: Executor, network: Network, digits: Digits, epochs: int, seed: int) -> str:
+    """Run the main program over all digits `epochs` times; one line about it."""
+    generator = np.random.default_rng(seed)
+    progress = Progress(epochs, STEPS, BATCH)
+    fetched = [network.loss, network.accuracy]
+    with progress:
+        for _ in range(epochs):
+            for batch in batches(digits, BATCH, generator):
+                feed = {"image": batch.pixels, "label": batch.labels}
+                loss, accuracy = executor.run(network.main, feed=feed, fetch_list=fetched)
+                progress.step(loss.item(), accuracy.item())
+    return _told("Program ─► numbers", progress.summary())
+
+
+def _predict(executor: Executor, network: Network, digits: Digits) -> Array:
+    feed = {"image": digits.pixels, "label": digits.labels}
+    return executor.run(network.test, feed=feed, fetch_list=[network.prediction])[0]
+
+
+def accuracy(predictions: Array, digits: Digits) -> float:
+    """The share of digits whose likeliest class is their label."""
+    return float(np.mean(predictions.argmax(axis=1) == digits.labels[:, 0]))
+
+
+def _marked(predictions: Array, digits: Digits) -> str:
+    share = f"held-out accuracy {accuracy(predictions, digits):.1%}"
+    text = f"{share}, on {count(len(digits), 'digit')} it has never seen"
+    return f"{_told('', text)}\n\n{gallery(digits, predictions)}\n"
+
+
+# ---- a saved model ------------------------------------------------------------------------------
+
+
+def save(executor: Executor, network: Network, digits: Digits, folder: Path) -> SavedModel:
+    """Save the network for inference and digits to feed it; what a fresh scope loads of it."""
+    place = folder / "model"
+    io.save_inference_model(str(place), ["image"], [network.prediction], executor, network.test)
+    np.save(folder / "digits.npy", digits.pixels)
+    return load_model(place)
+
+
+def study_training(network: Network, folder: Path) -> Study:
+    """The training step compiled as `Executor.run` compiled it, this time under watch."""
+    fetch = [network.loss.name, network.accuracy.name]
+    return study(
+        "Training step", network.main, ["image", "label"], fetch, {"N": BATCH},
+        dump=folder / "train",
+    )  # fmt: skip
+
+
+def study_inference(model: SavedModel, size: int, folder: Path) -> tuple[Study, Study]:
+    """The saved model compiled twice: its batch norms as they are, and folded into weights."""
+    given = Options.from_env()
+    kept = replace(given, disable=given.disable | {FUSION})
+    folded = replace(given, disable=given.disable - {FUSION})
+    return (
+        _study_model("Saved model, batch norms kept", model, size, kept, None),
+        _study_model("Saved model", model, size, folded, folder / "infer"),
+    )
+
+
+def _study_model(
+    title: str, model: SavedModel, size: int, options: Options, dump: Path | None
+) -> Study:
+    return study(
+        title, model.program, ["image"], model.fetch_names, {"N": size},
+        params=dict(model.params), options=options, dump=dump,
+    )  # fmt: skip
+
+
+def compare(unfused: Study, fused: Study, digits: Digits, taught: Array) -> tuple[float, str]:
+    """The largest difference folding made to a prediction, and lines that say so.
+
+    `taught` are the predictions before the model was saved.
+    """
+    before, slow = _timed(unfused, digits)
+    after, fast = _timed(fused, digits)
+    saving, folding = (float(np.abs(before - other).max()) for other in (taught, after))
+    times = f"{count(len(digits), 'digit')} in {slow:.1f} ms, {fast:.1f} ms with batch norms folded"
+    limit = f"(limit {LIMIT:g})" if folding <= LIMIT else f"(MORE THAN {LIMIT:g})"
+    return folding, "\n".join([
+        _told("Executable", times),
+        _told("numbers", f"probabilities moved by at most {saving:.2g} by saving and loading,"),
+        _told("", f"by at most {folding:.2g} by folding batch norms {limit};"),
+        _told("", f"held-out accuracy {accuracy(after, digits):.1%} still"),
+    ])  # fmt: skip
+
+
+def _timed(seen: Study, digits: Digits) -> tuple[Array, float]:
+    """What a compiled model predicts, and the least milliseconds of a few runs."""
+    executable = runtime.load(seen.module, CPUPlace(), seen.params)
+    feed = {"image": digits.pixels}
+    (predictions,) = executable(feed)
+    spent: list[float] = []
+    for _ in range(5):
+        start = time.perf_counter()
+        executable(feed)
+        spent.append((time.perf_counter() - start) * 1e3)
+    return predictions, min(spent)
+
+
+# ---- what is shown ------------------------------------------------------------------------------
+
+
+def _compiled(step: Study, unfused: Study, fused: Study) -> str:
+    """Passes with refusals and reasons, memory, and the module."""
+    memory = {
+        f"training, {BATCH} digits": step.memory,
+        f"prediction, {unfused.sizes['N']} digits": unfused.memory,
+        "the same, batch norms folded": fused.memory,
+    }
+    lines = count(len(fused.module.source.splitlines()), "line")
+    return "\n\n".join([
+        AGAIN,
+        _told("Graph ─► passes", "the training step:"),
+        pass_table(step),
+        _told("", "the saved model, whose batch norms fold into the weights before them:"),
+        pass_table(fused),
+        _told("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
+        memory_table(memory),
+        _told("Module", f"{lines} of NumPy for the saved model, yours to read"),
+    ])  # fmt: skip
+
+
+def _write_reports(step: Study, fused: Study, folder: Path) -> None:
+    (folder / "report.html").write_text(step.html({"batch": f"{BATCH} digits"}), encoding="utf-8")
+    batch = {"batch": f"{fused.sizes['N']} digits"}
+    (folder / "inference.html").write_text(fused.html(batch), encoding="utf-8")
+
+
+def _where(out: Path) -> str:
+    rows = [
+        (f"{out}/report.html", "the training step: passes, memory, module"),
+        (f"{out}/inference.html", "the same for the saved model"),
+        (f"{out}/train, {out}/infer", "graphs after each pass, plans, modules"),
+        (f"{out}/infer/main.py", "a module: read it, edit it, run it"),
+        (f"fluid inspect {out}/model", "what is in the saved model"),
+        (f"fluid infer {out}/model --input {out}/digits.npy", "run it again"),
+    ]
+    return f"\nWhere to look next\n{table(rows, left=2)}"

@@ -1,0 +1,384 @@
+"""The command `fluid`: help, `inspect` and `infer` on models that Paddle 1.8.5 saved, errors."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fluid.cli import main as cli
+from fluid.cli.arrays import read_arrays
+from fluid.cli.infer import looks_like_probabilities
+from fluid.cli.inspect import LISTED, size
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "inference"
+LENET = GOLDEN / "lenet_bn__separate"
+RESNET = GOLDEN / "resnet_cifar8__combined"
+COMBINED = ("--model-filename", "model", "--params-filename", "params")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> dict[str, Path]:
+    """Files with what lenet_bn was fed when it was recorded, and what came out, by name."""
+    with np.load(GOLDEN / "lenet_bn__io.npz") as file:
+        arrays = {name.removeprefix("in."): file[name] for name in file.files}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    feeds = {name: array for name, array in arrays.items() if name != "out"}
+    np.savez(tmp_path / "feeds.npz", **feeds)
+    return {path.stem: path for path in tmp_path.iterdir()}
+
+
+@pytest.fixture
+def one_feed(tmp_path: Path) -> tuple[Path, Path]:
+    """A model with one feed, and a file for it."""
+    x = tmp_path / "x.npy"
+    with np.load(GOLDEN / "fit_a_line__io.npz") as file:
+        np.save(x, file["in.x"])
+    return GOLDEN / "fit_a_line__separate", x
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command line, expect success, return what it printed."""
+    code = cli.main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, "")
+    return printed.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command line, expect exit code 2, return the message."""
+    assert cli.main([str(argument) for argument in arguments]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith(f"fluid {arguments[0]}: ")
+    assert "Traceback" not in message
+    return message
+
+
+# ---- help ----
+
+
+def test_alone_it_teaches(capsys):
+    assert cli.main([]) == 2
+    shown = capsys.readouterr().err
+    assert "fluid demo" in shown
+    assert "fluid infer out/demo/model --input out/demo/digits.npy" in shown
+
+
+@pytest.mark.parametrize("command", ["demo", "inspect", "infer"])
+def test_every_command_has_help_with_examples(capsys, command):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"examples:\n  fluid {command}" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_examples_in_help_parse():
+    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.INSPECT_EXAMPLES, cli.INFER_EXAMPLES])
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
+    commands = [line.split("   ")[0].split()[1:] for line in lines]
+    assert len(commands) == 13
+    names = {cli.parser().parse_args(command).name for command in commands}
+    assert names == {"demo", "inspect", "infer"}
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("fluid-compiler ")
+
+
+def test_unknown_command(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["train"])
+    assert stopped.value.code == 2
+    assert "invalid choice: 'train'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--epochs=0", "--epochs=x", "--seed=-1", "--seed=1.5"])
+def test_demo_takes_whole_numbers(capsys, option):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["demo", option])
+    assert stopped.value.code == 2
+    assert "is not a whole number from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["N", "N=", "N=x", "N=0", "=3", "N=-1"])
+def test_size_is_a_name_and_a_number(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not NAME=NUMBER"):
+        size(text)
+
+
+# ---- inspect ----
+
+
+def test_inspect_shows_contents_passes_and_memory(capsys):
+    shown = run(capsys, "inspect", LENET)
+    assert "conv2d × 2" in shown
+    assert "batch_norm" in shown
+    assert "float32 [-1, 1, 16, 16]" in shown
+    assert "conv2d_0.w_0" in shown
+    assert "fuse_pointwise" in shown
+    assert "memory, N = 32" in shown
+
+
+def test_inspect_says_what_was_refused_and_why(capsys):
+    shown = run(capsys, "inspect", LENET)
+    assert "fuse_batch_norm declined batch_norm: its input comes from pool2d" in shown
+
+
+def test_inspect_counts_memory_at_the_sizes_given(capsys):
+    sizes = [run(capsys, "inspect", LENET, "--size", f"N={n}").splitlines()[-1] for n in (1, 9)]
+    assert sizes[0].startswith("  memory, N = 1 ")
+    assert sizes[1].startswith("  memory, N = 9 ")
+    assert sizes[0].split()[4:] != sizes[1].split()[4:]
+
+
+def test_inspect_folds_the_batch_norms_of_a_combined_model(capsys):
+    shown = run(capsys, "inspect", RESNET, *COMBINED)
+    assert "declined" not in shown
+    assert "and 12 smaller ones" in shown
+    assert shown.count("batch_norm_") + shown.count("conv2d_") + shown.count("fc_") <= LISTED
+
+
+def test_inspect_writes_a_report_and_every_stage(capsys, tmp_path):
+    page, folder = tmp_path / "report.html", tmp_path / "stages"
+    shown = run(capsys, "inspect", LENET, "--html", page, "--dump", folder)
+    assert str(page) in shown
+    assert str(folder) in shown
+    text = page.read_text(encoding="utf-8")
+    assert "fuse_pointwise" in text
+    assert "largest live set" in text
+    assert "def bind(" in text
+    names = {path.name for path in folder.iterdir()}
+    assert {"00-start.ir", "main.plan", "main.py"} <= names
+
+
+def test_inspect_unknown_size(capsys):
+    assert "has no open size 'M'; it has: N" in refused(capsys, "inspect", LENET, "--size", "M=2")
+
+
+def test_inspect_unwritable_report(capsys, tmp_path):
+    page = tmp_path / "none" / "report.html"
+    assert refused(capsys, "inspect", LENET, "--html", page).endswith(
+        f"{page}: No such file or directory\n"
+    )
+
+
+def test_inspect_leaves_out_what_the_environment_disables(capsys, monkeypatch):
+    monkeypatch.setenv("FLUID_DISABLE", "fuse_pointwise")
+    shown = run(capsys, "inspect", LENET)
+    assert "fuse_pointwise" not in shown
+    assert "reuse_memory" in shown
+
+
+def test_a_setting_that_makes_no_sense(capsys, monkeypatch):
+    monkeypatch.setenv("FLUID_CHECK", "9")
+    assert "FLUID_CHECK is '9'" in refused(capsys, "inspect", LENET)
+
+
+# ---- what is no model ----
+
+
+@pytest.mark.parametrize("command", ["inspect", "infer"])
+def test_no_folder(capsys, tmp_path, command):
+    assert f"{tmp_path / 'none'} is not there" in refused(capsys, command, tmp_path / "none")
+
+
+def test_a_file_instead_of_a_folder(capsys):
+    message = refused(capsys, "inspect", LENET / "__model__")
+    assert "is a file, not a folder: give the folder" in message
+
+
+def test_a_folder_without_a_model(capsys):
+    message = refused(capsys, "inspect", RESNET)
+    assert "has no file '__model__', but model, params; " in message
+    assert "say --model-filename NAME" in message
+
+
+def test_an_empty_folder(capsys, tmp_path):
+    assert "has no file '__model__', but nothing" in refused(capsys, "inspect", tmp_path)
+
+
+def test_combined_parameters_that_nobody_named(capsys):
+    message = refused(capsys, "inspect", RESNET, "--model-filename", "model")
+    assert "name it with --params-filename" in message
+
+
+def test_a_cut_model(capsys, tmp_path):
+    shutil.copytree(LENET, tmp_path / "cut")
+    data = (LENET / "__model__").read_bytes()
+    (tmp_path / "cut" / "__model__").write_bytes(data[: len(data) // 2])
+    assert str(tmp_path / "cut" / "__model__") in refused(capsys, "inspect", tmp_path / "cut")
+
+
+def test_a_cut_parameter(capsys, tmp_path):
+    shutil.copytree(LENET, tmp_path / "cut")
+    data = (LENET / "conv2d_0.w_0").read_bytes()
+    (tmp_path / "cut" / "conv2d_0.w_0").write_bytes(data[:-4])
+    assert "conv2d_0.w_0" in refused(capsys, "infer", tmp_path / "cut")
+
+
+def test_a_parameter_of_another_model(capsys, tmp_path):
+    shutil.copytree(LENET, tmp_path / "mixed")
+    shutil.copy(LENET / "fc_0.b_0", tmp_path / "mixed" / "fc_0.w_0")
+    assert "was it saved from another model?" in refused(capsys, "inspect", tmp_path / "mixed")
+
+
+# ---- infer ----
+
+
+def test_infer_gives_the_recorded_numbers(capsys, recorded, tmp_path):
+    output = tmp_path / "out.npz"
+    shown = run(
+        capsys, "infer", LENET, "--input", f"img={recorded['img']}",
+        "--input", f"label={recorded['label']}", "--output", output, "--time",
+    )  # fmt: skip
+    (result,) = read_arrays(output).values()
+    np.testing.assert_allclose(result, np.load(recorded["out"]), rtol=1e-4, atol=1e-5)
+    assert "fetch" in shown
+    assert "more run" in shown
+    assert f"written to {output}" in shown
+
+
+def test_infer_takes_an_archive_and_writes_one_array(capsys, recorded, tmp_path):
+    output = tmp_path / "only.npy"
+    run(capsys, "infer", LENET, "--input", recorded["feeds"], "--output", output)
+    np.testing.assert_allclose(np.load(output), np.load(recorded["out"]), rtol=1e-4, atol=1e-5)
+
+
+def test_infer_takes_one_array_of_an_archive(capsys, recorded):
+    feeds = recorded["feeds"]
+    shown = run(capsys, "infer", LENET, "--input", f"img={feeds}", "--input", f"label={feeds}")
+    assert "feed   img" in shown
+
+
+def test_infer_needs_no_name_for_the_only_feed(capsys, one_feed):
+    model, x = one_feed
+    assert "feed   x " in run(capsys, "infer", model, "--input", x)
+
+
+def test_a_file_may_have_an_equals_sign_in_its_name(capsys, one_feed, tmp_path):
+    model, x = one_feed
+    odd = tmp_path / "x=1.npy"
+    shutil.copy(x, odd)
+    run(capsys, "infer", model, "--input", odd)
+
+
+def test_infer_shows_the_likeliest_classes(capsys, recorded):
+    shown = run(capsys, "infer", LENET, "--input", recorded["feeds"])
+    classes = np.load(recorded["out"]).argmax(axis=1)
+    assert shown.split("likeliest class")[1].splitlines()[0].endswith(" ".join(map(str, classes)))
+
+
+@pytest.mark.parametrize(
+    ("array", "likely"),
+    [
+        (np.float32([[0.5, 0.5]]), True),
+        (np.float32([[0.5, 0.6]]), False),
+        (np.float32([[1.5, -0.5]]), False),
+        (np.float32([[1.0]]), False),
+        (np.float32([0.5, 0.5]), False),
+        (np.int64([[1, 0]]), False),
+        (np.zeros((0, 3), "float32"), False),
+    ],
+)
+def test_probabilities_are_recognised(array, likely):
+    assert looks_like_probabilities(array) is likely
+
+
+def test_missing_feed(capsys, recorded):
+    message = refused(capsys, "infer", LENET, "--input", f"img={recorded['img']}")
+    assert "missing feed: 'label' (int64 of shape (-1, 1))" in message
+    assert "--input label=FILE.npy" in message
+
+
+def test_no_input_at_all(capsys):
+    message = refused(capsys, "infer", LENET)
+    assert "missing feed: 'img' (float32 of shape (-1, 1, 16, 16)), 'label'" in message
+
+
+def test_a_name_is_needed_among_several_feeds(capsys, recorded):
+    message = refused(capsys, "infer", LENET, "--input", recorded["img"])
+    assert (
+        "the model has 2 feeds; say which: --input img=img.npy --input label=label.npy" in message
+    )
+
+
+def test_unknown_feed(capsys, recorded):
+    message = refused(capsys, "infer", LENET, "--input", f"imgs={recorded['img']}")
+    assert "the model has no feed 'imgs'; did you mean 'img'?" in message
+
+
+def test_a_feed_given_twice(capsys, recorded):
+    arguments = ("--input", recorded["feeds"], "--input", f"img={recorded['img']}")
+    assert "feed 'img' is given twice" in refused(capsys, "infer", LENET, *arguments)
+
+
+def test_wrong_shape(capsys, one_feed, tmp_path):
+    model, x = one_feed
+    np.save(x, np.zeros((4, 12), "float32"))
+    message = refused(capsys, "infer", model, "--input", x)
+    assert "feed 'x' must have the shape (-1, 13), but (4, 12) was given" in message
+
+
+def test_wrong_element_type(capsys, one_feed):
+    model, x = one_feed
+    np.save(x, np.zeros((4, 13)))
+    message = refused(capsys, "infer", model, "--input", x)
+    assert "feed 'x' must be float32, but float64 was given" in message
+    assert "astype('float32')" in message
+
+
+def test_no_such_input(capsys, tmp_path):
+    message = refused(capsys, "infer", LENET, "--input", tmp_path / "x.npy")
+    assert f"{tmp_path / 'x.npy'} is not there" in message
+
+
+def test_no_such_array_in_an_archive(capsys, recorded):
+    message = refused(capsys, "infer", LENET, "--input", f"label2={recorded['feeds']}")
+    assert "has no array 'label2'; it has img, label" in message
+
+
+@pytest.mark.parametrize("name", ["out.txt", "none/out.npz"])
+def test_output_is_refused_before_anything_runs(capsys, one_feed, tmp_path, name):
+    model, x = one_feed
+    refused(capsys, "infer", model, "--input", x, "--output", tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+# ---- the process ----
+
+
+def process(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "fluid", *arguments]
+
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def test_exit_code_and_an_encoding_without_arrows():
+    environment = ENVIRONMENT | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        process("inspect", str(LENET)), env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "conv2d ? 2" in done.stdout
+
+
+def test_a_reader_that_goes_away():
+    with subprocess.Popen(
+        process("inspect", str(LENET)), env=ENVIRONMENT, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        child.stdout.close()
+        assert child.stderr.read() == ""
+    assert child.returncode == cli.PIPE_CLOSED

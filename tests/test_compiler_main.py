@@ -1,0 +1,163 @@
+"""`python -m compiler`: what it prints for each `--emit`, and what it says of bad input."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.codegen.module import Module
+from compiler.ir.text import parse, same
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = """\
+graph main {
+  feed x: f32[N, 4]
+  param w: f32[4, 3]
+  (Out=h: f32[N, 3]) = mul(X=x, Y=w)
+  (Out=y: f32[N, 3]) = scale(X=h) {'scale': 2.0}
+  (Out=z: f32[N, 3]) = relu(X=y)
+  (Out=unused: f32[N, 3]) = relu(X=h)
+  return z
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.ir"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def emitted(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command line, expect success, return what it printed."""
+    code = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    assert (code, printed.err) == (0, "")
+    return printed.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command line, expect exit code 2 and nothing printed, return the message."""
+    code = main([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+def test_no_passes_give_the_graph_back(capsys, file):
+    assert same(parse(emitted(capsys, file, "--run", "")), parse(TEXT))
+
+
+def test_default_is_the_full_pipeline(capsys, file):
+    text = emitted(capsys, file)
+    assert "unused" not in text
+    assert "@k0" in text and "@s0" in text
+
+
+def test_named_passes_alone(capsys, file):
+    text = emitted(capsys, file, "--run", "fold_constants, eliminate_dead")
+    assert "unused" not in text
+    assert "@" not in text
+
+
+def test_environment_leaves_passes_out(capsys, file, monkeypatch):
+    monkeypatch.setenv("FLUID_DISABLE", "fuse_pointwise")
+    assert "@k" not in emitted(capsys, file)
+
+
+def test_plan(capsys, file):
+    text = emitted(capsys, file, "--emit", "plan")
+    assert text.startswith("plan main(N) {")
+    assert "step 1, fused:" in text
+
+
+def test_dot(capsys, file):
+    assert emitted(capsys, file, "--emit", "dot").startswith('digraph "main" {')
+
+
+def test_module_is_written_and_runs_alone(capsys, file, tmp_path):
+    output = tmp_path / "x.py"
+    assert emitted(capsys, file, "--emit", "py", "-o", output) == ""
+    assert Module.load(output).dims == ("N",)
+    shown = subprocess.check_output([sys.executable, output, "N=3"], text=True, cwd=tmp_path)
+    assert "z: float32[3, 3]" in shown
+
+
+def test_standard_input_and_the_command_itself(file):
+    done = subprocess.run(
+        [sys.executable, "-m", "compiler", "-", "--run", "eliminate_dead"],
+        input=TEXT, text=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=file.parent, check=True,
+    )  # fmt: skip
+    assert "unused" not in done.stdout
+
+
+def test_refusals_are_said_beside_the_text(capsys, tmp_path):
+    path = tmp_path / "norm.ir"
+    path.write_text(NORM, encoding="utf-8")
+    assert main([str(path), "--run", "fuse_batch_norm"]) == 0
+    printed = capsys.readouterr()
+    assert parse(printed.out).results[0].name == "y"
+    assert printed.err.startswith("refused by fuse_batch_norm: ")
+    assert "a feed" in printed.err
+
+
+NORM = """\
+graph main {
+  feed x: f32[N, 2, 4, 4]
+  param scale: f32[2]
+  param bias: f32[2]
+  param mean: f32[2]
+  param variance: f32[2]
+  (MeanOut=mean#1: f32[2] over mean, SavedMean=m: f32[2], SavedVariance=v: f32[2], \
+VarianceOut=variance#1: f32[2] over variance, Y=y: f32[N, 2, 4, 4]) = batch_norm(Bias=bias, \
+Mean=mean, Scale=scale, Variance=variance, X=x) {'is_test': True}
+  return y
+}
+"""
+
+
+def test_missing_file(capsys, tmp_path):
+    path = tmp_path / "none.ir"
+    assert refused(capsys, path) == f"compiler: {path}: No such file or directory\n"
+
+
+def test_binary_file(capsys, tmp_path):
+    path = tmp_path / "x.ir"
+    path.write_bytes(b"graph \xff")
+    assert f"{path}: not a text: invalid start byte at byte 6" in refused(capsys, path)
+
+
+def test_malformed_file_names_the_line(capsys, file):
+    file.write_text(TEXT.replace("= scale", "= scalle"), encoding="utf-8")
+    message = refused(capsys, file)
+    assert f"{file}:5: " in message
+    assert "did you mean 'scale'?" in message
+
+
+def test_unknown_pass(capsys, file):
+    assert "there is no pass 'fold'; there are: fuse_batch_norm," in refused(
+        capsys, file, "--run", "fold"
+    )
+
+
+def test_bad_order(capsys, file):
+    message = refused(capsys, file, "--run", "reuse_memory")
+    assert "pass 'reuse_memory' needs ORDERED" in message
+    assert "hint:" in message
+
+
+def test_unwritable_output_is_said(capsys, file, tmp_path):
+    output = tmp_path / "none" / "x.py"
+    assert str(output) in refused(capsys, file, "--emit", "py", "-o", output)
+
+
+def test_unknown_form(file):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(file), "--emit", "json"])
+    assert stopped.value.code == 2
