@@ -81,7 +81,7 @@ def compile_stages(
     settings = options or Options.from_env()
     writer = _target(target)
     context = Context(params, settings.typical)
-    with _without_collections():
+    with without_collections():
         graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
         run_passes(graph, pipeline(settings), context, [*observers, *_observers(settings, dump)])
         _check_support(graph, writer)
@@ -93,7 +93,7 @@ def compile_stages(
 
 
 @contextmanager
-def _without_collections() -> Generator[None]:
+def without_collections() -> Generator[None]:
     """Hold the cycle collector back: a compilation makes many objects, all of which it needs, and
     looking through them again and again costs more the larger the program is.
     """

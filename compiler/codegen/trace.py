@@ -166,10 +166,6 @@ class Tracer:
         """Zeros in the shape and element type of `x`, whose data is not read."""
         return self.full(0, x.shape, x.dtype)
 
-    def ones_like(self, x: Expr) -> Expr:
-        """Ones in the shape and element type of `x`, whose data is not read."""
-        return self.full(1, x.shape, x.dtype)
-
     def full(self, value: Scalar, shape: Shape, dtype: DType) -> Expr:
         """One number everywhere."""
         return self._node("full", (value,), shape, dtype)

@@ -67,6 +67,3 @@ class Pass:
     def run(self, g: Graph, ctx: Context) -> None:
         """Edit the graph in place."""
         raise NotImplementedError
-
-
-EVERY_FACT = frozenset(Fact)
