@@ -17,7 +17,11 @@ from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, Place, Value
 
-RESERVED = {"np", "bind", "step", "take", "params", "result", "SimpleNamespace", "inf", "nan"}
+RESERVED = frozenset(
+    "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
+    "FEEDS PARAMS FETCHES BUFFERS".split()
+)
+"""Names a module uses itself."""
 
 
 def shape_text(shape: Sequence[Size]) -> str:
@@ -59,7 +63,7 @@ class Frame:
     """Writes `setup` (bind) and `body` (step) of one module; gives names to values and buffers."""
 
     def __init__(self, dims: Sequence[str], buffers: Sequence[Buffer]) -> None:
-        self.names = Names(RESERVED | set(dims))
+        self.names = Names({*RESERVED, *dims})
         self.setup = Writer(1)
         self.body = Writer(2)
         self.buffers = list(buffers)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import runtime
 from compiler.codegen.module import Module
 from compiler.errors import ParseError, VerifyError
 from compiler.interpret import run
@@ -185,6 +186,22 @@ def test_a_module_runs_alone_as_a_script(tmp_path):
     )
     assert "main: one step in" in done.stdout
     assert "t: float32[4, 4], mean" in done.stdout
+
+
+@pytest.mark.parametrize("text", GRAPHS.values(), ids=GRAPHS)
+def test_what_a_module_does_alone_is_what_it_does_loaded(text):
+    module = module_of(text)
+    space = {"__name__": "alone"}
+    exec(module.source, space)
+    graph, sizes = parse(text), dict.fromkeys(module.dims, 5)
+    feed, state = inputs(graph, size=5)
+    loaded = {name: array.copy() for name, array in state.items()}
+    step = space["bind"](space["allocate"](sizes), state, **sizes)
+    alone = [array.copy() for array in step(*(feed[each.name] for each in module.feeds))]
+    for a, b in zip(alone, runtime.load(module, params=loaded)(feed), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name in state:
+        np.testing.assert_array_equal(state[name], loaded[name])
 
 
 def test_code_names_the_op_and_the_users_line():
