@@ -1,9 +1,10 @@
-"""The README's examples run as they stand, and what it names is there."""
+"""The README's examples run as they stand, and what it names is there; so do those of docs/."""
 
 import os
 import re
 import subprocess
 import sys
+from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,45 @@ def test_commands_are_makefile_targets() -> None:
     assert {"demo", "test"} <= named <= set(targets)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+PASSES = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
+CONSOLE = "".join(re.findall(r"^```console\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL))
+PRELUDE = """
+python() { "$EXECUTABLE" "$@"; }
+fluid() { "$EXECUTABLE" -m fluid "$@"; }
+"""
+
+
+def test_commands_about_passes_print_what_the_page_says(tmp_path: Path) -> None:
+    (graph,) = re.findall(r"^```ir\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL)
+    (tmp_path / "small.ir").write_text(graph, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "EXECUTABLE": sys.executable}
+    for text in re.split(r"^\$ ", CONSOLE, flags=re.MULTILINE)[1:]:
+        command, _, wanted = text.partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", PRELUDE + command], cwd=tmp_path, env=environment | {"LC_ALL": "C.UTF-8"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120,
+        )  # fmt: skip
+        assert OutputChecker().check_output(wanted, done.stdout, ELLIPSIS), f"{text}\n{done.stdout}"
+
+
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/passes.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_files(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text("utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_architecture_names_every_file_of_the_rooms() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"\w+", text.split("## 3.")[1].split("## 4.")[0]))
+    rooms = ["compiler", "compiler/ir", "compiler/codegen", "runtime"]
+    files = [file for room in rooms for file in sorted((ROOT / room).glob("*.py"))]
+    assert [file for file in files if file.stem not in words] == []
+    tops = [path.parent for path in sorted(ROOT.glob("*/*.py"))] + [
+        ROOT / "docs",
+        ROOT / "fluid/cli",
+    ]
+    assert {path.name for path in tops} <= words

@@ -10,14 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import accumulate
 from pathlib import Path
 from string import Template
 
+from compiler.ir.chart import Bar, memory_section, size_text
 from compiler.ir.diff import Diff
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text import show_op
+
+__all__ = ["Bar", "Stage", "dot", "html", "size_text"]
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,6 @@ class Stage:
     ops_after: int
     refusals: tuple[str, ...] = ()
     nbytes: Size | None = None
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A buffer in the arena: `nbytes` at `offset`, alive in the steps `start <= step < stop`."""
-
-    name: str
-    offset: int
-    nbytes: int
-    start: int
-    stop: int
 
 
 def dot(g: Graph) -> str:
@@ -161,146 +152,102 @@ def html(
     `source` the generated code. What has nothing to show is left out.
     """
     diffs = [Diff(stage.before.splitlines(), stage.after.splitlines()) for stage in stages]
-    body = [_pass_table(stages, diffs), *map(_stage_section, stages, diffs)]
-    body += [_memory_section(bars), _text_section("Graph at the end", _last_text(stages))]
-    body += [_text_section("Generated source", source)]
-    values = [
+    sections = {
+        "passes": _pass_table(stages, diffs),
+        "memory": memory_section(bars),
+        "graph": _text_section("graph", "Graph at the end", _last_text(stages)),
+        "source": _text_section("source", "Generated source", source),
+    }
+    shown = {name: text for name, text in sections.items() if text}
+    links = "".join(f'<a href="#{name}">{name}</a>' for name in shown)
+    body = [shown.pop("passes"), *map(_stage_section, stages, diffs), *shown.values()]
+    values = "".join(
         f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in (summary or {}).items()
-    ]
+    )
     page = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
-    return page.substitute(title=escape(title), summary="".join(values), body="\n".join(body))
+    return page.substitute(title=escape(title), summary=values, links=links, body="\n".join(body))
 
 
 def _pass_table(stages: Sequence[Stage], diffs: Sequence[Diff]) -> str:
-    heads = ("ms", "ops", "temporaries", "lines", "refusals")
-    head = "".join(f'<th scope="col" class="n">{text}</th>' for text in ("pass", *heads))
+    heads = ("pass", "ms", "ops", "temporaries", "lines", "refused")
+    head = "".join(f'<th scope="col" class="n">{text}</th>' for text in heads)
     longest = max((stage.milliseconds for stage in stages), default=0.0) or 1.0
     rows = [_pass_row(s, d, s.milliseconds / longest) for s, d in zip(stages, diffs, strict=True)]
-    table = f'<table class="passes"><tr>{head}</tr>{"".join(rows)}</table>'
-    return f'<h2>Passes</h2><div class="scroll">{table}</div>'
+    table = f'<table class="passes"><tr>{head}</tr>{"".join(rows)}{_total_row(stages)}</table>'
+    lead = (
+        '<p class="quiet">From top to bottom; each name leads to the lines which that pass took '
+        "away (red), brought (green) or moved (blue). Temporaries are counted as if none shared "
+        "memory.</p>"
+    )
+    return f'<section id="passes"><h2>Passes</h2>{lead}<div class="scroll">{table}</div></section>'
 
 
 def _pass_row(stage: Stage, diff: Diff, share: float) -> str:
-    ops = str(stage.ops_after)
-    if stage.ops_before != stage.ops_after:
-        ops = f"{stage.ops_before} → {stage.ops_after}"
     name = escape(stage.name)
-    lines = f"−{diff.gone} +{diff.come}" if diff.gone or diff.come else ""
-    numbers = [ops, size_text(stage.nbytes), lines, str(len(stage.refusals) or "")]
+    quiet = "" if diff.changes or stage.refusals else ' class="quiet"'
+    ops = _change(stage.ops_before, stage.ops_after)
+    numbers = [ops, size_text(stage.nbytes), diff.changes, str(len(stage.refusals) or "")]
     cells = [
         f'<th scope="row"><a href="#{name}">{name}</a></th>',
         f'<td class="n time" style="--share: {share:.0%}">{stage.milliseconds:.2f}</td>',
         *(f'<td class="n">{escape(number)}</td>' for number in numbers),
     ]
-    return f"<tr>{''.join(cells)}</tr>"
+    return f"<tr{quiet}>{''.join(cells)}</tr>"
 
 
-def size_text(size: Size | None) -> str:
-    """Bytes as a person reads them; an expression as it stands; nothing for None.
+def _total_row(stages: Sequence[Stage]) -> str:
+    if not stages:
+        return ""
+    spent = sum(stage.milliseconds for stage in stages)
+    refused = sum(len(stage.refusals) for stage in stages)
+    ops = _change(stages[0].ops_before, stages[-1].ops_after)
+    numbers = [f"{spent:.2f}", ops, size_text(stages[-1].nbytes), "", str(refused or "")]
+    cells = "".join(f'<td class="n">{escape(number)}</td>' for number in numbers)
+    return f'<tr class="all"><th scope="row">all</th>{cells}</tr>'
 
-    >>> size_text(1536), size_text(12), size_text(None)
-    ('1.5 KiB', '12 B', '')
-    """
-    if not isinstance(size, int):
-        return "" if size is None else f"{size} B"
-    unit = min((size.bit_length() - 1) // 10, 4) if size > 0 else 0
-    return f"{size / 1024**unit:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
+
+def _change(before: int, after: int) -> str:
+    return str(after) if before == after else f"{before} → {after}"
 
 
 def _stage_section(stage: Stage, diff: Diff) -> str:
     """A pass: what it declined and why, and the lines it changed."""
-    name, changes = escape(stage.name), f"{stage.milliseconds:.2f} ms"
-    refusals = "".join(f"<li>{escape(text)}</li>" for text in stage.refusals)
-    listed = f'<ul class="refusals">{refusals}</ul>' if refusals else ""
-    rows = "".join(diff.rows()) if diff.gone or diff.come else ""
+    name = escape(stage.name)
+    note = f"{stage.milliseconds:.2f} ms, {diff.changes or 'nothing changed'}"
+    head = f"<h2>{name}<small>{note}</small></h2>{_refusal_list(stage.refusals)}"
+    if not diff.changes:
+        return f'<section id="{name}" class="calm">{head}</section>'
     columns = '<col class="at"><col><col class="at"><col>'
-    table = f'<div class="scroll"><table class="diff">{columns}{rows}</table></div>'
-    shown = table if rows else '<p class="quiet">It changed nothing.</p>'
-    return f'<section id="{name}"><h2>{name}<small>{changes}</small></h2>{listed}{shown}</section>'
+    table = f'<table class="diff">{columns}{"".join(diff.rows())}</table>'
+    return f'<section id="{name}">{head}<div class="scroll">{table}</div></section>'
+
+
+def _refusal_list(refusals: Sequence[str]) -> str:
+    """The ops a pass left as they were, below the reason they share."""
+    groups: dict[str, list[str]] = {}
+    for text in refusals:
+        op, end, reason = text.partition("): ")
+        groups.setdefault(reason if end else text, []).append(op + ")" if end else "")
+    items = [_refusal_item(reason, ops) for reason, ops in groups.items()]
+    return f'<ul class="refusals">{"".join(items)}</ul>' if items else ""
+
+
+def _refusal_item(reason: str, ops: Sequence[str]) -> str:
+    times = f" ({len(ops)} times)" if len(ops) > 1 else ""
+    codes = "".join(f"<code>{escape(op)}</code>" for op in ops if op)
+    return f"<li>Declined{times}: {escape(reason)}{codes}</li>"
 
 
 def _last_text(stages: Sequence[Stage]) -> str:
     return stages[-1].after if stages else ""
 
 
-def _text_section(title: str, text: str) -> str:
-    """A text that is shown when asked for, its comments quiet."""
+def _text_section(name: str, title: str, text: str) -> str:
+    """A text that is shown when asked for, with numbers on its lines and its comments quiet."""
     if not text:
         return ""
     shown = re.sub(r"((?:^|\s)(?://|#) .*)$", r"<i>\1</i>", escape(text), flags=re.MULTILINE)
-    head = f"<h2>{escape(title)}</h2>"
-    return f'{head}<details><summary>Show</summary><pre class="scroll">{shown}</pre></details>'
-
-
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 1000, 340, 64, 20
-"""The drawing of the arena: its size, and the margins that hold the axes."""
-
-
-def _memory_section(bars: Sequence[Bar]) -> str:
-    """The arena as a picture: time to the right, offsets upwards, a box for each buffer."""
-    if not bars:
-        return ""
-    steps, height = max(bar.stop for bar in bars), max(bar.offset + bar.nbytes for bar in bars)
-    live = _live_bytes(bars, steps)
-    scale = _Scale(steps, max(height, 1))
-    parts = [*scale.axes(), *(scale.box(bar, index) for index, bar in enumerate(bars))]
-    parts.append(scale.outline(live))
-    view = (
-        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="Buffers of the arena over time"'
-    )
-    note = f"{size_text(height)} of arena, {size_text(max(live))} alive at most (dashed)"
-    picture = f'<div class="scroll"><svg {view}>{"".join(parts)}</svg></div>'
-    return f"<h2>Memory<small>{note}</small></h2>{picture}"
-
-
-def _live_bytes(bars: Sequence[Bar], steps: int) -> list[int]:
-    """The bytes alive in each step."""
-    change = [0] * (steps + 1)
-    for bar in bars:
-        change[bar.start] += bar.nbytes
-        change[bar.stop] -= bar.nbytes
-    return list(accumulate(change))[:steps]
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """From steps and bytes to places in the drawing."""
-
-    steps: int
-    height: int
-
-    def x(self, step: float) -> float:
-        """Where a step begins."""
-        return round(_LEFT + step * (_WIDTH - _LEFT) / self.steps, 2)
-
-    def y(self, nbytes: float) -> float:
-        """Where an offset lies."""
-        return round((_HEIGHT - _BOTTOM) * (1 - nbytes / self.height * 0.97), 2)
-
-    def axes(self) -> Iterator[str]:
-        """Lines and numbers for four parts of the arena, and for eight of the time."""
-        for part in range(5):
-            y, label = self.y(self.height * part / 4), size_text(self.height * part // 4)
-            yield f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>'
-            yield f'<text x="{_LEFT - 6}" y="{y + 3}" text-anchor="end">{label}</text>'
-        for step in range(0, self.steps, max(1, self.steps // 8)):
-            yield f'<text x="{self.x(step)}" y="{_HEIGHT - 5}">{step}</text>'
-
-    def box(self, bar: Bar, index: int) -> str:
-        """A buffer, with its name where there is room for it."""
-        x, y = self.x(bar.start), self.y(bar.offset + bar.nbytes)
-        width, height = self.x(bar.stop) - x, self.y(bar.offset) - y
-        life = f"steps {bar.start} to {bar.stop - 1}"
-        about = f"{bar.name}: {size_text(bar.nbytes)} at {bar.offset}, {life}"
-        place = f'x="{x}" y="{y}" width="{width:.2f}" height="{height:.2f}"'
-        hue = f'style="--hue: {index * 137 % 360}"'
-        rect = f"<rect {place} {hue}><title>{escape(about)}</title></rect>"
-        if height < 11 or width < 6.5 * len(bar.name):
-            return rect
-        return f'{rect}<text class="name" x="{x + 3}" y="{y + 10}">{escape(bar.name)}</text>'
-
-    def outline(self, live: Sequence[int]) -> str:
-        """The bytes alive in each step, as a line of stairs."""
-        corners = ((x, nbytes) for step, nbytes in enumerate(live) for x in (step, step + 1))
-        points = " ".join(f"{self.x(x)},{self.y(nbytes)}" for x, nbytes in corners)
-        return f'<polyline points="{points}"/>'
+    lines = "\n".join("<span></span>" + line for line in shown.splitlines())
+    head = f"<h2>{escape(title)}<small>{text.count(chr(10))} lines</small></h2>"
+    pre = f'<pre class="scroll numbered">{lines}\n</pre>'
+    return f'<section id="{name}">{head}<details><summary>Show</summary>{pre}</details></section>'

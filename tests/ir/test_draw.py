@@ -92,6 +92,7 @@ def test_marked_shows_what_is_new_in_a_line():
     assert marked("a", "a") == ("a", "a")
     assert marked("<a>", "<b>") == ("&lt;<b>a</b>&gt;", "&lt;<b>b</b>&gt;")
     assert marked("x x", "x") == ("x<b> x</b>", "x")
+    assert marked("a < b", "(c, d)") == ("a &lt; b", "(c, d)")
 
 
 def test_unchanged_lines_are_folded():
@@ -106,6 +107,25 @@ def test_unchanged_lines_are_folded():
     assert (Diff(before, before).gone, Diff(before, before).come) == (0, 0)
 
 
+def test_lines_that_change_places_are_told_from_edited_ones():
+    diff = Diff(["a", "b", "c", "d"], ["c", "a", "b", "e"])
+    assert (diff.moved, diff.gone, diff.come) == (1, 1, 1)
+    assert diff.changes == "−1 +1, 1 moved"
+    rows = "".join(diff.rows())
+    assert rows.count('<td class="moved">c</td>') == 2
+    assert '<td class="gone"><b>d</b></td>' not in rows
+    assert Diff(["a"], ["a"]).changes == ""
+
+
+def test_a_line_says_once_where_it_comes_from():
+    before = "  (Out=y) = relu(X=x) {'op_callstack': ['a.py:3']}  // a.py:3"
+    after = "  (Out=y @s0) = relu(X=x) {'op_callstack': ['a.py:3']}  // a.py:3"
+    (row,) = Diff([before], [after]).rows()
+    assert "op_callstack" not in row
+    assert row.count("<i>  // a.py:3</i>") == 2
+    assert "<b> @s0</b>) = relu(X=x)<i>" in row
+
+
 def test_a_lone_folded_line_is_one_line():
     assert "1 line unchanged" in next(Diff(["a", "b", "c", "d"], ["a", "b", "c", "e"]).rows())
 
@@ -116,7 +136,7 @@ def test_a_lone_folded_line_is_one_line():
 class Page(HTMLParser):
     """Collects what a page is made of, and checks that what is opened is closed."""
 
-    VOID = ("meta", "col", "line", "polyline")
+    VOID = ("meta", "col", "line", "polyline", "circle")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -147,7 +167,8 @@ class Page(HTMLParser):
 
 def stages() -> list[Stage]:
     before = GRAPH.replace(" @k1 @numpy", "")
-    refusals = ("(Out=y) = relu(X=h): 'h' has <other> readers",)
+    readers = "'h' has <other> readers"
+    refusals = (f"(Out=y) = relu(X=h): {readers}", f"(Out=z) = tanh(X=h): {readers}", "too late")
     return [
         Stage("fuse_pointwise", before, GRAPH, 1.5, 5, 5, refusals, Dim.named("N") * 64),
         Stage("eliminate_dead", GRAPH, GRAPH, 0.25, 5, 5, nbytes=2048),
@@ -167,12 +188,16 @@ def test_page_shows_the_pipeline():
     page = Page(
         html(stages(), title="lenet <bn>", summary=summary, bars=BARS, source="x = 1  # one\n")
     )
-    assert page.all("section", "id") == ["fuse_pointwise", "eliminate_dead", "fold_constants"]
-    assert page.all("a", "href") == ["#fuse_pointwise", "#eliminate_dead", "#fold_constants"]
+    passes, ends = [stage.name for stage in stages()], ["memory", "graph", "source"]
+    assert page.all("section", "id") == ["passes", *passes, *ends]
+    links = ["passes", *ends, *passes]
+    assert page.all("a", "href") == [f"#{name}" for name in links]
     for text in (
         "lenet <bn>", "a < b", "1.50", "64*N B", "2 KiB", "5 → 0", "−2 +2",
-        "'h' has <other> readers", "It changed nothing.", "lines unchanged",
+        "Declined (2 times): 'h' has <other> readers", "(Out=y) = relu(X=h)", "too late",
+        "0.25 ms, nothing changed", "lines unchanged", "4.75", "all",
         "5 KiB of arena, 5 KiB alive at most", "y <1>: 1 KiB at 4096, steps 1 to 1",
+        "peak: 5 KiB", "Alive at the peak, step 1:",
         "graph main {\n}", "x = 1", "# one",
     ):  # fmt: skip
         assert text in page.text, text
@@ -186,6 +211,18 @@ def test_page_needs_nothing_from_elsewhere():
     assert not re.search(r"https?:|url\(|@import|src=", text)
     assert all(value.startswith("#") for value in page.all("a", "href"))
     assert "prefers-color-scheme: dark" in text
+
+
+def test_source_has_line_numbers_and_copies_without_them():
+    page = Page(html([], source="x = 1\n\ny = 2  # two\n"))
+    assert page.text.count("3 lines") == 1
+    assert "x = 1\n\ny = 2  # two\n" in page.text
+
+
+def test_the_legend_lists_the_largest_buffers_of_the_peak():
+    page = Page(html([], bars=[Bar(f"b{i}", 1024 * i, 1024, 0, 1 + i % 2) for i in range(14)]))
+    assert "4 more, 4 KiB" in page.text
+    assert "peak: 14 KiB" in page.text
 
 
 def test_page_leaves_out_what_there_is_not():
