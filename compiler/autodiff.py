@@ -119,12 +119,13 @@ class _Tape:
 
     def walk(self, ops: Sequence[OpDesc]) -> None:
         """Write down the gradients of ops, the last first, and add up what nobody read."""
+        renewed = _renewed(ops)
         for op in reversed(ops):
             if any(self.names.get(name) in self.places for name in op.writes()):
                 made = gradient_ops(op, self.grad)
                 kept = [each for each in made if self.add(each)]
                 if made:
-                    self._forget(op, kept)
+                    self._forget([name for name in op.writes() if name in renewed], kept)
         for name in list(self.places):
             self._add_up(name)
 
@@ -189,13 +190,16 @@ class _Tape:
             role = {"op_role": int(OpRole.BACKWARD)}
             self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
 
-    def _forget(self, op: OpDesc, made: Sequence[OpDesc]) -> None:
-        """What an op wrote did not exist before it: only its own gradient ops still count."""
-        for name in op.writes():
-            places = self.places.pop(self.names.get(name, EMPTY), [])
-            kept = [place for place in places if any(place.op is each for each in made)]
-            if kept:
-                self.places[self.names[name]] = kept
+    def _forget(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
+        """What an op wrote over did not exist before it: only its own gradient ops still count."""
+        for gradient in (self.names[name] for name in names if name in self.names):
+            places = self.places.get(gradient, [])
+            own = [place for place in places if any(place.op is each for each in made)]
+            if places and not own:
+                self._add_up(gradient)
+            self.places.pop(gradient, None)
+            if own:
+                self.places[gradient] = own
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
         """Put the ops into the block; returns the gradients there are, by variable."""
@@ -219,6 +223,16 @@ class _Tape:
             return
         fields: dict[str, Any] = {"kind": like.kind, "lod_level": like.lod_level}
         self.block.add_var(name, shape=like.dims, dtype=like.element, **fields)
+
+
+def _renewed(ops: Sequence[OpDesc]) -> set[str]:
+    """The names that an op writes after the same or an earlier one used them."""
+    used, renewed = set[str](), set[str]()
+    for op in ops:
+        used.update(op.reads())
+        renewed.update(name for name in op.writes() if name in used)
+        used.update(op.writes())
+    return renewed
 
 
 def gradient_ops(op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:

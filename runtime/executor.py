@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, Protocol, TypeAlias, TypeVar, cast
@@ -21,7 +22,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
-from runtime.errors import wrong_dtype, wrong_shape
+from runtime.errors import NotInitialized, wrong_dtype, wrong_shape
 from runtime.loader import Counters, Executable, load
 from runtime.scope import Arrays, Scope
 
@@ -65,12 +66,16 @@ class Declared:
 
 @dataclass(frozen=True)
 class Plan:
-    """How runs of one kind go: which feeds go where, which set state, which fetch is which."""
+    """How runs of one kind go: which feeds go where, which set state, which fetch is which.
+
+    `repeats` is true where something is fetched twice, and so has to be copied.
+    """
 
     executable: Executable
     feeds: tuple[str, ...]
     kept: tuple[str, ...]
     order: tuple[int, ...]
+    repeats: bool
 
 
 @dataclass
@@ -131,7 +136,8 @@ class Executor(Generic[P]):
         for name in plan.kept:
             _keep(scope, name, feed[name])
         values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
-        return [values[index] for index in plan.order]
+        fetched = [values[index] for index in plan.order]
+        return [array.copy() for array in fetched] if plan.repeats else fetched
 
     def close(self) -> None:
         """Forget everything compiled and loaded; the next run begins anew."""
@@ -157,22 +163,27 @@ class Executor(Generic[P]):
         open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
         pattern = name_sizes(open_shapes, {name: feed[name].shape for name in open_shapes})
         names = list(dict.fromkeys(fetch))
-        exact: Pattern = {name: feed[name].shape for name in pattern}
+        exact = {name: feed[name].shape for name in pattern}
         executable = self._fitting(program, pattern, exact, names, scope)
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        return Plan(executable, feeds, kept, tuple(map(names.index, fetch)))
+        order = tuple(map(names.index, fetch))
+        return Plan(executable, feeds, kept, order, repeats=len(names) < len(fetch))
 
     def _fitting(
-        self, program: P, pattern: Pattern, exact: Pattern, fetch: list[str], scope: Scope
-    ) -> Executable:
+        self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
+        scope: Scope,
+    ) -> Executable:  # fmt: skip
         """The program for a pattern of sizes, or for exactly these where it fixes some itself.
 
         What does not go together either way is said in the numbers that were fed.
         """
         try:
-            return self._executable(program, pattern, fetch, scope)
+            executable = self._executable(program, pattern, fetch, scope)
+            with suppress(NotInitialized):  # what is missing may be fed
+                executable.prepare(exact)
+            return executable
         except ShapeError:
-            return self._executable(program, exact, fetch, scope)
+            return self._executable(program, {**exact}, fetch, scope)
 
     def _executable(
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope

@@ -129,6 +129,14 @@ class Executable:
             self._add_op(error)
             raise
 
+    def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Bind to feeds of these shapes, so that the first step on them costs no more than others.
+
+        Raises FeedError where one is missing, ShapeError where sizes do not go together, and
+        NotInitialized for params that do not exist yet.
+        """
+        self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
+
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
         """What the buffers take for feeds of these shapes; nothing is allocated.
 
@@ -149,7 +157,7 @@ class Executable:
 
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
-        packing = _packing(_lives(self.module, sizes))
+        packing = _packing(_fitting(_lives(self.module, sizes), sizes))
         if packing.height > self._arena.nbytes:
             self._bindings.clear()  # their views would keep the old memory alive
         self._arena.reserve(packing.height)
@@ -172,7 +180,10 @@ class Executable:
         self, sizes: Mapping[str, int], packing: Packing, params: Mapping[str, Array]
     ) -> Step:
         dims = [sizes[name] for name in self.module.dims]
-        return self._bind(_taker(self.module, sizes, packing, self._arena), params, *dims)
+        try:
+            return self._bind(_taker(self.module, sizes, packing, self._arena), params, *dims)
+        except ValueError as error:
+            raise _misfit(sizes, str(error)) from error
 
     def _token(self) -> object:
         """What stays equal while every array of the params is the same object."""
@@ -250,6 +261,18 @@ def _said(sizes: Mapping[str, int]) -> str:
 
 def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
     return [Life(b.start, b.stop, evaluate(b.nbytes, sizes)) for b in module.buffers]
+
+
+def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
+    """The lives; ShapeError where a buffer would be smaller than nothing."""
+    if any(life.size < 0 for life in lives):
+        raise _misfit(sizes, "a size that follows from them is negative")
+    return lives
+
+
+def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
+    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    return ShapeError(f"the sizes fed do not go together ({given}): {why}")
 
 
 def _packing(lives: Sequence[Life]) -> Packing:

@@ -102,6 +102,21 @@ def test_parts_that_nobody_reads_are_summed_at_the_end() -> None:
     ]
 
 
+def test_parts_of_what_depends_on_nothing_wanted_are_summed_all_the_same() -> None:
+    net = block("x", "w")
+    net.vars["x"].stop_gradient = True
+    add(net, "h", "tanh", "x")
+    add(net, "twice", "elementwise_add", "h", "h")
+    add(net, "total", "elementwise_add", "twice", "w")
+    add(net, "loss", "mean", "total")
+    append_backward(net, "loss")
+    part = "h@GRAD@RENAME@block0@{}".format
+    assert lines(net.ops[-2:]) == [
+        f"{part(0)}+{part(1)} = elementwise_add_grad(twice@GRAD, h, h)",
+        f"h@GRAD = sum({part(0)}, {part(1)})",
+    ]
+
+
 def test_gradients_that_are_ops() -> None:
     net = block("x", "y")
     add(net, "a", "scale", "x", scale=3.0, bias=1.0)

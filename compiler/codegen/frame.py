@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.codegen.writer import Names, Writer
+from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, Place, Value
 
 RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
-    "FEEDS PARAMS FETCHES BUFFERS".split()
+    "FEEDS PARAMS FETCHES BUFFERS range min float __debug__".split()
 )
-"""Names a module uses itself."""
+"""Names a module uses itself, and the one that Python lets nobody assign."""
 
 
 def shape_text(shape: Sequence[Size]) -> str:
@@ -63,6 +64,7 @@ class Frame:
     """Writes `setup` (bind) and `body` (step) of one module; gives names to values and buffers."""
 
     def __init__(self, dims: Sequence[str], buffers: Sequence[Buffer]) -> None:
+        _expect_free(dims)
         self.names = Names({*RESERVED, *dims})
         self.setup = Writer(1)
         self.body = Writer(2)
@@ -162,6 +164,16 @@ class Frame:
         """End a block."""
         self.body.depth -= 1
         self._kept.pop()
+
+
+def _expect_free(dims: Sequence[str]) -> None:
+    """CompileError for a size by a name of the module's own: sizes keep theirs in its code."""
+    for name in dims:
+        if name in RESERVED:
+            raise CompileError(
+                f"a size cannot be called {name!r}: generated code uses that name",
+                hint="give it another one, for example N",
+            )
 
 
 def _take(number: int, type: TensorType) -> str:

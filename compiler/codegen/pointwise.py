@@ -154,16 +154,19 @@ class _Emitter:
         for part in parts:
             if not part.is_leaf and part not in self.done:
                 self._emit_part(part, root, out)
-        self.left[root.expr] -= 1
-        if not self._holds(root.expr, out):
+        if self._holds(root.expr, out):
+            self.left[root.expr] -= 1
+        else:
             self._copy_when_safe(out, root)
 
     def _copy_when_safe(self, out: NumpyOperand, root: _Root) -> None:
+        """Copy now, or last; until then the value is one that is still read."""
         if self._read_later(root.storage):
             self.late.append((out, root.expr))
-        else:
-            self._copy(out, root.expr)
-            self._release(root.expr)
+            return
+        self._copy(out, root.expr)
+        self.left[root.expr] -= 1
+        self._release(root.expr)
 
     def _emit_part(self, part: Expr, root: _Root, out: NumpyOperand) -> None:
         """Write one call into the best place there is for it."""

@@ -115,6 +115,7 @@ class Conv2d(OpDef, op="conv2d"):
         self, k: Kernel, Input: Operand, Filter: Operand, Bias: Operand | None, Output: Operand
     ) -> None:
         g = self.geometry(Input, Filter)
+        windows.require_places(k, self.kind, (g.rows, g.columns))
         if self.is_product(g):
             self.lower_product(k, g, Input, Filter, Output)
         else:

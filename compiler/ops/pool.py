@@ -120,6 +120,7 @@ class Pool2d(OpDef, op="pool2d"):
 
     def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.shape)
+        windows.require_places(k, self.kind, axes)
         images, outputs = self.seen(k, X), self.seen(k, Out)
         if _covers_all(axes):
             self.lower_whole(k, axes, X, Out)

@@ -56,9 +56,12 @@ class FillConstant(OpDef, op="fill_constant"):
         return np.full(self.shape, self.number(), DType.of(self.dtype).numpy)
 
     def lower(self, k: Kernel, Out: Operand) -> None:
-        value = self.number()
-        text = repr(value) if math.isfinite(value) else f"float('{value}')"
-        k.line(f"{Out}.fill({text})")
+        k.line(f"{Out}.fill({_number_text(self.number())})")
+
+
+def _number_text(number: float) -> str:
+    """A number as Python, also where it has no literal."""
+    return repr(number) if math.isfinite(number) else f"float('{number}')"
 
 
 class AssignValue(OpDef, op="assign_value"):
@@ -99,7 +102,8 @@ class AssignValue(OpDef, op="assign_value"):
 
     def lower(self, k: Kernel, Out: Operand) -> None:
         dtype = f"np.{Out.type.dtype.numpy.name}"
-        values = k.once(f"np.array({self.values()!r}, {dtype})", [], "values")
+        listed = ", ".join(map(_number_text, self.values()))
+        values = k.once(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
 

@@ -103,6 +103,9 @@ class Sliding:
         before, after = (0, 0) if self.algorithm == "VALID" else self._padding(axis)
         free = size + before + after - dilation * (kernel - 1) - 1
         rounded = free + stride - 1 if self.ceil_mode else free
+        if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
+            # The reference divides towards zero (pool_op.h, conv_op.h): one window hangs over.
+            return Axis(size, kernel, stride, dilation, before, after - free, 1)
         return Axis(size, kernel, stride, dilation, before, after, rounded // stride + 1)
 
     def _padding(self, axis: int) -> tuple[int, int]:
@@ -110,6 +113,20 @@ class Sliding:
         if len(given) == 2:
             return given[axis], given[axis]
         return given[2 * axis], given[2 * axis + 1]
+
+
+def require_places(k: Kernel, op: str, axes: Sequence[Axis]) -> None:
+    """Let binding refuse sizes, unknown before, on which a window does not fit."""
+    for axis in (axis for axis in axes if not isinstance(axis.count, int)):
+        expression = f"{k.function(expect_places)}({op!r}, {axis.count}, {axis.kernel})"
+        k.once(expression, [], "places")
+
+
+def expect_places(op: str, count: int, kernel: int) -> int:
+    """The number of places of a window; ValueError where there is none."""
+    if count < 1:
+        raise ValueError(f"{op}: a window of {kernel} taps does not fit")
+    return count
 
 
 def _same_padding(size: Size, kernel: Size, stride: int, count: Size) -> Size:

@@ -85,17 +85,25 @@ def _evaluate(op: Op, values: Mapping[Var, Array]) -> dict[Var, Array]:
 
 
 def _is_uniform(array: Array) -> bool:
-    return array.size > 0 and bool((array == array.flat[0]).all())
+    """True for one number everywhere, told apart from the zero of the other sign; not for NaN."""
+    same = array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
+    return same and bool(array.flat[0] == array.flat[0])
 
 
 def _define(g: Graph, var: Var, array: Array, source: str, ctx: Context) -> None:
     """Give a var the value it was found to have."""
     if _is_uniform(array):
         shape = [int(cast(int, size)) for size in var.type.shape]
-        attrs = {"shape": shape, "dtype": var.type.dtype.code, "value": float(array.flat[0])}
+        attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
         g.op("fill_constant", {}, {"Out": [var]}, attrs, source)
         return
     assert ctx.params is not None
     held = g.param(var.name + "@const", var.type)
     ctx.params[held.name] = array
     g.op("assign", {"X": [held]}, {"Out": [var]}, {}, source)
+
+
+def _number(number: float) -> dict[str, Any]:
+    """The attributes of `fill_constant` for a number; as text what a float does not hold."""
+    exact = {} if float(number) == number else {"str_value": str(number)}
+    return {"value": float(number), **exact}

@@ -9,7 +9,7 @@ import pytest
 
 import runtime
 from compiler.codegen.module import Module
-from compiler.errors import ParseError, VerifyError
+from compiler.errors import CompileError, ParseError, VerifyError
 from compiler.interpret import run
 from compiler.ir.text import parse
 from compiler.options import Options
@@ -123,6 +123,24 @@ graph main {
   return x, w, y
 }
 """,
+    "an output in place of what another output reads": """
+graph main {
+  feed x: f32[N, 3]
+  feed y: f32[N, 3]
+  (Out=o: f32[N, 3]) = elementwise_div(X=x, Y=y)
+  (Out=d: f32[N, 3]) = square(X=x)
+  (X@GRAD=dx: f32[N, 3], Y@GRAD=dy: f32[N, 3]) = elementwise_div_grad(Out=o, Out@GRAD=d, X=x, Y=y)
+  return dx, dy
+}
+""",
+    "constants that no literal or no float holds": """
+graph main {
+  (Out=a: f32[3]) = assign_value() {'shape': [3], 'dtype': 5, 'fp32_values': [inf, -inf, nan]}
+  (Out=b: i64[2]) = fill_constant() {'shape': [2], 'dtype': 3, 'str_value': '9007199254740993'}
+  (Out=c: i64[2]) = assign(X=b)
+  return a, c
+}
+""",
     "integers, comparison and choice": """
 graph main {
   feed x: f32[N, 3]
@@ -142,6 +160,22 @@ graph main {
 @pytest.mark.parametrize("text", GRAPHS.values(), ids=GRAPHS)
 def test_generated_code_agrees_with_the_interpreter(text, options):
     compare(text, options)
+
+
+@pytest.mark.parametrize("name", ["np", "take", "__debug__"])
+def test_a_size_with_a_name_of_the_modules_own_is_refused(name):
+    with pytest.raises(CompileError, match=f"a size cannot be called '{name}'"):
+        module_of(GRAPHS["chain"].replace("N", name))
+
+
+@pytest.mark.parametrize("name", ["min", "range", "__debug__"])
+def test_a_variable_may_have_any_name(name):
+    compare(GRAPHS["chain"].replace("=x", f"={name}").replace("feed x", f"feed {name}"))
+
+
+def test_folding_keeps_whole_numbers_that_no_float_holds():
+    compute = runtime.load(module_of(GRAPHS["constants that no literal or no float holds"]))
+    assert compute({})[1].tolist() == [2**53 + 1] * 2
 
 
 def test_one_module_serves_every_batch_size():

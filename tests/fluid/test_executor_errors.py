@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.errors import ShapeError
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import Program, program_guard
 from fluid.inference_model import append_fetch_ops, prepend_feed_ops
@@ -128,6 +129,14 @@ def test_feeding_a_persistable_variable_sets_it(case: Case) -> None:
     assert np.array_equal(case.run(fetch_list=["line"])[0], line)
 
 
+def test_feeding_a_persistable_variable_makes_it() -> None:
+    case = Case()
+    main = case.main.clone()
+    state = {"w": np.ones((3, 1), "float32"), "b": np.ones(1, "float32")}
+    found = case.exe.run(main, {**FEED, **state}, ["line"], scope=Scope())[0]
+    np.testing.assert_allclose(found, X.sum(1, keepdims=True) + 1, rtol=1e-6)
+
+
 def test_feeding_what_an_op_computes_changes_nothing(case: Case) -> None:
     (line,) = case.run(feed={**FEED, "line": np.zeros((4, 1), "float32")}, fetch_list=["line"])
     assert np.array_equal(line, LINE)
@@ -232,6 +241,23 @@ def test_batches_that_do_not_go_together_are_told_in_the_numbers_fed(case: Case)
     message = r"elementwise_sub: shapes \[\d, 1\] and \[3, 1\] do not broadcast"
     with pytest.raises(ValueError, match=message):
         case.run(feed={"x": X, "y": Y[:3]})
+
+
+def test_images_too_small_for_a_window_are_an_error(fresh_programs: Any) -> None:
+    """Also where another image was run before, for which the same module serves."""
+    images = fluid.data("images", [-1, 1, -1, -1])
+    pooled = fluid.layers.pool2d(images, 3)
+    exe = fluid.Executor()
+    big, small = (np.ones(shape, "float32") for shape in ((2, 1, 5, 6), (2, 1, 1, 6)))
+    assert exe.run(feed={"images": big}, fetch_list=[pooled])[0].shape == (2, 1, 3, 4)
+    with pytest.raises(ShapeError, match="3 taps 1 apart does not fit on 1 rows"):
+        exe.run(feed={"images": small}, fetch_list=[pooled])
+
+
+def test_what_is_fetched_twice_comes_as_two_arrays(case: Case) -> None:
+    first, second = case.run(fetch_list=["loss", "loss"])
+    assert first == second
+    assert not np.shares_memory(first, second)
 
 
 def test_a_program_that_fixes_the_batch_runs_for_that_batch(fresh_programs: Any) -> None:

@@ -131,3 +131,17 @@ def test_depthwise_is_conv2d_in_groups() -> None:
         find(kind)(attrs).evaluate(values)["Output"] for kind in ("depthwise_conv2d", "conv2d")
     )
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("stride", "expected"), [(2, 10.0), (3, 10.0)])
+def test_filters_that_overhang_by_less_than_a_stride_have_one_place(
+    stride: int, expected: float
+) -> None:
+    """As recorded from the reference, whose division goes towards zero."""
+    images = np.array([[[[1, 2], [3, 4]]]], np.float32)
+    given = {"Input": images, "Filter": np.ones((1, 1, 3, 3), np.float32)}
+    attrs = {"strides": [stride, stride], "paddings": [0, 0]}
+    assert find("conv2d")(attrs).evaluate(given)["Output"].tolist() == [[[[expected]]]]
+    sample = Sample("conv2d", given, attrs, ("Input", "Filter"))
+    check(forward(sample))
+    check(backward(sample))

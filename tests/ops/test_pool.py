@@ -120,3 +120,20 @@ def test_what_does_not_fit_is_said(
 ) -> None:
     with pytest.raises(error, match=message):
         output(images, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "exclusive", "expected"),
+    [("max", True, 4.0), ("avg", True, 2.5), ("avg", False, 10 / 9)],
+)
+def test_a_window_that_overhangs_by_less_than_a_stride_has_one_place(
+    kind: str, exclusive: bool, expected: float
+) -> None:
+    """As recorded from the reference, whose division goes towards zero."""
+    attrs = {"pooling_type": kind, "ksize": [3, 3], "strides": [2, 2], "exclusive": exclusive}
+    images = np.array([[[[1, 2], [3, 4]]]], np.float32)
+    found = find("pool2d")(attrs).evaluate({"X": images})["Out"]
+    np.testing.assert_allclose(found, [[[[expected]]]], rtol=1e-6)
+    sample = Sample("pool2d", {"X": images}, attrs, ("X",))
+    check(forward(sample))
+    check(backward(sample))
