@@ -26,6 +26,7 @@ from fluid.framework import (
     program_guard,
 )
 from fluid.lod_tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
+from fluid.missing import not_yet
 from fluid.param_attr import ParamAttr
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
@@ -63,3 +64,5 @@ __all__ = [
     "scope_guard",
     "unique_name",
 ]
+
+__getattr__ = not_yet(__name__, globals())

@@ -32,6 +32,7 @@ from fluid.framework import (
 )
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
+from fluid.missing import not_yet
 from fluid.regularizer import WeightDecayRegularizer, append_regularization_ops
 
 __all__ = [
@@ -402,3 +403,5 @@ SGD = SGDOptimizer
 Momentum = MomentumOptimizer
 Adam = AdamOptimizer
 Adamax = AdamaxOptimizer
+
+__getattr__ = not_yet(__name__, globals())

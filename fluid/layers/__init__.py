@@ -8,3 +8,6 @@ from fluid.layers.metric import *
 from fluid.layers.nn import *
 from fluid.layers.ops import *
 from fluid.layers.tensor import *
+from fluid.missing import not_yet
+
+__getattr__ = not_yet(__name__, globals())

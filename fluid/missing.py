@@ -1,0 +1,27 @@
+"""What to say of a name that Paddle 1.8 has and this version does not, or that nobody has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from compiler.errors import did_you_mean
+
+
+def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
+    """A module's `__getattr__`, whose AttributeError says more than that there is no such name.
+
+    >>> not_yet("fluid.layers", {"relu": None})("rellu")
+    Traceback (most recent call last):
+    AttributeError: fluid.layers has no 'rellu' (yet): did you mean 'relu'?
+    >>> not_yet("fluid.layers", {"relu": None})("dynamic_lstm")
+    Traceback (most recent call last):
+    AttributeError: fluid.layers has no 'dynamic_lstm' (yet): README.md tells what works so far
+    """
+
+    def missing(name: str) -> NoReturn:
+        public = [each for each in known if not each.startswith("_")]
+        hint = did_you_mean(name, public) or "README.md tells what works so far"
+        raise AttributeError(f"{module} has no {name!r} (yet): {hint}")
+
+    return missing
