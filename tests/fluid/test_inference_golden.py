@@ -16,11 +16,6 @@ LAYOUTS: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.fixture
-def exe() -> Any:
-    return fluid.Executor(fluid.CPUPlace())
-
-
 def recorded(case: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The feeds and the output of the reference."""
     with np.load(GOLDEN / f"{case}__io.npz") as found:

@@ -18,11 +18,6 @@ Y = np.maximum(X @ WEIGHT + BIAS, 0)
 
 
 @pytest.fixture
-def exe() -> Any:
-    return fluid.Executor(fluid.CPUPlace())
-
-
-@pytest.fixture
 def main(fresh_programs: Any) -> Any:
     """One layer, `y` = relu(x w + b), and the distance of its output from `label`."""
     program = fresh_programs[0]

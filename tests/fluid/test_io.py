@@ -46,11 +46,6 @@ def test_signatures_are_those_of_the_reference(name: str):
 
 
 @pytest.fixture
-def exe() -> Any:
-    return fluid.Executor(fluid.CPUPlace())
-
-
-@pytest.fixture
 def main(fresh_programs: Any) -> Any:
     """A program with two parameters and an optimizer's rate and counter, all of them set."""
     program = fresh_programs[0]
