@@ -31,6 +31,7 @@ from bench import models
 from bench.allocators import best_fit, exact_size
 from bench.table import Row, goal, table
 from compiler import Options
+from compiler.codegen.module import lives_of
 from compiler.driver import Compiled, compile_stages, feed_shapes
 from compiler.ir.convert import to_graph
 from compiler.ir.dims import evaluate
@@ -93,7 +94,7 @@ class Loaded:
         """The buffers at a batch size, with or without the scratch that ops work in."""
         sizes = dict.fromkeys(self.compiled.module.dims, batch)
         buffers = (self.compiled.module if scratch else self.compiled.plan).buffers
-        return [Life(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
+        return lives_of(buffers, sizes)
 
 
 def measure(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from compiler.ir.convert import CAPTURED, WRITTEN
 from compiler.ir.dims import Dim, Size
@@ -52,6 +53,9 @@ class Place(Enum):
     INNER = "inner"
 
 
+Storage: TypeAlias = tuple[Place, "str | int"]
+
+
 @dataclass(frozen=True)
 class Value:
     """A var, frozen. Two values share memory exactly where `place` and `home` are equal.
@@ -64,6 +68,11 @@ class Value:
     type: TensorType
     place: Place
     home: str | int
+
+    @property
+    def storage(self) -> Storage:
+        """What two values have in common exactly where they share memory."""
+        return (self.place, self.home)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, lives_of
 from compiler.errors import ParseError, ShapeError, did_you_mean
 from compiler.ir.dims import Dim, evaluate
 from compiler.ir.types import Array
@@ -143,7 +143,7 @@ class Executable:
         Raises FeedError where one is missing and ShapeError where the shapes do not fit.
         """
         given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
-        lives = _lives(self.module, _sizes(self.module, given))
+        lives = lives_of(self.module.buffers, _sizes(self.module, given))
         packing = _packing(lives)
         return MemoryReport(packing.height, packing.bound, sum(life.size for life in lives))
 
@@ -157,7 +157,7 @@ class Executable:
 
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
-        packing = _packing(_fitting(_lives(self.module, sizes), sizes))
+        packing = _packing(_fitting(lives_of(self.module.buffers, sizes), sizes))
         if packing.height > self._arena.nbytes:
             self._bindings.clear()  # their views would keep the old memory alive
         self._arena.reserve(packing.height)
@@ -259,10 +259,6 @@ def _said(sizes: Mapping[str, int]) -> str:
 # Memory
 
 
-def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
-    return [Life(b.start, b.stop, evaluate(b.nbytes, sizes)) for b in module.buffers]
-
-
 def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
     """The lives; ShapeError where a buffer would be smaller than nothing."""
     if any(life.size < 0 for life in lives):
@@ -286,7 +282,7 @@ def _taker(
     module: Module, sizes: Mapping[str, int], packing: Packing, arena: Arena
 ) -> Callable[[int, str, Sequence[int]], Array]:
     """The `take` of a module: an array over a buffer, by its number."""
-    limits = [life.size for life in _lives(module, sizes)]
+    limits = [life.size for life in lives_of(module.buffers, sizes)]
 
     def take(buffer: int, dtype: str, shape: Sequence[int]) -> Array:
         array = arena.take(packing.offsets[buffer], dtype, shape)

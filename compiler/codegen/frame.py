@@ -16,7 +16,7 @@ from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Buffer, Place, Value
+from compiler.plan import Buffer, Place, Storage, Value
 
 RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
@@ -42,7 +42,7 @@ class NumpyOperand:
     name: str
     type: TensorType
     steady: bool
-    storage: tuple[Place, str | int]
+    storage: Storage
 
     @property
     def shape(self) -> Shape:
@@ -80,7 +80,7 @@ class Frame:
 
     def operand(self, value: Value) -> NumpyOperand:
         """The operand for a value, named (and taken from the arena) the first time."""
-        key = value if value.place is Place.BUFFER else (value.place, value.home)
+        key = value if value.place is Place.BUFFER else value.storage
         if key not in self._operands:
             name = self.names.make(value.label if value.place is Place.BUFFER else str(value.home))
             self._operands[key] = self._place(value, name)
@@ -95,11 +95,11 @@ class Frame:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
         steady = value.place in (Place.PARAM, Place.BUFFER)
-        return NumpyOperand(self, name, value.type, steady, (value.place, value.home))
+        return NumpyOperand(self, name, value.type, steady, value.storage)
 
     def forget(self, value: Value) -> None:
         """Let go of a value that stands by itself."""
-        operand = self._operands.pop((value.place, value.home), None)
+        operand = self._operands.pop(value.storage, None)
         if operand is not None:
             self.body.line(f"del {operand.name}")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from compiler.codegen.frame import Frame, NumpyOperand, shape_text
-from compiler.ir.opdef import GradOp, OpDef, parameters, slot_of
+from compiler.codegen.frame import Frame, shape_text
+from compiler.ir.opdef import GradOp, OpDef, listed, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.plan import PlannedOp
 
@@ -28,7 +28,7 @@ def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None
     picker = frame.function(pick)
     for slot in op.outputs:
         part = f"{picker}(result, {slot.removesuffix(GRAD)!r})"
-        for index, operand in enumerate(_listed(values[slot])):
+        for index, operand in enumerate(listed(values[slot])):
             item = f"{part}[{index}]" if op.defn.slots[slot].many else part
             frame.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
 
@@ -52,7 +52,3 @@ def _argument(value: Any, annotation: str) -> str:
     if value is None:
         return "None"
     return shape_text(value.shape) if "Shape" in annotation else str(value)
-
-
-def _listed(value: Any) -> list[NumpyOperand]:
-    return cast("list[NumpyOperand]", value) if isinstance(value, list) else [value]

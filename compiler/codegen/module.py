@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from compiler.errors import ParseError
-from compiler.ir.dims import Size, parse_size
+from compiler.ir.dims import Size, evaluate, parse_size
+from compiler.pack import Life
 from compiler.plan import Buffer, Tensor
 
 
@@ -71,6 +72,11 @@ class Module:
             fetches=tuple(_tensor(row) for row in values["FETCHES"]),
             buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
         )
+
+
+def lives_of(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Life]:
+    """Buffers as `pack` takes them, given what each name in their sizes stands for."""
+    return [Life(each.start, each.stop, evaluate(each.nbytes, sizes)) for each in buffers]
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")

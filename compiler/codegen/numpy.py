@@ -95,7 +95,7 @@ def _emit_op(frame: Frame, op: PlannedOp) -> None:
 def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:
     declared = defn.slots[slot]
     operands = [_ShapeOf(v) if declared.shape_only else frame.operand(v) for v in values]
-    return operands if declared.many else next(iter(operands), None)
+    return declared.hold(operands)
 
 
 class _ShapeOf:

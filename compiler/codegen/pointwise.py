@@ -12,21 +12,18 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from compiler.codegen.frame import Frame, NumpyOperand
 from compiler.codegen.trace import REDUCTIONS, Expr, Term, Tracer
-from compiler.ir.opdef import Pointwise, call, reduced_axes
+from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.plan import Place, PlannedOp, Step, Value
+from compiler.plan import Place, PlannedOp, Step, Storage, Value
 
 
 def emit_pointwise(frame: Frame, step: Step) -> None:
     """Write a kernel whose ops are all `Pointwise` (or one that is `Rowwise`)."""
     _Emitter(frame, _trace(step), step.dying).emit()
-
-
-Storage: TypeAlias = tuple[Place, "str | int"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +32,6 @@ class _Root:
 
     value: Value
     expr: Expr
-
-    @property
-    def storage(self) -> Storage:
-        return (self.value.place, self.value.home)
 
 
 # ---- tracing -----------------------------------------------------------------------------------
@@ -60,10 +53,10 @@ def _trace_op(
     tracer: Tracer, op: PlannedOp, known: dict[Value, Expr]
 ) -> Iterator[tuple[Value, Expr]]:
     defn = cast(Pointwise, op.defn)
-    types = _types(op)
+    types = defn.types_of(op.inputs)
     views = defn.views(types)
     inputs = {
-        slot: _slot(defn.slots[slot].many, [
+        slot: defn.slots[slot].hold([
             known.get(value) or tracer.leaf(value, _view(views, slot, i, value), value.type.dtype)
             for i, value in enumerate(values)
         ])
@@ -72,25 +65,12 @@ def _trace_op(
     results = defn.named(call(defn, "compute", inputs, tracer))
     aligned = defn.output_views(types)
     for slot, values in op.outputs.items():
-        for value, result in zip(values, _listed(results[slot]), strict=True):
+        for value, result in zip(values, listed(results[slot]), strict=True):
             yield value, _brought(tracer, result, value.type, aligned.get(slot))
-
-
-def _types(op: PlannedOp) -> dict[str, Any]:
-    slots = op.defn.slots
-    return {s: _slot(slots[s].many, [v.type for v in values]) for s, values in op.inputs.items()}
-
-
-def _slot(many: bool, items: list[Any]) -> Any:
-    return items if many else items[0]
 
 
 def _view(views: dict[str, Shape], slot: str, index: int, value: Value) -> Shape:
     return views.get(slot) or views.get(f"{slot}.{index}") or value.type.shape
-
-
-def _listed(result: Any) -> list[Any]:
-    return cast("list[Any]", result) if isinstance(result, list) else [result]
 
 
 def _brought(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None) -> Expr:
@@ -111,8 +91,8 @@ class _Emitter:
     def __init__(self, frame: Frame, roots: list[_Root], dying: frozenset[Value]) -> None:
         self.frame = frame
         self.roots = _ordered(roots)
-        self.outputs = {root.storage for root in roots}
-        self.dying = {(value.place, value.home) for value in dying} - self.outputs
+        self.outputs = {root.value.storage for root in roots}
+        self.dying = {value.storage for value in dying} - self.outputs
         self.left: Counter[Expr] = Counter()
         self.at: dict[Expr, NumpyOperand] = {}
         self.pool: list[NumpyOperand] = []
@@ -141,7 +121,7 @@ class _Emitter:
         """An input that is an output as it stands is saved if another output takes its memory."""
         if root.expr.is_leaf and root.expr not in self.at:
             storage = self._leaf(root.expr).storage
-            if storage in self.outputs and storage != root.storage:
+            if storage in self.outputs and storage != root.value.storage:
                 saved = self.frame.scratch(root.expr.shape, root.expr.dtype)
                 self._copy(saved, root.expr)
                 self.at[root.expr] = saved
@@ -161,7 +141,7 @@ class _Emitter:
 
     def _copy_when_safe(self, out: NumpyOperand, root: _Root) -> None:
         """Copy now, or last; until then the value is one that is still read."""
-        if self._read_later(root.storage):
+        if self._read_later(root.value.storage):
             self.late.append((out, root.expr))
             return
         self._copy(out, root.expr)
@@ -171,7 +151,7 @@ class _Emitter:
     def _emit_part(self, part: Expr, root: _Root, out: NumpyOperand) -> None:
         """Write one call into the best place there is for it."""
         place = self._choose(part, root, out)
-        target = self._text_at(place, part.shape)
+        target = place.view(part.shape)
         for line in _statements(part, [self._text(arg) for arg in part.args], target):
             self.frame.line(line)
         self.at[part] = place
@@ -203,9 +183,9 @@ class _Emitter:
     def _may_write(self, root: _Root, part: Expr) -> bool:
         """True where nothing in the output's memory is read after this part is written."""
         own = Counter(part.parts()) if _elementwise(part) else Counter[Expr]()
-        held = (expr for expr, place in self.at.items() if place.storage == root.storage)
+        held = (expr for expr, place in self.at.items() if place.storage == root.value.storage)
         occupied = any(self.left[expr] > own[expr] for expr in held)
-        return not occupied and not self._read_later(root.storage, own, part.shape)
+        return not occupied and not self._read_later(root.value.storage, own, part.shape)
 
     def _read_later(
         self, storage: Storage, own: Counter[Expr] | None = None, shape: Shape | None = None
@@ -259,7 +239,7 @@ class _Emitter:
     def _copy(self, out: NumpyOperand, expr: Expr) -> None:
         """Bring a value to where it belongs; NumPy spreads what is smaller."""
         same_size = out.type.numel == _numel(expr)
-        target = self._text_at(out, expr.shape) if same_size else out.name
+        target = out.view(expr.shape) if same_size else out.name
         self.frame.line(f"np.copyto({target}, {self._text(expr)})")
 
     def _place_of(self, expr: Expr) -> NumpyOperand:
@@ -272,10 +252,7 @@ class _Emitter:
         """A term as Python: a number, or the name of an array in the term's shape."""
         if not isinstance(term, Expr):
             return repr(term) if math.isfinite(term) else f"np.float32('{term}')"
-        return self._text_at(self._place_of(term), term.shape)
-
-    def _text_at(self, place: NumpyOperand, shape: Shape) -> str:
-        return place.view(shape)
+        return self._place_of(term).view(term.shape)
 
 
 def _statements(part: Expr, args: list[str], out: str) -> list[str]:
@@ -328,10 +305,11 @@ def _parts(root: Expr) -> list[Expr]:
 def _ordered(roots: list[_Root]) -> list[_Root]:
     """Roots in an order in which, if there is one, none overwrites what a later one reads."""
     reads = [{_storage(part) for part in _parts(root.expr) if part.is_leaf} for root in roots]
+    writes = [root.value.storage for root in roots]
     left = list(range(len(roots)))
     order: list[_Root] = []
     while left:
-        free = (i for i in left if all(roots[i].storage not in reads[j] for j in left if j != i))
+        free = (i for i in left if all(writes[i] not in reads[j] for j in left if j != i))
         chosen = next(free, left[0])
         left.remove(chosen)
         order.append(roots[chosen])
@@ -339,5 +317,4 @@ def _ordered(roots: list[_Root]) -> list[_Root]:
 
 
 def _storage(leaf: Expr) -> Storage:
-    value = cast(Value, leaf.extra)
-    return (value.place, value.home)
+    return cast(Value, leaf.extra).storage

@@ -127,8 +127,7 @@ class _Scan:
     def _outputs(self, op: OpDesc, inputs: Mapping[str, list[Var]]) -> dict[str, list[Var]]:
         """Vars for what an op writes, in the types it infers."""
         defn = bind(op)
-        types = {s: _types(v, many=defn.slots[s].many) for s, v in inputs.items()}
-        inferred = infer_types(defn, types, op)
+        inferred = infer_types(defn, defn.types_of(inputs), op)
         return {
             slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
                    for i, name in enumerate(names) if name != EMPTY]
@@ -219,11 +218,6 @@ def _clobbers(op: OpDesc, slot: str, previous: Var, inputs: Mapping[str, list[Va
 def _each(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> dict[str, list[Var]]:
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}
-
-
-def _types(vars: Sequence[Var], *, many: bool) -> Any:
-    types = [var.type for var in vars]
-    return types if many else next(iter(types), None)
 
 
 def _item(inferred: Any, index: int) -> TensorType | None:

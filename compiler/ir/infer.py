@@ -6,10 +6,10 @@ Here sizes may be unknown (-1); what an op infers from an unknown size is unknow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
-from compiler.ir.opdef import OpDef, Slot, find
+from compiler.ir.opdef import OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, Block, OpDesc
 from compiler.ir.types import TensorType, from_fluid, to_fluid
 
@@ -55,7 +55,7 @@ def infer_op(block: Block, op: OpDesc) -> None:
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
     for slot, inferred in infer_types(defn, types, op).items():
         names = op.outputs.get(slot, [])
-        for name, each in zip(names, _listed(inferred), strict=False):
+        for name, each in zip(names, listed(inferred), strict=False):
             _store(block, name, each)
 
 
@@ -92,7 +92,7 @@ def _slots(slots: Mapping[str, Sequence[str]]) -> str:
 
 def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:
     types = [var_type(block, name) for name in names if name != EMPTY and _is_tensor(block, name)]
-    return types if slot.many else next(iter(types), None)
+    return slot.hold(types)
 
 
 def _is_tensor(block: Block, name: str) -> bool:
@@ -109,10 +109,6 @@ def var_type(block: Block, name: str) -> TensorType:
     if var.dims is None:
         raise CompileError(f"variable {name!r} has no shape yet")
     return from_fluid(var.dims, var.element)
-
-
-def _listed(inferred: Any) -> list[Any]:
-    return cast("list[Any]", inferred) if isinstance(inferred, list) else [inferred]
 
 
 def _store(block: Block, name: str, inferred: TensorType | None) -> None:

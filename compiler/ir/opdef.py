@@ -33,27 +33,36 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from compiler.errors import BadAttribute, CompileError, ShapeError, UnknownOp, did_you_mean
 from compiler.ir.dims import Size
 from compiler.ir.program import GRAD
-from compiler.ir.slots import BOOKKEEPING, Attr, Slot, attr, reads, required, writes
+from compiler.ir.slots import BOOKKEEPING, Attr, Slot, attr, listed, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 __all__ = [
     "BOOKKEEPING", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "Rowwise",
     "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call", "check_attributes", "find",
-    "fit", "has", "parameters", "reads", "reduced_axes", "registered", "required", "slot_of",
-    "type_of", "writes",
+    "fit", "has", "listed", "parameters", "reads", "reduced_axes", "registered", "required",
+    "slot_of", "type_of", "writes",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
 """`numpy`, or a look-alike that records what a body asks of it."""
 Value: TypeAlias = Any
 """What stands in a slot while a body runs: an array, an expression, or a list of them."""
+
+
+class Typed(Protocol):
+    """What has a type: a var of a graph, a value of a plan."""
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and shape."""
+        ...
 
 
 class OpDef:
@@ -95,6 +104,11 @@ class OpDef:
         """Its output slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if slot.is_output}
 
+    def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
+        """The types of what stands in input slots, as `infer_types` takes them."""
+        held = {slot: [each.type for each in items] for slot, items in inputs.items()}
+        return {slot: self.slots[slot].hold(types) for slot, types in held.items()}
+
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Types of the outputs by slot, from types of the inputs by slot.
 
@@ -127,7 +141,7 @@ class Pointwise(OpDef):
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs declared in place have the type of what they overwrite, others the broadcast."""
         flat = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
-        first = _each(next(iter(flat.values())))[0]
+        first = listed(next(iter(flat.values())))[0]
         shape = broadcast(self.kind, list(self.views(flat).values()))
         result = self.result(first.with_shape(shape))
         updated = {s.name: flat.get(s.inplace) for s in self.outputs().values()}
@@ -139,7 +153,7 @@ class Pointwise(OpDef):
         aligned = self.align(single)
         shapes = {slot: aligned.get(slot, t.shape) for slot, t in single.items()}
         for slot in [slot for slot in types if slot not in single]:
-            shapes |= {f"{slot}.{i}": t.shape for i, t in enumerate(_each(types[slot]))}
+            shapes |= {f"{slot}.{i}": t.shape for i, t in enumerate(listed(types[slot]))}
         return shapes
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -351,10 +365,6 @@ def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
     declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
     shape_only = annotation in ("Shape", "list[Shape]")
     return reads(optional=declared.optional, many=declared.many, shape_only=shape_only)
-
-
-def _each(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
@@ -95,6 +95,15 @@ class Slot:
     inplace: str = ""
     shape_only: bool = False
     no_grad: bool = False
+
+    def hold(self, items: Sequence[T]) -> list[T] | T | None:
+        """Items as the slot's value: a list where it holds many, else the only one, or None."""
+        return list(items) if self.many else next(iter(items), None)
+
+
+def listed(value: Any) -> list[Any]:
+    """The items of a slot's value: those of a list, or the only one."""
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def reads(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import networkx as nx
 
@@ -18,7 +18,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.infer import check_slots
 from compiler.ir.liveness import kernels, lives, may_take_over
-from compiler.ir.opdef import OpDef, Pointwise, Rowwise, broadcast, check_attributes
+from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed
 from compiler.ir.program import OpDesc
 from compiler.ir.text import show_op
 from compiler.ir.types import Shape, TensorType
@@ -155,24 +155,19 @@ def _check_types(op: Op) -> None:
     """Outputs are declared with the types that the op infers from its inputs'."""
     if op.body is not None or not op.outputs:
         return
-    types = {slot: _slot_types(op.defn, slot, vars) for slot, vars in op.inputs.items()}
     try:
-        inferred = op.defn.infer_types(types)
+        inferred = op.defn.infer_types(op.defn.types_of(op.inputs))
     except CompileError as error:
         raise _broken("types", error.message, op, error.hint) from error
     for slot, vars in op.outputs.items():
         _check_slot_types(op, vars, inferred.get(slot))
 
 
-def _slot_types(defn: OpDef, slot: str, vars: Sequence[Var]) -> TensorType | list[TensorType]:
-    return [var.type for var in vars] if defn.slots[slot].many else vars[0].type
-
-
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
-    listed = cast("list[Any]", inferred) if isinstance(inferred, list) else [inferred]
-    if inferred is not None and len(listed) != len(vars):
-        raise _broken("types", f"the op gives {len(listed)} outputs, not {len(vars)}", op)
-    for var, type in zip(vars, listed, strict=False):
+    given = listed(inferred)
+    if inferred is not None and len(given) != len(vars):
+        raise _broken("types", f"the op gives {len(given)} outputs, not {len(vars)}", op)
+    for var, type in zip(vars, given, strict=False):
         if type is not None and not _agree(var.type, type):
             raise _broken("types", f"{var.label!r} is declared {var.type}, the op gives {type}", op)
 
@@ -234,7 +229,7 @@ def fusible_shape(op: Op) -> Shape | None:
     """
     if not isinstance(op.defn, Pointwise) or isinstance(op.defn, Rowwise) or op.defn.has_effects:
         return None
-    types = {slot: _slot_types(op.defn, slot, vars) for slot, vars in op.inputs.items()}
+    types = op.defn.types_of(op.inputs)
     views = op.defn.views(types)
     if not views:
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import networkx as nx
 
 from compiler.ir.graph import Graph, Op
 from compiler.ir.types import Shape
@@ -85,25 +86,16 @@ def _depend(
 
 
 def _in_order(g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]) -> list[_Kernel]:
-    """The kernels in an order that respects who waits for whom, as near to the written one as
+    """The kernels in an order that keeps who waits for whom, else as near to the written one as
     it can be.
     """
-    waits: dict[_Kernel, int] = {}
-    followers: dict[_Kernel, list[_Kernel]] = {kernel: [] for kernel in kernels}
+    waits: nx.DiGraph[_Kernel] = nx.DiGraph()
+    waits.add_nodes_from(kernels)
     for kernel in kernels:
-        before = {kernel_of[each] for op in kernel.ops for each in g.predecessors(op)} - {kernel}
-        waits[kernel] = len(before)
-        for each in before:
-            followers[each].append(kernel)
-    ready = [(kernel.first, i) for i, kernel in enumerate(kernels) if not waits[kernel]]
-    number = {kernel: i for i, kernel in enumerate(kernels)}
-    heapq.heapify(ready)
-    order: list[_Kernel] = []
-    while ready:
-        kernel = kernels[heapq.heappop(ready)[1]]
-        order.append(kernel)
-        for follower in followers[kernel]:
-            waits[follower] -= 1
-            if not waits[follower]:
-                heapq.heappush(ready, (follower.first, number[follower]))
-    return order
+        before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
+        waits.add_edges_from((each, kernel) for each in before if each is not kernel)
+    return list(nx.lexicographical_topological_sort(waits, key=_first))
+
+
+def _first(kernel: _Kernel) -> int:
+    return kernel.first

@@ -81,7 +81,7 @@ def _greedy(g: Graph, typical: int) -> list[Op]:
     kept = set(g.results)
 
     def cost(unit: _Unit) -> int:
-        freed = (var for var in unit.reads if readers[var] == 1 and _frees(var, kept))
+        freed = (var for var in unit.reads if readers[var] == 1 and var not in kept)
         return unit.made - sum(_bytes(var.type, typical) for var in freed)
 
     ready = [(cost(unit), unit.index) for unit in units if not unit.waits]
@@ -116,10 +116,6 @@ def _finish(
     return woken
 
 
-def _frees(var: Var, kept: set[Var]) -> bool:
-    return var.role == "temp" and var not in kept
-
-
 def _units(g: Graph, typical: int) -> list[_Unit]:
     """Kernels with who waits for whom, what each reads, and the bytes it makes."""
     units = [_Unit(index, ops) for index, ops in enumerate(kernels(g))]
@@ -131,10 +127,8 @@ def _units(g: Graph, typical: int) -> list[_Unit]:
         unit.waits = len(before)
         for each in before.values():
             each.followers.append(unit)
-        unit.reads = list(
-            dict.fromkeys(v for op in unit.ops for v in op.needs_data() if v in stored)
-        )
-        made = (var for op in unit.ops for var in op.writes() if var in stored)
+        made = [var for op in unit.ops for var in op.writes() if var in stored]
+        read = dict.fromkeys(var for op in unit.ops for var in op.needs_data() if var in stored)
         unit.made = sum(_bytes(var.type, typical) for var in made)
-        unit.reads = [var for var in unit.reads if g.producer(var) not in unit.ops]
+        unit.reads = [var for var in read if var not in made]
     return units

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, lives_of
 from compiler.driver import Compiled, compile_stages
 from compiler.errors import CompileError
 from compiler.ir.dims import evaluate
@@ -121,7 +121,7 @@ def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
 
 
 def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
-    found = [Life(b.start, b.stop, evaluate(b.nbytes, sizes)) for b in module.buffers]
+    found = lives_of(module.buffers, sizes)
     for life in found:
         if life.size < 0:
             raise CompileError(
