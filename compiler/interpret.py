@@ -8,14 +8,14 @@ as a number that moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from typing import Any, cast
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.convert import CAPTURED, WRITTEN
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import listed
 from compiler.ir.types import Array
 
 
@@ -44,10 +44,11 @@ class _Memory:
     def __init__(self) -> None:
         self.arrays: dict[Var, Array] = {}
         self.holder: dict[int, Var] = {}
+        self.deleted: set[Var] = set()
 
     def read(self, var: Var) -> Array:
         """The array of a var; poison where its slot holds another var by now."""
-        if var not in self.arrays:
+        if var not in self.arrays or var in self.deleted:
             raise CompileError(
                 f"{var.label!r} is read after it was deleted or before it is written"
             )
@@ -61,8 +62,10 @@ class _Memory:
             self.holder[var.slot] = var
 
     def delete(self, var: Var) -> None:
-        """Forget a var."""
-        self.arrays.pop(var, None)
+        """Forget the data of a var; its shape may still be asked for."""
+        gone = self.arrays[var]
+        self.arrays[var] = np.broadcast_to(np.zeros((), gone.dtype), gone.shape)
+        self.deleted.add(var)
 
 
 def _poison(array: Array) -> Array:
@@ -82,26 +85,23 @@ def _step(op: Op, memory: _Memory) -> None:
 
 
 def _evaluate(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
-    values = {slot: _slot_value(op, slot, vars, memory) for slot, vars in op.inputs.items()}
-    results = op.defn.evaluate(values)
+    slots = op.defn.slots
+    arrays = {
+        slot: [memory.arrays[var] if slots[slot].shape_only else memory.read(var) for var in vars]
+        for slot, vars in op.inputs.items()
+    }
+    return evaluate(op, arrays)
+
+
+def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, Array]]:
+    """What an op without a body makes of the arrays in its slots: each output with its array."""
+    slots = op.defn.slots
+    results = op.defn.evaluate({slot: slots[slot].hold(given) for slot, given in arrays.items()})
     return [
-        (var, np.asarray(array).reshape(np.shape(array)))
+        (var, np.asarray(array))
         for slot, vars in op.outputs.items()
-        for var, array in zip(vars, _arrays(results[slot]), strict=False)
+        for var, array in zip(vars, listed(results[slot]), strict=False)
     ]
-
-
-def _slot_value(op: Op, slot: str, vars: list[Var], memory: _Memory) -> Any:
-    declared = op.defn.slots[slot]
-    if declared.shape_only:
-        arrays = [memory.arrays[var] for var in vars]
-    else:
-        arrays = [memory.read(var) for var in vars]
-    return arrays if declared.many else next(iter(arrays), None)
-
-
-def _arrays(result: Any) -> list[Array]:
-    return cast("list[Array]", result) if isinstance(result, list) else [result]
 
 
 def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import numpy as np
-
+from compiler.interpret import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Array
 from compiler.passes.base import Context, Fact, Pass
@@ -74,14 +73,8 @@ def _is_small(var: Var) -> bool:
 def _evaluate(op: Op, values: Mapping[Var, Array]) -> dict[Var, Array]:
     if not all(_is_small(var) for var in op.writes()):
         return {}
-    slots = op.defn.slots
-    given: dict[str, Any] = {
-        slot: [values[var] for var in vars] if slots[slot].many else values[vars[0]]
-        for slot, vars in op.inputs.items()
-    }
-    results = op.defn.evaluate(given)
-    pairs = [(vars[0], results[slot]) for slot, vars in op.outputs.items()]
-    return {var: np.asarray(array) for var, array in pairs}
+    arrays = {slot: [values[var] for var in vars] for slot, vars in op.inputs.items()}
+    return dict(evaluate(op, arrays))
 
 
 def _is_uniform(array: Array) -> bool:

@@ -84,6 +84,17 @@ graph main {
   return da, db
 }
 """,
+    "a shape that is asked for when its data is gone": """
+graph main {
+  feed x: f32[N, 4]
+  param w: f32[4, 4]
+  (Out=a: f32[N, 4]) = mul(X=x, Y=w)
+  (Out=b: f32[N, 4]) = mul(X=a, Y=w)
+  (Out=c: f32[N, 4]) = mul(X=b, Y=w)
+  (X@GRAD=d: f32[N, 4]) = elementwise_add_grad(Out@GRAD=c, X=a, Y=x)
+  return d
+}
+""",
     "rowwise": """
 graph main {
   feed x: f32[N, 5]
@@ -252,6 +263,14 @@ def test_deletes_free_what_has_no_slot():
     source = module_of(GRAPHS["chain"], OFF).source
     assert "del " in source
     assert "take(" not in source.partition("def bind")[2].partition("def step")[0]
+
+
+def test_the_interpreter_deletes_data_and_keeps_shapes():
+    text = GRAPHS["a shape that is asked for when its data is gone"]
+    graph, whole = parse(text), parse(text)
+    run_passes(graph, named(["insert_deletes"]), Context())
+    feed, state = inputs(graph)
+    np.testing.assert_array_equal(run(graph, feed, state)[0], run(whole, feed, state)[0])
 
 
 # ---- a fault in reuse_memory is caught ----
