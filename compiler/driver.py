@@ -14,9 +14,10 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.convert import to_graph
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
+from compiler.ir.scan import LOD
 from compiler.ir.types import Array, Shape
 from compiler.options import Options
 from compiler.passes.base import Context
@@ -138,19 +139,34 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape]:
     """Shapes of the feeds with a name for every unknown size.
 
     Where only a name is given, the declared shape counts: its leading unknown size is `N` for all
-    feeds, others are named after the variable and the axis.
+    feeds, others are named after the variable and the axis. The LoD of a feed `x` is fed as
+    `x@LOD0`, …, offsets of the shape `("N + 1",)`; it comes by itself where only `x` is given.
     """
     block = program.blocks[0]
     names = list(feed)
     shapes: dict[str, Shape] = {}
     for name in names:
-        var = block.lookup(name)
+        var = block.lookup(name.partition(LOD)[0])
         if var is None:
             hint = did_you_mean(name, block.vars)
             raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
         given = feed[name] if isinstance(feed, Mapping) else None
-        shapes[name] = _declared(var) if given is None else _given(given)
+        shapes |= _declared_with_lod(var) if given is None else {name: _given(given)}
     return shapes
+
+
+def _declared_with_lod(var: VarDesc) -> dict[str, Shape]:
+    """The shape of a feed and of its LoD, of which the outermost level has `N` sequences.
+
+    Sequences have a length of their own in all, which is named after the variable.
+    """
+    shape = _declared(var)
+    if not var.lod_level:
+        return {var.name: shape}
+    counts = [Dim.named("N"), *(_named(var.name, f"level{i}") for i in range(1, var.lod_level))]
+    levels: dict[str, Shape] = {f"{var.name}{LOD}{i}": (n + 1,) for i, n in enumerate(counts)}
+    rows = _named(var.name, "rows") if isinstance(shape[0], Dim) else shape[0]
+    return {var.name: (rows, *shape[1:]), **levels}
 
 
 def _given(value: Any) -> Shape:
@@ -159,9 +175,9 @@ def _given(value: Any) -> Shape:
 
 
 def _size(size: int | str | Dim) -> Size:
-    return (
-        Dim.named(size) if isinstance(size, str) else size if isinstance(size, Dim) else int(size)
-    )
+    if isinstance(size, str):
+        return parse_size(size)
+    return size if isinstance(size, Dim) else int(size)
 
 
 def _declared(var: VarDesc) -> Shape:
@@ -174,8 +190,13 @@ def _axis(name: str, axis: int, size: int) -> Size:
     """A declared size; the name of an unknown one is a Python name."""
     if size >= 0:
         return size
+    return Dim.named("N") if axis == 0 else _named(name, str(axis))
+
+
+def _named(name: str, part: str) -> Dim:
+    """A size of a variable; its name is a Python name."""
     clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-    return Dim.named("N" if axis == 0 else f"{clean}_{axis}")
+    return Dim.named(f"{clean}_{part}")
 
 
 def _name(fetched: Any) -> str:

@@ -8,15 +8,16 @@ as a number that moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.convert import CAPTURED, WRITTEN
+from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef import listed
-from compiler.ir.types import Array
+from compiler.ir.opdef import Slot, listed
+from compiler.ir.types import Array, TensorType
 
 
 def run(graph: Graph, feed: Mapping[str, Array], params: MutableMapping[str, Array]) -> list[Array]:
@@ -64,7 +65,8 @@ class _Memory:
     def delete(self, var: Var) -> None:
         """Forget the data of a var; its shape may still be asked for."""
         gone = self.arrays[var]
-        self.arrays[var] = np.broadcast_to(np.zeros((), gone.dtype), gone.shape)
+        if not var.type.is_array:
+            self.arrays[var] = np.broadcast_to(np.zeros((), gone.dtype), gone.shape)
         self.deleted.add(var)
 
 
@@ -98,18 +100,65 @@ def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, A
     slots = op.defn.slots
     results = op.defn.evaluate({slot: slots[slot].hold(given) for slot, given in arrays.items()})
     return [
-        (var, np.asarray(array))
+        (var, array if var.type.is_array else np.asarray(array))
         for slot, vars in op.outputs.items()
-        for var, array in zip(vars, listed(results[slot]), strict=False)
+        for var, array in zip(vars, _items(slots[slot], results[slot]), strict=False)
     ]
 
 
+def _items(slot: Slot, value: Any) -> list[Any]:
+    """The values in a slot; a tensor array is one of them, though a list."""
+    return listed(value) if slot.many else [value]
+
+
 def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
-    """Run a conditional's body if its condition holds; else its outputs keep what they carry."""
+    """Run an op's body as often as the op says; what it leaves, and what it keeps of each run."""
     assert op.body is not None
-    captured = [memory.read(var) for var in op.inputs.get(CAPTURED, [])]
-    feed = {var.name: array for var, array in zip(op.body.feeds(), captured, strict=True)}
+    feed = {
+        var.name: memory.read(outer)
+        for var, outer in zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True)
+    }
     written = op.outputs.get(WRITTEN, [])
-    if bool(np.all(memory.read(op["Cond"]))):
-        return list(zip(written, run(op.body, feed, {}), strict=True))
-    return [(var, feed[var.name]) for var in written if var.name in feed]
+    left: list[Array] = [
+        feed.get(v.name, _nothing(v.type)) for v in op.body.results[: len(written)]
+    ]
+    runs: list[list[Array]] = []
+    for kept in _runs(op, memory, feed):
+        given = zip(op.body.feeds(), kept, strict=False)
+        results = run(op.body, feed | {var.name: array for var, array in given}, {})
+        left, saved = results[: len(written)], results[len(written) :]
+        names = [var.name for var in op.body.results[: len(written)]]
+        feed |= {name: array for name, array in zip(names, left, strict=True) if name in feed}
+        runs.append(saved)
+    kept_runs = [(var, cast(Array, runs)) for var in op.outputs.get(RUNS, [])]
+    return [*zip(written, left, strict=True), *kept_runs]
+
+
+def _captured(op: Op, body: Graph) -> list[Var]:
+    """The feeds of a body that stand for vars around it: behind those that were kept."""
+    feeds = body.feeds()
+    return feeds[len(feeds) - len(op.inputs.get(CAPTURED, [])) :]
+
+
+def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequence[Array]]:
+    """Once for every run of the body, what was kept for it; `feed` changes in between."""
+    if op.kind == "unwind":
+        yield from reversed(cast("list[list[Array]]", memory.read(op[RUNS])))
+        return
+    conditions = op.inputs["Cond"]
+    names = {outer: inner.name for inner, outer in _pairs(op)}
+    while all(np.all(feed[names[v]] if v in names else memory.read(v)) for v in conditions):
+        yield ()
+        if op.kind == "if":
+            return
+
+
+def _pairs(op: Op) -> list[tuple[Var, Var]]:
+    assert op.body is not None
+    return list(zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True))
+
+
+def _nothing(type: TensorType) -> Array:
+    """What a body that never ran leaves where nothing was before: poison of the right type."""
+    shape = [size if isinstance(size, int) else 1 for size in type.shape]
+    return cast(Array, []) if type.is_array else _poison(np.zeros(shape, type.dtype.numpy))

@@ -7,11 +7,11 @@ more. Sizes stay expressions of the names that binding will know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
-from compiler.ir.convert import CAPTURED, WRITTEN
+from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
@@ -77,7 +77,11 @@ class Value:
 
 @dataclass(frozen=True)
 class PlannedOp:
-    """An op, frozen: its definition and the values in its slots; `body` are a block's steps."""
+    """An op, frozen: its definition and the values in its slots.
+
+    `body` are a block's steps, `given` the values they get of a run that was kept, and `kept` those
+    they leave of each run.
+    """
 
     kind: str
     defn: OpDef
@@ -86,6 +90,14 @@ class PlannedOp:
     source: str
     text: str
     body: tuple[Step, ...] = ()
+    given: tuple[Value, ...] = ()
+    kept: tuple[Value, ...] = ()
+
+    @property
+    def values(self) -> list[Value]:
+        """Everything it reads and writes."""
+        sides = (self.inputs, self.outputs)
+        return [value for side in sides for values in side.values() for value in values]
 
 
 @dataclass(frozen=True)
@@ -194,19 +206,33 @@ class _Freezer:
             {slot: tuple(map(self.value, vars)) for slot, vars in side.items()}
             for side in (op.inputs, op.outputs)
         ]
-        body = self._body(op, op.body, index) if op.body is not None else ()
-        return PlannedOp(op.kind, op.defn, sides[0], sides[1], op.source, repr(op), body)
+        planned = PlannedOp(op.kind, op.defn, sides[0], sides[1], op.source, repr(op))
+        return planned if op.body is None else self._with_body(planned, op, op.body, index)
 
-    def _body(self, op: Op, body: Graph, index: int) -> tuple[Step, ...]:
-        pairs = [*zip(body.feeds(), op.inputs.get(CAPTURED, []), strict=True)]
-        pairs += zip(body.results, op.outputs.get(WRITTEN, []), strict=True)
+    def _with_body(self, planned: PlannedOp, op: Op, body: Graph, index: int) -> PlannedOp:
+        """The vars of a body are values around it, or its own: in a buffer, or where they are."""
+        captured, written = op.inputs.get(CAPTURED, []), op.outputs.get(WRITTEN, [])
+        feeds = body.feeds()
+        given, seen = feeds[: len(feeds) - len(captured)], feeds[len(feeds) - len(captured) :]
+        pairs = [*zip(seen, captured, strict=True), *zip(body.results, written, strict=False)]
         self.values |= {mine: self.value(theirs) for mine, theirs in pairs}
-        for var in body.vars():
-            if var.role == "temp" and var not in self.values:
-                self.values[var] = Value(var.label, var.type, Place.BUFFER, len(self.buffers))
-                name = f"{body.name}.{var.label}"
-                self.buffers.append(Buffer(name, var.type.nbytes, index, index + 1))
-        return tuple(Step(index, (self.op(each, index),)) for each in body.ops())
+        for var in (var for var in body.vars() if var not in self.values):
+            place = Place.LOCAL if var in given or var.type.is_open else Place.BUFFER
+            self.values[var] = self._own(body, var, place, index)
+        kept = body.results[len(written) :] if RUNS in op.outputs else []
+        return replace(
+            planned,
+            body=tuple(Step(index, (self.op(each, index),)) for each in body.ops()),
+            given=tuple(map(self.value, given)),
+            kept=tuple(map(self.value, kept)),
+        )
+
+    def _own(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+        name = f"{body.name}.{var.label}"
+        if place is Place.LOCAL:
+            return Value(var.label, var.type, place, name)
+        self.buffers.append(Buffer(name, var.type.nbytes, index, index + 1))
+        return Value(var.label, var.type, place, len(self.buffers) - 1)
 
 
 # ---- text --------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import FeedError, missing_feed
 from runtime.loader import Counters
 from runtime.scope import Scope
+from runtime.sizes import LOD, Pattern
 from runtime.tensor import LoDTensor
 
 __all__ = ["Executor", "global_scope", "scope_guard"]
@@ -114,7 +115,7 @@ class Executor:
         if not program.blocks[0].ops:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
         values = self._core.run(program, arrays, fetch, scope)
-        return values if return_numpy else [LoDTensor(value) for value in values]
+        return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
 
     def close(self) -> None:
         """Release what is kept; another run is an error, another `close` is not."""
@@ -164,6 +165,24 @@ def _name(item: Any) -> str:
     raise TypeError(f"an item of fetch_list must be a Variable or a name, not {kind}")
 
 
+def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
+    """Plain arrays; RuntimeError for what is cut into sequences, which an array cannot say."""
+    for name, value in zip(fetch, values, strict=True):
+        if isinstance(value, LoDTensor):
+            raise RuntimeError(
+                f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
+                "cannot say: fetch with return_numpy=False"
+            )
+    return values
+
+
+def _as_tensor(value: Any) -> Any:
+    """A LoDTensor, or a list of them for a tensor array."""
+    if isinstance(value, list):
+        return [LoDTensor(array) for array in value]
+    return value if isinstance(value, LoDTensor) else LoDTensor(value)
+
+
 # What is fed
 
 
@@ -178,10 +197,22 @@ def _arrays(program: Program, feed: Any) -> dict[str, Array]:
     variables = program.blocks[0].vars
     if not feed.keys() <= variables.keys():
         feed = _known(feed, variables)
-    return {
+    arrays = {
         name: value if type(value) is np.ndarray else _array(variables[name], value)
         for name, value in feed.items()
     }
+    for name, value in feed.items():
+        if type(value) is LoDTensor and not variables[name].persistable:
+            arrays |= _offsets(name, value)
+    return arrays
+
+
+def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
+    """The levels of a feed's LoD; ValueError where it does not cover the data any more."""
+    if not value.has_valid_recursive_sequence_lengths():
+        raise FeedError(f"feed {name!r} has the LoD {value.lod()}, but {value.shape()} elements")
+    levels = enumerate(value.lod())
+    return {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
 
 
 def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
@@ -228,7 +259,7 @@ def _declare(program: Program, name: str) -> core.Declared:
     return core.Declared(var.element, shape, var.persistable)
 
 
-def _compile(program: Program, feed: core.Pattern, fetch: list[str]) -> Module:
+def _compile(program: Program, feed: Pattern, fetch: list[str]) -> Module:
     """Compile for NumPy, once it is sure that what the program reads is fed."""
     missing = _missing(program, set(feed))
     if missing:

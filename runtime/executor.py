@@ -7,12 +7,13 @@ is kept belongs to a version of a program and to a scope, and goes when either g
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from itertools import count, takewhile
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,18 +26,14 @@ from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, wrong_dtype, wrong_shape
 from runtime.loader import Counters, Executable, load
 from runtime.scope import Arrays, Scope
+from runtime.sizes import LOD, Pattern, name_sizes, twins_of
+from runtime.tensor import LoDTensor
 
 KEPT_PLANS = 1024
 """Kinds of run remembered for a program and a scope; past it they are all forgotten."""
 
 KEPT_MODULES = 256
 """Modules an Executor remembers; past it they are all forgotten."""
-
-LETTERS = "NMKLPQRST"
-"""Names of open sizes, the first ones; then come N1, M1 and so on."""
-
-Pattern: TypeAlias = dict[str, tuple[int | str, ...]]
-"""The shapes of feeds by name; an entry is a number or the name of an open size."""
 
 Signature: TypeAlias = tuple[object, ...]
 
@@ -68,14 +65,21 @@ class Declared:
 class Plan:
     """How runs of one kind go: which feeds go where, which set state, which fetch is which.
 
-    `repeats` is true where something is fetched twice, and so has to be copied.
+    `levels` are the places of each fetch's LoD among the results. `repeats` is true where something
+    is fetched twice, and so has to be copied.
     """
 
     executable: Executable
     feeds: tuple[str, ...]
     kept: tuple[str, ...]
     order: tuple[int, ...]
+    levels: tuple[tuple[int, ...], ...]
     repeats: bool
+
+    @property
+    def has_lod(self) -> bool:
+        """Whether anything fetched is cut into sequences."""
+        return any(self.levels)
 
 
 @dataclass
@@ -120,24 +124,29 @@ class Executor(Generic[P]):
 
     def run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> list[Array]:
+    ) -> list[Any]:
         """Run a program once, its state in `scope`; copies of what is fetched, in order.
 
-        Raises FeedError for a feed of another element type, ShapeError for one whose sizes do not
-        fit, and what compiling, loading and the step raise.
+        A feed `x` that is cut into sequences brings its offsets along as `x@LOD0`, …; what is
+        fetched is an array, a LoDTensor where it is cut into sequences, or a list of arrays for a
+        tensor array. Raises FeedError for a feed of another element type, ShapeError for one whose
+        sizes do not fit, and what compiling, loading and the step raise.
         """
         plans = self._loaded(program, scope).plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
-        signature = (fetch, *kinds)
+        twins = twins_of(feed) if any(LOD in name for name in feed) else {}
+        signature = (fetch, *kinds, *twins.items())
         plan = plans.get(signature)
         if plan is None:
-            plan = self._plan(program, feed, fetch, scope)
+            plan = self._plan(program, feed, fetch, scope, twins)
             _remember(plans, signature, plan, KEPT_PLANS)
         for name in plan.kept:
             _keep(scope, name, feed[name])
         values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
         fetched = [values[index] for index in plan.order]
-        return [array.copy() for array in fetched] if plan.repeats else fetched
+        if plan.repeats:
+            fetched = [copy.deepcopy(value) for value in fetched]
+        return _cut(plan, values, fetched) if plan.has_lod else fetched
 
     def close(self) -> None:
         """Forget everything compiled and loaded; the next run begins anew."""
@@ -155,19 +164,23 @@ class Executor(Generic[P]):
         return loaded
 
     def _plan(
-        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
-    ) -> Plan:
-        declared = {name: self._declare(program, name) for name in feed}
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
+        twins: Mapping[str, str],
+    ) -> Plan:  # fmt: skip
+        declared = {name: self._declare(program, name) for name in feed if LOD not in name}
         shapes = {name: _shape(name, known, feed[name]) for name, known in declared.items()}
         kept = tuple(name for name, known in declared.items() if known.kept)
         open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
-        pattern = name_sizes(open_shapes, {name: feed[name].shape for name in open_shapes})
+        fed = {name: array.shape for name, array in feed.items() if name not in kept}
+        pattern = name_sizes(open_shapes, fed, twins)
         names = list(dict.fromkeys(fetch))
         exact = {name: feed[name].shape for name in pattern}
         executable = self._fitting(program, pattern, exact, names, scope)
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        order = tuple(map(names.index, fetch))
-        return Plan(executable, feeds, kept, order, repeats=len(names) < len(fetch))
+        results = [tensor.name for tensor in executable.module.fetches]
+        order = tuple(map(results.index, fetch))
+        levels = tuple(_levels(name, results) for name in fetch)
+        return Plan(executable, feeds, kept, order, levels, repeats=len(names) < len(fetch))
 
     def _fitting(
         self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
@@ -201,38 +214,6 @@ class Executor(Generic[P]):
         return executables[key]
 
 
-def name_sizes(declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]]) -> Pattern:
-    """The shapes of feeds with names for the sizes a program leaves open.
-
-    Equal sizes get the same name, in the order of the feeds' names and then of the axes, so that
-    another batch size gives the same names. Beside other sizes a 1 stays 1, since it may broadcast.
-
-    >>> any = UNKNOWN
-    >>> name_sizes({"y": (any, 1), "x": (any, 13)}, {"x": (20, 13), "y": (20, 1)})
-    {'x': ('N', 13), 'y': ('N', 1)}
-    >>> name_sizes({"x": (any, any), "y": (any, any)}, {"x": (4, 6), "y": (1, 4)})
-    {'x': ('N', 'M'), 'y': (1, 'N')}
-    """
-    shapes = [zip(declared[name], given[name], strict=True) for name in sorted(declared)]
-    entries = chain.from_iterable(shapes)
-    classes = dict.fromkeys(number for size, number in entries if isinstance(size, Dim))
-    if len(classes) > 1:
-        classes.pop(1, None)
-    names = {number: _letter(index) for index, number in enumerate(classes)}
-    return {
-        name: tuple(
-            names.get(number, number) if isinstance(size, Dim) else number
-            for size, number in zip(declared[name], given[name], strict=True)
-        )
-        for name in sorted(declared)
-    }
-
-
-def _letter(index: int) -> str:
-    turn, place = divmod(index, len(LETTERS))
-    return LETTERS[place] + (str(turn) if turn else "")
-
-
 def _shape(name: str, declared: Declared, array: Array) -> Shape:
     """The declared shape of a feed, open in every axis where none is; raises if it does not fit."""
     if array.dtype != declared.dtype.numpy:
@@ -244,6 +225,20 @@ def _shape(name: str, declared: Declared, array: Array) -> Shape:
     if not fits or len(declared.shape) != array.ndim:
         raise wrong_shape(name, to_fluid(declared.shape), array.shape)
     return declared.shape
+
+
+def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
+    """Where the levels of a fetch's LoD stand among the results, the outermost first."""
+    wanted = (f"{name}{LOD}{level}" for level in count())
+    return tuple(results.index(each) for each in takewhile(results.__contains__, wanted))
+
+
+def _cut(plan: Plan, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
+    """What is fetched, cut into its sequences where it has any."""
+    return [
+        LoDTensor.cut(value, [values[index] for index in levels]) if levels else value
+        for value, levels in zip(fetched, plan.levels, strict=True)
+    ]
 
 
 def _keep(scope: Scope, name: str, array: Array) -> None:

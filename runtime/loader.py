@@ -18,7 +18,7 @@ import numpy as np
 
 from compiler.codegen.module import Module, lives_of
 from compiler.errors import ParseError, ShapeError, did_you_mean
-from compiler.ir.dims import Dim, evaluate
+from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
 from compiler.pack import Life, Packing, check, pack
 from compiler.plan import Tensor
@@ -124,7 +124,7 @@ class Executable:
         step = self._binding(tuple([array.shape for array in feeds])).step
         self.counters.runs += 1
         try:
-            return [array.copy() for array in step(*feeds)]
+            return [_copy(value) for value in step(*feeds)]
         except Exception as error:
             self._add_op(error)
             raise
@@ -206,6 +206,11 @@ class Executable:
             error.add_note("in " + " and ".join(comment[2:] for comment in reversed(comments)))
 
 
+def _copy(value: Array | list[Array]) -> Any:
+    """A result that the next step leaves alone; each tensor of a tensor array."""
+    return [array.copy() for array in value] if isinstance(value, list) else value.copy()
+
+
 def _bind_function(module: Module, filename: str) -> Callable[..., Step]:
     """Run the module's source in a namespace of its own; tracebacks show its lines."""
     lines = module.source.splitlines(keepends=True)
@@ -244,8 +249,7 @@ def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
             raise wrong_shape(tensor.name, tensor.shape, given)
         known = dict(sizes)
         for size, number in zip(tensor.shape, given, strict=True):
-            if isinstance(size, Dim) and size == Dim.named(size.names[0]):
-                sizes.setdefault(size.names[0], number)
+            sizes |= solve(size, number, sizes)
             if evaluate(size, sizes) != number:
                 raise wrong_shape(tensor.name, tensor.shape, given, _said(known))
     return sizes

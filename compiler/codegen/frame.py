@@ -7,6 +7,7 @@ views are made once, in `bind`. A feed is another array every time, so its views
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -91,11 +92,18 @@ class Frame:
             self.setup.line(f"{name} = params[{value.home!r}]")
         elif value.place is Place.BUFFER:
             self.setup.line(f"{name} = {_take(int(value.home), value.type)}")
-        elif value.place is Place.LOCAL:
+        elif value.place is Place.LOCAL and not value.type.is_open:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
         steady = value.place in (Place.PARAM, Place.BUFFER)
         return NumpyOperand(self, name, value.type, steady, value.storage)
+
+    def local(self, value: Value) -> NumpyOperand:
+        """The operand for a value that the code around gives its array."""
+        name = self.names.make(value.label)
+        made = NumpyOperand(self, name, value.type, False, value.storage)
+        self._operands[value.storage] = made
+        return made
 
     def forget(self, value: Value) -> None:
         """Let go of a value that stands by itself."""
@@ -143,15 +151,39 @@ class Frame:
         return a.storage == b.storage
 
     def function(self, body: Callable[..., Any], name: str = "") -> str:
-        """Carry a function's source into the module, once; gives its name there."""
+        """Carry a function's source into the module, once; gives its name there.
+
+        Plain functions and constants of its own package that it uses come with it.
+        """
         wanted = name or body.__name__
         key = (wanted, body)
         if key not in self._carried:
             self._carried[key] = self.names.make(wanted)
             source = textwrap.dedent(inspect.getsource(body))
             mine = f"def {self._carried[key]}("
-            self.functions.append(source.replace(f"def {body.__name__}(", mine, 1))
+            source = source.replace(f"def {body.__name__}(", mine, 1)
+            self.functions.append(self._with_globals(source, body))
         return self._carried[key]
+
+    def _with_globals(self, source: str, body: Callable[..., Any]) -> str:
+        """A function's source with the names under which what it uses was carried."""
+        package = body.__module__.partition(".")[0]
+        for name in _used_globals(body):
+            value = body.__globals__[name]
+            if inspect.isfunction(value) and value.__module__.startswith(package):
+                source = re.sub(rf"\b{name}\b", self.function(value), source)
+            elif isinstance(value, int | float | str | bytes):
+                source = re.sub(rf"\b{name}\b", self._constant(name, value), source)
+        return source
+
+    def _constant(self, name: str, value: object) -> str:
+        line = f"{name} = {value!r}"
+        if line not in self.globals:
+            if name in self.names.taken:
+                raise CompileError(f"generated code uses the name {name!r} for two things")
+            self.names.taken.add(name)
+            self.globals.append(line)
+        return name
 
     # ---- blocks ----
 
@@ -164,6 +196,16 @@ class Frame:
         """End a block."""
         self.body.depth -= 1
         self._kept.pop()
+
+
+def _used_globals(body: Callable[..., Any]) -> list[str]:
+    """Names a function, or one inside it, takes from its module, in order of use."""
+    codes, names = [body.__code__], dict[str, None]()
+    while codes:
+        code = codes.pop()
+        names |= dict.fromkeys(code.co_names)
+        codes += [each for each in code.co_consts if inspect.iscode(each)]
+    return [name for name in names if name in body.__globals__]
 
 
 def _expect_free(dims: Sequence[str]) -> None:

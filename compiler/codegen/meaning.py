@@ -8,7 +8,18 @@ from typing import Any, cast
 from compiler.codegen.frame import Frame, shape_text
 from compiler.ir.opdef import GradOp, OpDef, listed, parameters, slot_of
 from compiler.ir.program import GRAD
-from compiler.plan import PlannedOp
+from compiler.plan import PlannedOp, Value
+
+
+class ShapeOf:
+    """An input of which only the shape may be asked: its data may be gone."""
+
+    def __init__(self, value: Value) -> None:
+        self.type = value.type
+        self.shape = value.type.shape
+
+    def __str__(self) -> str:
+        raise AssertionError("a shape-only slot has no array")
 
 
 def pick(result: Any, slot: str) -> Any:
@@ -18,13 +29,13 @@ def pick(result: Any, slot: str) -> Any:
 
 def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None:
     """Write `result = meaning(attributes, …)` and a copy of each output to its place."""
-    owner, body = _body(op.defn)
+    owner, body = body_of(op.defn)
     function = frame.function(getattr(type(owner), body), f"{op.kind}_meaning")
     given = [
         f"{n}={_argument(values.get(slot_of(n)), kind)}"
         for n, kind in parameters(type(owner), body)
     ]
-    frame.line(f"result = {function}({', '.join([_attributes(frame, op.kind, owner), *given])})")
+    frame.line(f"result = {function}({', '.join([attributes_of(frame, op.kind, owner), *given])})")
     picker = frame.function(pick)
     for slot in op.outputs:
         part = f"{picker}(result, {slot.removesuffix(GRAD)!r})"
@@ -33,11 +44,12 @@ def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None
             frame.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
 
 
-def _body(defn: OpDef) -> tuple[OpDef, str]:
+def body_of(defn: OpDef) -> tuple[OpDef, str]:
+    """Where an op's meaning is written: in its class, or in that of its forward op."""
     return (defn.origin, "grad") if isinstance(defn, GradOp) else (defn, "numpy")
 
 
-def _attributes(frame: Frame, kind: str, owner: OpDef) -> str:
+def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
     """The name of a global that stands for the op's `self`."""
     listed = ", ".join(f"{name}={value!r}" for name, value in owner.attributes.items())
     name = frame.names.make(f"{kind}_attributes")

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compiler.codegen.bodies import BODIES, emit_body
 from compiler.codegen.frame import Frame
-from compiler.codegen.meaning import call_meaning
+from compiler.codegen.meaning import ShapeOf, call_meaning
 from compiler.codegen.module import Module
+from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
@@ -62,22 +64,14 @@ def _emit_step(frame: Frame, step: Step) -> None:
     if first.kind == "delete_var":
         for value in (value for values in first.inputs.values() for value in values):
             frame.forget(value)
-    elif first.body:
-        _emit_conditional(frame, first)
+    elif first.kind in BODIES:
+        emit_body(frame, first, _emit_step)
+    elif any(value.type.is_open for value in first.values):
+        emit_open(frame, first)
     elif isinstance(first.defn, Pointwise):
         emit_pointwise(frame, step)
     else:
         _emit_op(frame, first)
-
-
-def _emit_conditional(frame: Frame, op: PlannedOp) -> None:
-    for value in (value for values in op.outputs.values() for value in values):
-        frame.operand(value)
-    frame.line(f"if {frame.operand(op.inputs['Cond'][0])}.all():")
-    frame.enter()
-    for inner in op.body:
-        _emit_step(frame, inner)
-    frame.leave()
 
 
 def _emit_op(frame: Frame, op: PlannedOp) -> None:
@@ -94,19 +88,8 @@ def _emit_op(frame: Frame, op: PlannedOp) -> None:
 
 def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:
     declared = defn.slots[slot]
-    operands = [_ShapeOf(v) if declared.shape_only else frame.operand(v) for v in values]
+    operands = [ShapeOf(v) if declared.shape_only else frame.operand(v) for v in values]
     return declared.hold(operands)
-
-
-class _ShapeOf:
-    """An input of which only the shape may be asked: its data may be gone."""
-
-    def __init__(self, value: Value) -> None:
-        self.type = value.type
-        self.shape = value.type.shape
-
-    def __str__(self) -> str:
-        raise AssertionError("a shape-only slot has no array")
 
 
 # ---- the module's text -------------------------------------------------------------------------

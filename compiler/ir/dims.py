@@ -104,6 +104,17 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
     return sum(factor * _value(monomial, values) for monomial, factor in size.terms)
 
 
+def solve(size: Size, number: int, known: Mapping[str, int]) -> dict[str, int]:
+    """The one name a size depends on and nobody knows yet, as far as `number` tells it.
+
+    >>> solve(Dim.named("M") + 1, 5, {}), solve(Dim.named("M") + 1, 5, {"M": 3})
+    ({'M': 4}, {})
+    """
+    names = [] if isinstance(size, int) else [name for name in size.names if name not in known]
+    rest = size - Dim.named(names[0]) if len(names) == 1 else size
+    return {names[0]: number - rest} if names and isinstance(rest, int) else {}
+
+
 def product(sizes: Iterable[Size]) -> Size:
     """The product of sizes; 1 for none."""
     total: Size = 1

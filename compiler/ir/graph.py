@@ -72,8 +72,8 @@ class Var:
 class Op:
     """An op of a graph: slots of vars, attributes, labels, and the user's `file:line`.
 
-    `body` is the graph of its sub-block; its feeds are the vars of slot `Input`, in that order,
-    and its results those of `Out`.
+    `body` is the graph of its sub-block; its last feeds are the vars of slot `Captured`, in that
+    order, and its first results those of `Written`.
     """
 
     __slots__ = (
@@ -115,10 +115,17 @@ class Op:
         return [var for vars in self.outputs.values() for var in vars]
 
     def needs_data(self) -> list[Var]:
-        """The vars whose data it reads, without those of which it only asks the shape."""
+        """The vars whose data it reads, without those of which it only asks the shape.
+
+        A shape that only data decides is asked of the data.
+        """
         slots = self.defn.slots
-        kept = [s for s in self.inputs if not slots.get(s, Slot()).shape_only]
-        return [var for slot in kept for var in self.inputs[slot]]
+        return [
+            var
+            for slot, vars in self.inputs.items()
+            for var in vars
+            if var.type.is_open or not slots.get(slot, Slot()).shape_only
+        ]
 
     def __repr__(self) -> str:
         outputs = ", ".join(var.label for var in self.writes())

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
+from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Slot, find, listed
-from compiler.ir.program import EMPTY, Block, OpDesc
-from compiler.ir.types import TensorType, from_fluid, to_fluid
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
+from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 
 
 def check_slots(op: OpDesc) -> None:
@@ -46,17 +47,24 @@ def _check_side(
 
 
 def infer_op(block: Block, op: OpDesc) -> None:
-    """Give the variables an op writes the types it infers from those it reads.
+    """Give the variables an op writes the types and LoD levels it infers from those it reads.
 
     Errors of the op carry its text and the user's line.
     """
     defn = bind(op)
     given = {slot: names for slot, names in op.inputs.items() if names}
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
-    for slot, inferred in infer_types(defn, types, op).items():
-        names = op.outputs.get(slot, [])
-        for name, each in zip(names, listed(inferred), strict=False):
-            _store(block, name, each)
+    inferred = infer_types(defn, types | _companions(block, op, defn, types), op)
+    for slot, names in op.outputs.items():
+        declared = _said(inferred, slot)
+        for index, name in enumerate(names):
+            _store(block, name, declared[index] if index < len(declared) else None)
+    _store_levels(block, op, defn, inferred)
+    _store_kinds(block, op, defn, inferred)
+
+
+def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
+    return listed(inferred.get(slot))
 
 
 def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, Any]:
@@ -113,5 +121,60 @@ def var_type(block: Block, name: str) -> TensorType:
 
 def _store(block: Block, name: str, inferred: TensorType | None) -> None:
     var = block.lookup(name)
-    if var is not None and inferred is not None:
+    if var is not None and inferred is not None and var.kind is not VarKind.SELECTED_ROWS:
         var.dims, var.element = to_fluid(inferred.shape), inferred.dtype
+
+
+# ---- what goes with a variable: its LoD, and whether it is sparse ----
+
+
+def _companions(
+    block: Block, op: OpDesc, defn: OpDef, types: Mapping[str, Any]
+) -> dict[str, list[TensorType]]:
+    """Types of the LoD an op reads: at this stage only the number of levels is known."""
+    found: dict[str, list[TensorType]] = {}
+    for slot in defn.inputs().values():
+        if slot.companion == "lod":
+            names = op.inputs.get(slot.of) or op.inputs.get(slot.of + GRAD) or []
+            levels = [_levels(block, name) for name in names]
+            many = defn.slots.get(slot.of, Slot()).many
+            count = len(names) if many else max([*levels, int(slot.needed)], default=0)
+            if count and (slot.needed or all(levels)):
+                found[slot.name] = [TensorType(DType.INT64, (UNKNOWN,))] * count
+    return found
+
+
+def _levels(block: Block, name: str) -> int:
+    var = block.lookup(name)
+    return 0 if var is None else var.lod_level
+
+
+def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
+    """Outputs have the levels the op says, or those of what they are like."""
+    said = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
+    for slot, names in op.outputs.items():
+        for var in (found for name in names if (found := block.lookup(name)) is not None):
+            if slot in said:
+                var.lod_level = len(_said(inferred, said[slot])) if inferred.get(said[slot]) else 0
+            elif not var.lod_level:
+                var.lod_level = _shared_level(block, op, defn, var)
+
+
+def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc) -> int:
+    first = next((slot for slot in defn.inputs() if op.inputs.get(slot)), "")
+    slot = first if defn.lod_like is None else defn.lod_like
+    like = block.lookup(next(iter(op.inputs.get(slot, [])), ""))
+    if like is None or like.dims is None or var.dims is None or var.persistable:
+        return 0
+    return like.lod_level if like.dims[:1] == var.dims[:1] else 0
+
+
+def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
+    """A gradient the op makes sparse is declared so, in the shape of the whole."""
+    for slot in defn.outputs().values():
+        if slot.companion == "rows" and inferred.get(slot.name) is not None:
+            whole = block.lookup(next(iter(op.inputs.get(slot.of.removesuffix(GRAD), [])), ""))
+            for var in (block.lookup(name) for name in op.outputs.get(slot.of, [])):
+                if var is not None:
+                    var.kind = VarKind.SELECTED_ROWS
+                    var.dims = var.dims if whole is None else whole.dims

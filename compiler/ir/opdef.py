@@ -40,14 +40,30 @@ import numpy as np
 from compiler.errors import BadAttribute, CompileError, ShapeError, UnknownOp, did_you_mean
 from compiler.ir.dims import Size
 from compiler.ir.program import GRAD
-from compiler.ir.slots import BOOKKEEPING, Attr, Slot, attr, listed, reads, required, writes
+from compiler.ir.slots import (
+    BOOKKEEPING,
+    Attr,
+    Slot,
+    attr,
+    listed,
+    matched,
+    reads,
+    reads_lod,
+    reads_previous,
+    reads_rows,
+    required,
+    writes,
+    writes_lod,
+    writes_rows,
+)  # fmt: skip
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 __all__ = [
     "BOOKKEEPING", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "Rowwise",
     "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call", "check_attributes", "find",
-    "fit", "has", "listed", "parameters", "reads", "reduced_axes", "registered", "required",
-    "slot_of", "type_of", "writes",
+    "fit", "has", "listed", "parameters", "reads", "reads_lod", "reads_previous", "reads_rows",
+    "reduced_axes", "registered", "required", "slot_of", "type_of", "writes", "writes_lod",
+    "writes_rows",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
@@ -76,13 +92,19 @@ class OpDef:
     """True for what must run though nobody reads its outputs."""
     is_random: ClassVar[bool] = False
     """True for what gives other numbers every time, and so is no constant."""
+    lod_like: ClassVar[str | None] = None
+    """The slot whose LoD the outputs share that have as many rows; None for the first input."""
+    rows_like: ClassVar[str] = ""
+    """The slot whose row numbers the outputs share, for what works element by element on values."""
+    sparse_grads: ClassVar[tuple[str, ...]] = ()
+    """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
 
     def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)
         members = vars(cls).items()
         slots = {n: replace(v, name=n) for n, v in members if isinstance(v, Slot)}
         attrs = {n: cast("Attr[Any]", v) for n, v in members if isinstance(v, Attr)}
-        cls.slots = {**cls.slots, **slots}
+        cls.slots = matched({**cls.slots, **slots})
         cls.attrs = {**cls.attrs, **attrs}
         if op:
             cls.kind = op
@@ -199,7 +221,8 @@ class GradOp(OpDef):
         if has(self, "infer"):
             return self.named(call(self, "infer", types))
         default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
-        return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in self.outputs()}
+        values = (name for name, slot in self.outputs().items() if not slot.companion)
+        return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in values}
 
     def named(self, result: Any) -> dict[str, Any]:
         """A body returns gradients by the name of the forward slot."""
@@ -348,6 +371,7 @@ def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
     slots = {slot_of(n): _grad_input(forward, n, kind) for n, kind in names[int(takes_xp) :]}
     targets = [slot for slot in forward.inputs().values() if not slot.no_grad]
     slots |= {s.name + GRAD: writes(optional=True, many=s.many) for s in targets}
+    slots |= {f"{name}_rows{GRAD}": writes_rows(name + GRAD) for name in forward.sparse_grads}
     about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
     base = _grad_base(forward) if takes_xp else GradOp
     cls = cast("type[GradOp]", type(forward.__name__ + "Grad", (base,), about | slots))
@@ -363,6 +387,8 @@ def _grad_base(forward: type[OpDef]) -> type[GradOp]:
 def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
     """A gradient op reads a slot as its forward op declared it; all but `d_…` as given."""
     declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
+    if declared.companion == "lod":
+        return reads_lod(declared.of, optional=not declared.needed)
     shape_only = annotation in ("Shape", "list[Shape]")
     return reads(optional=declared.optional, many=declared.many, shape_only=shape_only)
 

@@ -268,7 +268,8 @@ class _GraphReader:
         ref = self.read_input()
         if not self.cursor.accept(":"):
             return ref
-        type = TensorType(self.cursor.dtype(), self.cursor.shape())
+        dtype, shape = self.cursor.dtype(), self.cursor.shape()
+        type = TensorType(dtype, shape, is_array=bool(self.cursor.accept("*")))
         over = self.read_input() if self.cursor.accept("over ") else None
         slot = self.cursor.number("a number") if self.cursor.take(_SLOT_LABEL) else None
         return _Ref(ref.mark, ref.name, ref.version, _Declared(type, over, slot))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -86,6 +86,10 @@ class Slot:
     `optional` may stay empty; `many` holds a list; `inplace` names the input whose storage an
     output may take over; `shape_only` inputs are read for their shape and not their data;
     `no_grad` inputs have no gradient (labels, running statistics).
+
+    A companion goes with what stands in the slot `of`, and no program mentions it: its LoD
+    (`"lod"`, the offsets of every level), its row numbers where it is sparse (`"rows"`), or what
+    the variable held before (`"previous"`). `needed` ones must be there when a graph is made.
     """
 
     name: str = ""
@@ -95,6 +99,9 @@ class Slot:
     inplace: str = ""
     shape_only: bool = False
     no_grad: bool = False
+    companion: str = ""
+    of: str = ""
+    needed: bool = False
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Items as the slot's value: a list where it holds many, else the only one, or None."""
@@ -120,3 +127,44 @@ def reads(
 def writes(*, optional: bool = False, many: bool = False, inplace: str = "") -> Slot:
     """Declare an output slot; `inplace` names the input it may overwrite (`Param`)."""
     return Slot("", True, optional, many, inplace)
+
+
+def reads_lod(of: str, *, optional: bool = False) -> Slot:
+    """Declare that an op reads the LoD of what stands in a slot.
+
+    The value is a list of int64 offset arrays, `[count + 1]` each, the outermost level first; for a
+    slot that takes many, a list with the innermost offsets of each.
+    """
+    return Slot(optional=True, many=True, no_grad=True, companion="lod", of=of, needed=not optional)
+
+
+def writes_lod(of: str) -> Slot:
+    """Declare that an op says the LoD of an output: a list of offset arrays, `[]` for none."""
+    return Slot(is_output=True, optional=True, many=True, companion="lod", of=of)
+
+
+def reads_rows(of: str) -> Slot:
+    """Declare that an op knows sparse values in a slot: int64 row numbers, None where dense."""
+    return Slot(optional=True, no_grad=True, companion="rows", of=of)
+
+
+def writes_rows(of: str) -> Slot:
+    """Declare that an output may be sparse: it is where `infer` gives this slot a type."""
+    return Slot(is_output=True, optional=True, companion="rows", of=of)
+
+
+def reads_previous(of: str) -> Slot:
+    """Declare that an op reads what a variable it writes held before; None where it held nothing.
+
+    The variable is the one in output slot `of`.
+    """
+    return Slot(optional=True, no_grad=True, companion="previous", of=of)
+
+
+def matched(slots: dict[str, Slot]) -> dict[str, Slot]:
+    """Row numbers come in a list where the values do."""
+    many = {name for name, slot in slots.items() if slot.many and not slot.companion}
+    return {
+        name: replace(slot, many=True) if slot.companion == "rows" and slot.of in many else slot
+        for name, slot in slots.items()
+    }

@@ -101,14 +101,17 @@ def parse_dtype(text: str) -> DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """Element type and shape of a value.
+    """Element type and shape of a value; `is_array` for a list of tensors of such a type.
 
     >>> print(TensorType(DType.FP32, (Dim.named("N"), 4)))
     f32[N, 4]
+    >>> print(TensorType(DType.FP32, (UNKNOWN, 4), is_array=True))
+    f32[?, 4]*
     """
 
     dtype: DType
     shape: Shape
+    is_array: bool = False
 
     @property
     def rank(self) -> int:
@@ -122,8 +125,13 @@ class TensorType:
 
     @property
     def nbytes(self) -> Size:
-        """How many bytes its elements take."""
-        return self.numel * self.dtype.itemsize
+        """How many bytes its elements take; unknown for a list of tensors."""
+        return UNKNOWN if self.is_array else self.numel * self.dtype.itemsize
+
+    @property
+    def is_open(self) -> bool:
+        """True where only data decides the size, so that no memory can be planned for it."""
+        return self.is_array or any(isinstance(n, Dim) and not n.known for n in self.shape)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,22 +141,25 @@ class TensorType:
 
     def with_shape(self, shape: Sequence[Size]) -> TensorType:
         """The same element type in another shape."""
-        return TensorType(self.dtype, tuple(shape))
+        return TensorType(self.dtype, tuple(shape), self.is_array)
 
     def with_dtype(self, dtype: DType) -> TensorType:
         """The same shape of another element type."""
-        return TensorType(dtype, self.shape)
+        return TensorType(dtype, self.shape, self.is_array)
 
     def at(self, values: dict[str, int]) -> tuple[int, ...]:
         """The shape in numbers, given what each name stands for."""
         return tuple(evaluate(size, values) for size in self.shape)
 
     def __str__(self) -> str:
-        return f"{self.dtype.text}[{', '.join(map(str, self.shape))}]"
+        return f"{self.dtype.text}[{', '.join(map(str, self.shape))}]" + "*" * self.is_array
 
 
 TOKEN = TensorType(DType.TOKEN, ())
 """The type of a var that orders two ops and carries no data."""
+
+SAVED = TensorType(DType.TOKEN, (), is_array=True)
+"""The type of what a block's runs leave behind for its gradient: a list of their values."""
 
 
 def from_fluid(shape: Sequence[int], dtype: DType) -> TensorType:

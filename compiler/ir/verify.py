@@ -14,6 +14,7 @@ from typing import Any
 import networkx as nx
 
 from compiler.errors import CompileError, VerifyError
+from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.infer import check_slots
@@ -175,7 +176,8 @@ def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
 def _agree(a: TensorType, b: TensorType) -> bool:
     """True where two types may be one; a size nobody knows agrees with any."""
     pairs = zip(a.shape, b.shape, strict=False)
-    return a.dtype is b.dtype and a.rank == b.rank and all(_may_be(*pair) for pair in pairs)
+    same = a.dtype is b.dtype and a.rank == b.rank and a.is_array == b.is_array
+    return same and all(_may_be(*pair) for pair in pairs)
 
 
 def _may_be(a: Size, b: Size) -> bool:
@@ -196,7 +198,11 @@ def _check_results(g: Graph) -> None:
 
 
 def _check_body(op: Op) -> None:
-    """A body holds the same rules; it is fed slot `Input` and returns slot `Out`."""
+    """A body holds the same rules.
+
+    Its last feeds are slot `Captured`, those before were kept of a run; its first results are slot
+    `Written`, those behind are kept.
+    """
     if op.body is None:
         return
     try:
@@ -204,8 +210,12 @@ def _check_body(op: Op) -> None:
     except VerifyError as error:
         error.add_note(f"in graph {op.body.name!r}, the body of {show_op(op)}")
         raise
-    _check_edge(op, "is fed", op.body.feeds(), op.inputs.get("Input", []))
-    _check_edge(op, "returns", op.body.results, op.outputs.get("Out", []))
+    captured, written = op.inputs.get(CAPTURED, []), op.outputs.get(WRITTEN, [])
+    feeds, results = op.body.feeds(), op.body.results
+    own = max(0, len(feeds) - len(captured)) if op.kind == "unwind" else 0
+    kept = len(written) if RUNS in op.outputs else len(results)
+    _check_edge(op, "is fed", feeds[own:], captured)
+    _check_edge(op, "returns", results[:kept], written)
     if op.body.params():
         raise _broken("bodies", f"the body has state of its own: {op.body.params()[0].label!r}", op)
 

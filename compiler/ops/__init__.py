@@ -1,18 +1,10 @@
 """The ops of fluid, a file for each family and a class for each op.
 
-Importing this package fills the registry.
+Importing this package fills the registry: every module here is imported, in order of its name.
 """
 
-from compiler.ops import activation as activation
-from compiler.ops import control as control
-from compiler.ops import conv as conv
-from compiler.ops import elementwise as elementwise
-from compiler.ops import loss as loss
-from compiler.ops import matmul as matmul
-from compiler.ops import metric as metric
-from compiler.ops import norm as norm
-from compiler.ops import optimizer as optimizer
-from compiler.ops import pool as pool
-from compiler.ops import random as random
-from compiler.ops import reduce as reduce
-from compiler.ops import tensor as tensor
+import pkgutil
+from importlib import import_module
+
+for _family in sorted(found.name for found in pkgutil.iter_modules(__path__)):
+    import_module(f"{__name__}.{_family}")

@@ -12,7 +12,7 @@ class ReuseMemory(Pass):
 
     Two vars share a slot only in that case, so a slot is alive without holes and its bytes are one
     size; where slots that never meet in time lie in the arena is arithmetic on their lives, done
-    when sizes are known (`compiler.pack`). In place is legal for pointwise kernels over inputs of
+    when sizes are known (`compiler.pack`). What only data can size gets no slot. In place is legal for pointwise kernels over inputs of
     the output's full shape, and where an op declares it.
     """
 
@@ -28,7 +28,7 @@ class ReuseMemory(Pass):
         for step, ops in enumerate(kernels(g)):
             dying = _dying(ops, step, alive)
             for op in ops:
-                for var in (var for var in op.writes() if var in alive):
+                for var in (v for v in op.writes() if v in alive and not v.type.is_open):
                     var.slot = _shared_slot(ops, var, dying, alive)
                     if var.slot is None:
                         var.slot, slots = slots, slots + 1

@@ -55,7 +55,8 @@ def peak_bytes(g: Graph, typical: int) -> int:
 
 
 def _bytes(type: TensorType, typical: int) -> int:
-    return evaluate(type.nbytes, dict.fromkeys(type.names, typical))
+    size = type.numel * type.dtype.itemsize if type.is_array else type.nbytes
+    return evaluate(size, dict.fromkeys(type.names, typical))
 
 
 @dataclass

@@ -110,14 +110,14 @@ graph main {
   (Out=zero: f32[1]) = fill_constant() {'shape': [1], 'value': 0.0}
   (Out=yes: bool[1]) = less_than(X=zero, Y=x)
   (Out=no: bool[1]) = less_than(X=x, Y=zero)
-  (Out=rate#1: f32[1] over rate) = conditional_block(Cond=yes, Input=[x, rate]) {'is_scalar_condition': True} graph block_1 {
+  (Written=[rate#1: f32[1] over rate]) = if(Cond=[yes], Captured=[x, rate]) graph block_1 {
     feed x: f32[1]
     feed rate: f32[1]
     (Out=two: f32[1]) = scale(X=x) {'scale': 2.0}
     (Out=rate#1: f32[1]) = assign(X=two)
     return rate#1
   }
-  (Out=rate#2: f32[1] over rate#1) = conditional_block(Cond=no, Input=[zero, rate#1]) {'is_scalar_condition': True} graph block_2 {
+  (Written=[rate#2: f32[1] over rate#1]) = if(Cond=[no], Captured=[zero, rate#1]) graph block_2 {
     feed zero: f32[1]
     feed rate: f32[1]
     (Out=rate#1: f32[1]) = assign(X=zero)

@@ -17,7 +17,6 @@ from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives, may_take_over
 from compiler.ir.opdef import registered
-from compiler.ir.program import BlockRef
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ir.verify import fusible_shape
 
@@ -176,9 +175,8 @@ class _Grower:
         old, other = self.rng.choice(temps), self.pick(BIAS)
         body = self.body(old, other)
         after = self.graph.next_version(old, old.type, same_storage=True)
-        inputs = {"Cond": self.pick(FLAG), "Input": [old, other]}
-        attrs = {"is_scalar_condition": True, "sub_block": BlockRef(self.blocks)}
-        self.op("conditional_block", inputs, {"Out": [after]}, attrs, body=body)
+        inputs = {"Cond": [self.pick(FLAG)], "Captured": [old, other]}
+        self.op("if", inputs, {"Written": [after]}, {}, body=body)
         self.replace(old, after)
 
     def body(self, old: Var, other: Var) -> Graph:

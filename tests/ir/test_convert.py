@@ -3,10 +3,11 @@
 import pytest
 
 from compiler.errors import CompileError, MissingSlot, UnknownOp
-from compiler.ir.convert import to_graph, to_program
+from compiler.ir.convert import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.program import Program
 from compiler.ir.text import parse_program, show
+from compiler.ir.to_program import to_program
 from compiler.ir.verify import verify
 
 N = Dim.named("N")
@@ -102,9 +103,9 @@ def test_a_block_sees_what_it_reads_and_carries_what_it_may_not_write():
     graph = graph_of(SWITCH, x=(1,))
     verify(graph)
     branch = graph.ops()[-1]
-    assert [var.label for var in branch.inputs["Input"]] == ["rate", "x"]
+    assert [var.label for var in branch.inputs["Captured"]] == ["rate", "x"]
     assert [var.label for var in branch.body.feeds()] == ["rate", "x"]
-    assert branch["Out"].overwrites is graph.find("rate")
+    assert branch["Written"].overwrites is graph.find("rate")
     assert [var.label for var in branch.body.results] == ["rate#1"]
 
 

@@ -23,7 +23,7 @@ graph main {
   (Out=y: f32[N, 4]) = relu(X="my \\"h\\"") @k1 @numpy
   (Out=z: f32[N, 4]) = tanh(X=y) @k1 @numpy
   (ParamOut=w#1: f32[4, 4] over w) = sgd(Param=w, Grad=w, LearningRate=lr)
-  (Out=[z#1: f32[N, 4] over z]) = conditional_block(Cond=[c], Input=[z]) {'sub_block': block(1)} graph b {
+  (Written=[z#1: f32[N, 4] over z]) = if(Cond=[c], Captured=[z]) graph b {
     feed z: f32[N, 4]
     (Out=z#1: f32[N, 4]) = abs(X=z)
     return z#1

@@ -151,8 +151,8 @@ def test_defaults_do_not_count():
 def test_bodies_count():
     text = "graph b {\n    feed x: f32[3]\n    (Out=y: f32[3]) = relu(X=x)\n    return y\n  }"
     outer = (
-        "graph main {\n  feed c: bool[1]\n  feed x: f32[3]\n  (Out=[y: f32[3]]) = "
-        f"conditional_block(Cond=[c], Input=[x]) {{'sub_block': block(1)}} {text}\n  return y\n}}\n"
+        "graph main {\n  feed c: bool[1]\n  feed x: f32[3]\n  (Written=[y: f32[3]]) = "
+        f"if(Cond=[c], Captured=[x]) {text}\n  return y\n}}\n"
     )
     g = parse(outer)
     assert show(g) == outer
@@ -328,7 +328,7 @@ def nested(depth: int) -> str:
     lines = ["graph g {", "feed c: bool[1]"]
     for _ in range(depth - 1):
         lines += [
-            "() = conditional_block(Cond=[c]) {'sub_block': block(1)} graph g {",
+            "() = if(Cond=[c]) graph g {",
             "feed c: bool[1]",
         ]
     return "\n".join(lines + ["}"] * depth)

@@ -16,7 +16,6 @@ from compiler.errors import CompileError, VerifyError
 from compiler.interpret import run
 from compiler.ir.graph import Graph, Op
 from compiler.ir.liveness import kernels, lives, may_take_over
-from compiler.ir.program import BlockRef
 from compiler.ir.text import parse, parse_program
 from compiler.ir.types import DType, TensorType
 from compiler.ir.verify import check_grouped, check_ordered, check_stored, fusible_shape, verify
@@ -135,8 +134,7 @@ def test_one_output_written_twice_by_one_op():
     g = Graph()
     x, flag, y = g.feed("x", ROW), g.feed("c", TensorType(DType.BOOL, (1,))), g.var("y", ROW)
     body = parse("graph b {\n feed x: f32[3, 4]\n return x, x\n}")
-    inputs, attrs = {"Cond": [flag], "Input": [x]}, {"sub_block": BlockRef(1)}
-    g.op("conditional_block", inputs, {"Out": [y, y]}, attrs, body=body)
+    g.op("if", {"Cond": [flag], "Captured": [x]}, {"Written": [y, y]}, body=body)
     broken(g, "producers: 'y' is written by one op 2 times")
 
 
@@ -169,7 +167,7 @@ graph main {
   (Out=d: f32[3, 4]) = tanh(X=b) @k1
   (Out=e: f32[3, 4]) = elementwise_add(X=d, Y=a)
   (Out=unread: f32[3, 4]) = abs(X=x)
-  (Out=[e#1: f32[3, 4] over e]) = conditional_block(Cond=[c], Input=[e]) {'sub_block': block(1)} graph b {
+  (Written=[e#1: f32[3, 4] over e]) = if(Cond=[c], Captured=[e]) graph b {
     feed e: f32[3, 4]
     (Out=e#1: f32[3, 4]) = relu(X=e)
     return e#1
@@ -182,7 +180,7 @@ graph main {
 def test_lives_run_from_maker_to_last_reader():
     g = parse(CHAIN)
     assert [[op.kind for op in ops] for ops in kernels(g)] == [
-        ["relu"], ["relu", "tanh"], ["elementwise_add"], ["abs"], ["conditional_block"],
+        ["relu"], ["relu", "tanh"], ["elementwise_add"], ["abs"], ["if"],
     ]  # fmt: skip
     assert {var.label: life for var, life in lives(g).items()} == {
         "a": (0, 3),

@@ -17,9 +17,10 @@ from compiler.ir.types import DType, Shape
 from runtime import executor
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError
-from runtime.executor import Declared, Executor, Pattern, name_sizes
+from runtime.executor import Declared, Executor
 from runtime.loader import Counters
 from runtime.scope import Scope
+from runtime.sizes import Pattern, name_sizes
 
 LINE = Module.load(Path(__file__).with_name("fit_a_line.py"))
 LOSS = ("mean_0.tmp_0",)

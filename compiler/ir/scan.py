@@ -1,0 +1,317 @@
+"""One walk over a block of a program: which var of a graph each name stands for right now.
+
+A name written twice becomes several vars; the order of ops is kept. A variable of a program may
+stand for several vars of the graph: its data, and its companions. The LoD of a batch of sequences
+is one small integer var a level; a sparse gradient is its values and the numbers of their rows.
+What a program leaves unsaid is said here: which outputs share the LoD of an input, and where a
+sparse gradient is made dense for an op that does not know rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from compiler.errors import CompileError
+from compiler.ir.dims import Size
+from compiler.ir.graph import Graph, Var
+from compiler.ir.infer import bind, check_slots, infer_types, op_text
+from compiler.ir.opdef import OpDef, Pointwise, Slot, find, listed
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc
+from compiler.ir.types import DType, TensorType, from_fluid
+
+LOD = "@LOD"
+"""What stands between a name and the number of a level in the name of that level's offsets."""
+ROWS = "@ROWS"
+"""What follows a name in the name of its row numbers."""
+
+Slots = dict[str, list[Var]]
+
+
+@dataclass
+class Scan:
+    """A walk over one block into one graph; `outer` is the walk over the block around it."""
+
+    block: Block
+    graph: Graph
+    outer: Scan | None = None
+    current: dict[str, Var] = field(default_factory=dict[str, Var])
+    captured: dict[str, Var] = field(default_factory=dict[str, Var])
+    lods: dict[Var, list[Var]] = field(default_factory=dict[Var, list[Var]])
+    rows: dict[Var, tuple[Var, Size]] = field(default_factory=dict[Var, tuple[Var, Size]])
+    dense: dict[Var, Var] = field(default_factory=dict[Var, Var])
+
+    # ---- ops ----
+
+    def add(self, op: OpDesc) -> None:
+        """Add one op of the block to the graph."""
+        check_slots(op)
+        inputs = self.inputs(op)
+        outputs = self.outputs(op, inputs)
+        self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
+        self._settle(op, outputs)
+
+    def inputs(self, op: OpDesc) -> Slots:
+        """The vars an op reads, with the companions it asks for."""
+        cls = find(op.type)
+        found = each_var(op.inputs, lambda name: self.read(name, op))
+        given = {slot: self._known_rows(cls, slot, vars) for slot, vars in found.items()}
+        for slot in cls.inputs().values():
+            if slot.companion:
+                given[slot.name] = self._companions(op, slot, given)
+        return {slot: vars for slot, vars in given.items() if vars}
+
+    def read(self, name: str, op: OpDesc) -> Var:
+        """The var a name stands for; state and captured vars are declared when first read."""
+        found = self.seen(name, op)
+        if found is not None:
+            return found
+        raise CompileError(
+            f"variable {name!r} has no value: no op before this one writes it and it is not fed",
+            op=op_text(op),
+            source=op.source,
+            hint="feed it, or let an op before this one write it",
+        )
+
+    def seen(self, name: str, op: OpDesc) -> Var | None:
+        """The var a name stands for, if it has a value here or further out."""
+        if name in self.current:
+            return self.current[name]
+        if self.outer is not None and self.outer.sees(name):
+            return self.capture(name, self.outer.read(name, op))
+        return self.param(name) if self.is_state(name) else None
+
+    def sees(self, name: str) -> bool:
+        """True where a name has a value here or further out."""
+        if name in self.current or self.is_state(name):
+            return True
+        return self.outer is not None and self.outer.sees(name)
+
+    def capture(self, name: str, var: Var) -> Var:
+        """Let the body see a var of the graph around it."""
+        self.captured[name] = var
+        self.current[name] = self.graph.feed(name, var.type)
+        return self.current[name]
+
+    def is_state(self, name: str) -> bool:
+        """True for what outlives a run."""
+        desc = self.block.lookup(name)
+        return desc is not None and desc.persistable
+
+    def param(self, name: str) -> Var:
+        """Declare persistable state in its declared type."""
+        return self.note(name, self.graph.param(name, self.declared(name)))
+
+    def declared(self, name: str) -> TensorType:
+        """The type a program declares of a variable; CompileError where it declares no shape."""
+        desc = self.block.lookup(name)
+        if desc is None or desc.dims is None:
+            raise CompileError(f"variable {name!r} has no declared shape")
+        return from_fluid(desc.dims, desc.element)
+
+    def note(self, name: str, var: Var) -> Var:
+        """From here on a name stands for this var."""
+        self.current[name] = var
+        return var
+
+    # ---- what an op writes ----
+
+    def outputs(self, op: OpDesc, inputs: Slots) -> Slots:
+        """Vars for what an op writes, in the types it infers, and their companions."""
+        defn = bind(op)
+        inferred = infer_types(defn, defn.types_of(inputs), op)
+        found = {
+            slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
+                   for i, name in enumerate(names) if name != EMPTY]
+            for slot, names in op.outputs.items()
+            if any(name != EMPTY for name in names)
+        }  # fmt: skip
+        said = self._said_companions(defn, found, inferred, inputs)
+        self._share(defn, inputs, found)
+        return found | said
+
+    def _write(
+        self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
+    ) -> Var:
+        """The var for one written name: new, a new version, or new state in the same storage."""
+        type = type or self.declared(name)
+        previous = self.current.get(name)
+        if previous is None and not self.is_state(name):
+            return self.note(name, self.graph.var(name, type))
+        if previous is None:
+            return self.note(name, self.graph.param(name, type))
+        state = previous.role == "param"
+        if state and _clobbers(op, slot, previous, inputs):
+            return self.graph.fresh(name + "@new", type)
+        return self.note(name, self.graph.next_version(previous, type, same_storage=state))
+
+    def _settle(self, op: OpDesc, outputs: Slots) -> None:
+        """Copy state that an op could not write in place from the temporary it wrote instead."""
+        for slot, vars in outputs.items():
+            names = [name for name in op.outputs.get(slot, ()) if name != EMPTY]
+            for name, var in zip(names, vars, strict=False):
+                if self.current.get(name) is not var:
+                    last = self.current[name]
+                    after = self.graph.next_version(last, var.type, same_storage=True)
+                    self.graph.op("assign", {"X": [var]}, {"Out": [after]}, last=True)
+                    self.note(name, after)
+
+    # ---- companions that an op reads ----
+
+    def _companions(self, op: OpDesc, slot: Slot, inputs: Slots) -> list[Var]:
+        """The vars in a companion slot; empty where there is none."""
+        if slot.companion == "previous":
+            names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
+            return [var for name in names[:1] if (var := self.seen(name, op)) is not None]
+        vars = inputs.get(slot.of) or inputs.get(slot.of + GRAD) or []
+        if slot.companion == "rows":
+            return [self.rows_of(var)[0] for var in vars if self.rows_of(var)]
+        return self._offsets(op, slot, vars)
+
+    def _offsets(self, op: OpDesc, slot: Slot, vars: Sequence[Var]) -> list[Var]:
+        """All levels of the only var in a slot; the innermost of each in a slot that takes many."""
+        levels = [self.lod_of(var) for var in vars]
+        bare = [var.label for var, found in zip(vars, levels, strict=True) if not found]
+        if bare and slot.needed:
+            raise CompileError(
+                f"{op.type} reads sequences, but {bare[0]!r} has no LoD",
+                op=op_text(op),
+                source=op.source,
+                hint="feed sequences: fluid.create_lod_tensor(data, [lengths], place)",
+            )
+        if bare or not levels:
+            return []
+        many = find(op.type).slots.get(slot.of, Slot()).many
+        return [found[-1] for found in levels] if many else levels[0]
+
+    def lod_of(self, var: Var) -> list[Var]:
+        """The levels of a var's LoD, the outermost first; empty where it has none."""
+        if var not in self.lods:
+            self.lods[var] = [self.see(each) for each in self._around(var, Scan.lod_of) or ()]
+        return self.lods[var]
+
+    def rows_of(self, var: Var) -> Any:
+        """The row numbers of a sparse var and how many rows the whole has; None where dense."""
+        found = self.rows.get(var) or self._around(var, Scan.rows_of)
+        if found is not None and var not in self.rows:
+            self.rows[var] = (self.see(found[0]), found[1])
+        return self.rows.get(var)
+
+    def _around(self, var: Var, ask: Callable[[Scan, Var], Any]) -> Any:
+        """What the walk around this one answers for a var that it lent."""
+        lent = self.captured.get(var.name) if var.role == "feed" else None
+        return None if lent is None or self.outer is None else ask(self.outer, lent)
+
+    def see(self, var: Var) -> Var:
+        """A var of the graph around this one, seen from here."""
+        name = var.label
+        return self.current[name] if name in self.captured else self.capture(name, var)
+
+    def _known_rows(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
+        """Vars as an op can read them: sparse if it knows rows, and then all of a slot, or dense.
+
+        Where an op takes many, all must be sparse for it to see rows.
+        """
+        sparse = [var for var in vars if self.rows_of(var)]
+        knows = cls.rows_like == slot or any(
+            each.companion == "rows" and each.of == slot for each in cls.inputs().values()
+        )
+        if not sparse or (knows and len(sparse) == len(vars)):
+            return vars
+        return [self.densified(var) for var in vars]
+
+    def densified(self, var: Var) -> Var:
+        """A var as a dense tensor, made once."""
+        rows = self.rows_of(var)
+        if not rows:
+            return var
+        if var not in self.dense:
+            shape = (rows[1], *var.type.shape[1:])
+            whole = self.graph.fresh(var.name + "@DENSE", var.type.with_shape(shape))
+            inputs = {"X": [var], "X_rows": [rows[0]]}
+            attrs = {"height": rows[1]}
+            self.graph.op("densify_rows", inputs, {"Out": [whole]}, attrs, last=True)
+            self.dense[var] = whole
+        return self.dense[var]
+
+    # ---- companions of what an op writes ----
+
+    def _said_companions(
+        self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
+    ) -> Slots:
+        """Vars for the companions that an op writes itself."""
+        said: Slots = {}
+        for slot in defn.outputs().values():
+            types = listed(inferred.get(slot.name) or [])
+            for var in outputs.get(slot.of, ())[:1] if slot.companion else ():
+                made = [self._companion(var, slot, i, type) for i, type in enumerate(types)]
+                if slot.companion == "lod":
+                    self.lods[var] = made
+                elif made:
+                    self.rows[var] = (made[0], self._height(slot, inputs))
+                if made:
+                    said[slot.name] = made
+        return said
+
+    def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
+        name = var.name + (f"{LOD}{index}" if slot.companion == "lod" else ROWS)
+        last = self.graph.latest(name)
+        if last is None:
+            return self.graph.var(name, type)
+        return self.graph.next_version(last, type, same_storage=False)
+
+    def _height(self, slot: Slot, inputs: Slots) -> Size:
+        """How many rows there are in all: those of the parameter, or of a sparse input."""
+        owner = inputs.get(slot.of.removesuffix(GRAD), [])
+        if slot.of.endswith(GRAD) and owner:
+            return owner[0].type.shape[0]
+        known = (self.rows_of(var) for vars in inputs.values() for var in vars)
+        return next(found[1] for found in known if found)
+
+    def _share(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
+        """Give outputs the LoD and the row numbers of what they are like."""
+        first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
+        lod_slot = first if defn.lod_like is None else defn.lod_like
+        like = inputs.get(lod_slot, ())[:1]
+        rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
+        for var in (var for vars in outputs.values() for var in vars):
+            self._share_lod(var, [*like, *self._variable_of(var)])
+            self.rows |= {var: found for found in rows if found}
+
+    def _share_lod(self, var: Var, like: Sequence[Var]) -> None:
+        if var in self.lods or not var.type.shape:
+            return
+        for source in like:
+            same = source.type.shape[:1] == var.type.shape[:1]
+            if same and self.lod_of(source):
+                self.lods[var] = self.lod_of(source)
+
+    def _variable_of(self, var: Var) -> list[Var]:
+        """The variable whose gradient, or part of one, a var is."""
+        variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
+        found = self.current.get(variable)
+        return [] if found is None else [found]
+
+
+def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
+    """The vars that names in slots stand for; empty slots left out."""
+    found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
+    return {slot: vars for slot, vars in found.items() if vars}
+
+
+def offsets_type(count: Size) -> TensorType:
+    """The type of a LoD level of so many sequences."""
+    return TensorType(DType.INT64, (count + 1,))
+
+
+def _clobbers(op: OpDesc, slot: str, previous: Var, inputs: Slots) -> bool:
+    """True where an op reads storage that it writes through another slot than the declared one."""
+    cls = find(op.type)
+    allowed = cls.slots[slot].inplace
+    slots = [s for s, vars in inputs.items() if previous in vars and s != allowed]
+    return bool(slots) and not issubclass(cls, Pointwise)
+
+
+def _item(inferred: Any, index: int) -> TensorType | None:
+    return cast("list[TensorType]", inferred)[index] if isinstance(inferred, list) else inferred

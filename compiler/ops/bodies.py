@@ -1,0 +1,38 @@
+"""The ops of a graph that own a body: what every op of a program with a block becomes.
+
+They compute nothing of their own: converting, running and generating code treat them in their own
+way. `Captured` are the vars a body sees as its last feeds; `Written` are those that its first
+results become.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import TensorType
+
+
+class If(OpDef, op="if"):
+    """Run the body once if every element of every Cond is true; Runs then holds one run."""
+
+    Cond = reads(many=True)
+    Captured = reads(many=True, optional=True)
+    Written = writes(many=True, optional=True)
+    Runs = writes(optional=True)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+
+class Loop(If, op="loop"):
+    """Run the body as long as Cond is true, which the body changes; Runs holds each run."""
+
+
+class Unwind(OpDef, op="unwind"):
+    """Run the body for each run kept, the last one first; its first feeds are what was kept."""
+
+    Runs = reads(optional=True)
+    Captured = reads(many=True, optional=True)
+    Written = writes(many=True, optional=True)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}

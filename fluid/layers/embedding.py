@@ -1,0 +1,5 @@
+"""Tables of vectors, looked up by number."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,100 @@
+"""Names for the open sizes of feeds, so that one Module serves every batch.
+
+Equal sizes get one name: a batch of another size gives the same names, and the program is compiled
+once. Sequences need more care: how many rows a batch of sequences has in all says nothing about
+other feeds, so it has a name of its own, shared only by feeds of one and the same LoD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import TypeAlias
+
+import numpy as np
+
+from compiler.ir.dims import Dim
+from compiler.ir.types import Array, Shape
+
+LOD = "@LOD"
+"""What stands between the name of a feed and the number of a level of its LoD."""
+
+LETTERS = "NMKLPQRST"
+"""Names of open sizes, the first ones; then come N1, M1 and so on."""
+
+Pattern: TypeAlias = dict[str, tuple[int | str, ...]]
+"""The shapes of feeds by name; an entry is a number or the name of an open size."""
+
+
+def name_sizes(
+    declared: Mapping[str, Shape],
+    given: Mapping[str, Sequence[int]],
+    twins: Mapping[str, str] | None = None,
+) -> Pattern:
+    """The shapes of feeds with names for the sizes a program leaves open.
+
+    Equal sizes get the same name, in the order of the feeds' names and then of the axes, so that
+    another batch size gives the same names. Beside other sizes a 1 stays 1, since it may broadcast.
+    The levels of a LoD, `x@LOD0`, name the number of their sequences; `twins` maps a feed to the
+    first one that has its LoD.
+
+    >>> any = Dim.named("?")
+    >>> name_sizes({"y": (any, 1), "x": (any, 13)}, {"x": (20, 13), "y": (20, 1)})
+    {'x': ('N', 13), 'y': ('N', 1)}
+    >>> name_sizes({"x": (any, any), "y": (any, any)}, {"x": (4, 6), "y": (1, 4)})
+    {'x': ('N', 'M'), 'y': (1, 'N')}
+    >>> name_sizes({"y": (any, 1), "w": (any, 1)}, {"w": (9, 1), "w@LOD0": (4,), "y": (3, 1)})
+    {'w': ('M', 1), 'y': ('N', 1), 'w@LOD0': ('N + 1',)}
+    """
+    levels = {name: given[name][0] - 1 for name in sorted(given) if LOD in name}
+    rows = {name.partition(LOD)[0] for name in levels}
+    plain = [pair for name in sorted(declared) for pair in _open(name, declared, given, rows)]
+    numbers = dict.fromkeys([number for _, _, number in plain] + list(levels.values()))
+    if len(numbers) > 1 and 1 not in levels.values():
+        numbers.pop(1, None)
+    letters = _letters()
+    names = {number: next(letters) for number in numbers}
+    own: dict[str, str] = {}
+    for name in sorted(rows):
+        other = given[name][0] if given[name][0] in numbers else None
+        known = None if other is None or other in levels.values() else names[other]
+        twin = (twins or {}).get(name, name)
+        own[name] = known or own.get(twin) or next(letters)
+    entries = {(name, axis): names.get(number, number) for name, axis, number in plain}
+    entries |= {(name, 0): letter for name, letter in own.items() if _is_open(declared[name], 0)}
+    shapes: Pattern = {
+        name: tuple(entries.get((name, axis), size) for axis, size in enumerate(given[name]))
+        for name in sorted(declared)
+    }
+    return shapes | {name: (f"{names.get(n, n)} + 1",) for name, n in levels.items()}
+
+
+def _open(
+    name: str, declared: Mapping[str, Shape], given: Mapping[str, Sequence[int]], rows: set[str]
+) -> Iterator[tuple[str, int, int]]:
+    """The open entries of a feed with their numbers, without the rows of sequences."""
+    for axis, number in enumerate(given[name]):
+        if _is_open(declared[name], axis) and not (axis == 0 and name in rows):
+            yield name, axis, number
+
+
+def _is_open(shape: Shape, axis: int) -> bool:
+    return isinstance(shape[axis], Dim)
+
+
+def _letters() -> Iterator[str]:
+    """N, M, … T, N1, M1 and so on."""
+    turns = ((letter, turn) for turn in count() for letter in LETTERS)
+    return (letter + (str(turn) if turn else "") for letter, turn in turns)
+
+
+def twins_of(feed: Mapping[str, Array]) -> dict[str, str]:
+    """For each feed of sequences the first one, by name, that is cut into the same ones."""
+    lods: dict[str, list[Array]] = {}
+    for name in sorted(name for name in feed if LOD in name):
+        lods.setdefault(name.partition(LOD)[0], []).append(feed[name])
+    return {name: next(other for other in lods if _same(lods[other], lods[name])) for name in lods}
+
+
+def _same(a: Sequence[Array], b: Sequence[Array]) -> bool:
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
