@@ -119,15 +119,14 @@ def _run_body(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
         for var, outer in zip(_captured(op, op.body), op.inputs.get(CAPTURED, []), strict=True)
     }
     written = op.outputs.get(WRITTEN, [])
-    left: list[Array] = [
-        feed.get(v.name, _nothing(v.type)) for v in op.body.results[: len(written)]
-    ]
+    leaves = op.body.results[: len(written)]
+    left: list[Array] = [feed.get(var.name, _nothing(var.type)) for var in leaves]
     runs: list[list[Array]] = []
     for kept in _runs(op, memory, feed):
         given = zip(op.body.feeds(), kept, strict=False)
         results = run(op.body, feed | {var.name: array for var, array in given}, {})
         left, saved = results[: len(written)], results[len(written) :]
-        names = [var.name for var in op.body.results[: len(written)]]
+        names = [var.name for var in leaves]
         feed |= {name: array for name, array in zip(names, left, strict=True) if name in feed}
         runs.append(saved)
     kept_runs = [(var, cast(Array, runs)) for var in op.outputs.get(RUNS, [])]
@@ -147,7 +146,8 @@ def _runs(op: Op, memory: _Memory, feed: Mapping[str, Array]) -> Iterator[Sequen
         return
     conditions = op.inputs["Cond"]
     names = {outer: inner.name for inner, outer in _pairs(op)}
-    while all(np.all(feed[names[v]] if v in names else memory.read(v)) for v in conditions):
+    holds = np.size if op.defn.attributes["any_element"] else np.all
+    while all(holds(feed[names[v]] if v in names else memory.read(v)) for v in conditions):
         yield ()
         if op.kind == "if":
             return

@@ -42,7 +42,8 @@ def _header(frame: Frame, op: PlannedOp) -> str:
     if op.kind == "unwind":
         names = "".join(f"{frame.local(value).name}, " for value in op.given)
         return f"for {f'({names.rstrip()})' if names else '_'} in reversed({_runs(frame, op)}):"
-    conditions = " and ".join(f"{frame.operand(v)}.all()" for v in op.inputs["Cond"])
+    test = "size" if op.defn.attributes["any_element"] else "all()"
+    conditions = " and ".join(f"{frame.operand(v)}.{test}" for v in op.inputs["Cond"])
     return f"{'while' if op.kind == 'loop' else 'if'} {conditions}:"
 
 

@@ -19,7 +19,7 @@ from compiler.plan import PlannedOp, Value
 
 
 def owned(item: Any, inputs: Any) -> Any:
-    """A result that nothing else writes over: views, and inputs returned as they are, are copied."""
+    """A result that nothing writes over: views and inputs that come back are copied."""
     if item is None:
         return None
     if hasattr(item, "append"):

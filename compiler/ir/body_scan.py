@@ -15,7 +15,8 @@ from compiler.errors import CompileError, did_you_mean
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import check_slots
-from compiler.ir.program import Block, OpDesc
+from compiler.ir.opdef import find
+from compiler.ir.program import GRAD, Block, OpDesc, OpRole, VarKind
 from compiler.ir.scan import LOD, Scan, Slots
 from compiler.ir.types import SAVED, DType, Shape, TensorType
 
@@ -33,17 +34,32 @@ Handlers: TypeAlias = "Mapping[str, Callable[[BlockScan, OpDesc], None]]"
 """How each op of a program that owns a block becomes ops of a graph."""
 
 
+_COLLECTING = frozenset({"sum", "fill_zeros_like", "assign"})
+"""Ops that say themselves what an array of gradients holds."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A value kept of each run: what the gradient calls it, the var inside, its LoD there."""
+
+    name: str
+    var: Var
+    levels: tuple[Var, ...] = ()
+
+
 @dataclass
 class BlockScan(Scan):
     """A walk that also goes into the blocks that ops own.
 
-    `runs` has, for each list of kept runs, the walk over that body and the names it kept.
+    `runs` has, for each list of kept runs, the walk over that body and what it kept. In the block of
+    a gradient (`is_gradient`) every gradient is the block's own, whatever there is around it.
     """
 
     handlers: Handlers = field(default_factory=dict[str, "Callable[[BlockScan, OpDesc], None]"])
-    runs: dict[str, tuple[BlockScan, list[str]]] = field(
-        default_factory=lambda: dict[str, tuple["BlockScan", list[str]]]()
+    runs: dict[str, tuple[BlockScan, list[Kept]]] = field(
+        default_factory=lambda: dict[str, tuple["BlockScan", list[Kept]]]()
     )
+    is_gradient: bool = False
 
     def feed(self, name: str, shape: Shape) -> None:
         """Declare a feed in the shape the caller gives and the declared element type."""
@@ -73,11 +89,58 @@ class BlockScan(Scan):
 
     def add(self, op: OpDesc) -> None:
         """Add one op of the block, or the op that its block becomes."""
-        if op.type not in self.handlers:
+        if op.type in self.handlers:
+            check_slots(op)
+            self.handlers[op.type](self, op)
+        elif op.role & OpRole.BACKWARD and self._writes_pot(op):
+            self._add_to_pot(op)
+        else:
             super().add(op)
-            return
-        check_slots(op)
-        self.handlers[op.type](self, op)
+
+    def sees(self, name: str) -> bool:
+        """True where a name has a value here or further out."""
+        hidden = self.is_gradient and GRAD in name and name not in self.current
+        return not hidden and super().sees(name)
+
+    def seen(self, name: str, op: OpDesc) -> Var | None:
+        """The var a name stands for, if it has a value here or further out."""
+        return super().seen(name, op) if self.sees(name) else None
+
+    # ---- arrays of gradients ----
+
+    def _writes_pot(self, op: OpDesc) -> bool:
+        """True for an op of the backward pass on an array of gradients.
+
+        Such an array collects: what is read twice, or in several runs, gets the sum of all parts.
+        """
+        touched = [*op.writes(), *op.inputs.get("X", [])]
+        descs = (self.block.lookup(name) for name in touched if GRAD in name)
+        arrays = [desc for desc in descs if desc and desc.kind is VarKind.TENSOR_ARRAY]
+        return bool(arrays) and op.type not in _COLLECTING
+
+    def _add_to_pot(self, op: OpDesc) -> None:
+        if op.type == "write_to_array":
+            super().add(_renamed(op, "add_to_array", {}))
+        elif op.type == "read_from_array":
+            super().add(_renamed(op, "take_from_array", {"XOut": op.inputs["X"]}))
+        else:
+            before = {name: self.current[name] for name in op.writes() if name in self.current}
+            super().add(op)
+            for name, var in before.items():
+                self.add_up(name, [var, self.current[name]], op)
+
+    def add_up(self, name: str, vars: Sequence[Var], op: OpDesc) -> Var:
+        """From here on a name stands for the sum of vars, made dense where they differ in kind."""
+        dense = [self.densified(var) for var in vars]
+        sum_type = find("sum")(None).infer_types({"X": [var.type for var in dense]})["Out"]
+        last = self.graph.latest(name)
+        out = (
+            self.graph.var(name, sum_type)
+            if last is None
+            else self.graph.next_version(last, sum_type, same_storage=False)
+        )
+        self.graph.op("sum", {"X": dense}, {"Out": [out]}, {}, op.source, last=True)
+        return self.note(name, out)
 
     # ---- bodies ----
 
@@ -121,49 +184,52 @@ class BlockScan(Scan):
         return bool(changed)
 
     def put(
-        self, kind: str, op: OpDesc, inputs: Slots, inner: BlockScan, written: Sequence[str],
-        saved: Sequence[str] = (), runs: str = "",
+        self, kind: str, op: OpDesc, inputs: Slots, inner: BlockScan, left: Mapping[str, str],
+        kept: Sequence[Kept] = (), runs: str = "", **attrs: bool,
     ) -> None:  # fmt: skip
-        """Add the op whose body a walk has made; it leaves `written` and keeps `saved`."""
-        written = [*written, *_levels(inner, written)]
-        inner.graph.results = [inner.current[name] for name in [*written, *saved]]
-        outputs = {WRITTEN: [self._left(name, inner) for name in written]}
+        """Add the op whose body a walk has made.
+
+        `left` maps names inside to the names outside under which they are left; `kept` is kept of
+        each run in the list called `runs`.
+        """
+        left = {**left, **_levels(inner, left)}
+        saved = [var for each in kept for var in (each.var, *each.levels)]
+        inner.graph.results = [*(inner.current[name] for name in left), *saved]
+        outputs = {WRITTEN: [self._left(*names, inner) for names in left.items()]}
         if runs:
             outputs[RUNS] = [self.note(runs, self.graph.var(runs, SAVED))]
-            self.runs[runs] = (inner, list(saved))
-        for name in written:
-            self._share_levels(name, inner)
-        captured = {CAPTURED: list(inner.captured.values())}
-        self.graph.op(kind, inputs | captured, outputs, {}, op.source, inner.graph, last=True)
+            self.runs[runs] = (inner, list(kept))
+        for mine, theirs in left.items():
+            self._share_levels(mine, theirs, inner)
+        inputs = {**inputs, CAPTURED: list(inner.captured.values())}
+        self.graph.op(kind, inputs, outputs, attrs, op.source, inner.graph, last=True)
 
-    def _left(self, name: str, inner: BlockScan) -> Var:
+    def _left(self, inside: str, outside: str, inner: BlockScan) -> Var:
         """The var a body leaves behind: it lives where the value stood before, if there was one."""
-        type = inner.current[name].type
-        previous = self.current.get(name) or self.graph.latest(name)
-        if previous is None and self.is_state(name):
-            previous = self.param(name)
+        type = inner.current[inside].type
+        previous = self.current.get(outside) or self.graph.latest(outside)
+        if previous is None and self.is_state(outside):
+            previous = self.param(outside)
         if previous is None:
-            return self.note(name, self.graph.var(name, type))
-        same = name in inner.captured
+            return self.note(outside, self.graph.var(outside, type))
+        same = inner.captured.get(inside) is previous
         type = previous.type if same and previous.type.is_open else type
-        return self.note(name, self.graph.next_version(previous, type, same_storage=same))
+        return self.note(outside, self.graph.next_version(previous, type, same_storage=same))
 
-    def _share_levels(self, name: str, inner: BlockScan) -> None:
+    def _share_levels(self, inside: str, outside: str, inner: BlockScan) -> None:
         """What a body leaves has the LoD it has inside."""
-        levels = inner.lod_of(inner.current[name])
-        self.lods[self.current[name]] = [
+        levels = inner.lod_of(inner.current[inside])
+        self.lods[self.current[outside]] = [
             inner.captured[level.name] if level.role == "feed" else self.current[level.name]
             for level in levels
         ]
 
 
-def _levels(inner: BlockScan, written: Iterable[str]) -> list[str]:
+def _levels(inner: BlockScan, left: Iterable[str]) -> dict[str, str]:
     """The names of LoD levels that a body made for what it leaves, now known by these names."""
-    made = [level for name in written for level in inner.lod_of(inner.current[name])]
-    found = dict.fromkeys(level for level in made if level.role != "feed")
-    for level in found:
-        inner.note(level.name, level)
-    return list(dict.fromkeys(level.name for level in found))
+    made = [level for name in left for level in inner.lod_of(inner.current[name])]
+    own = dict.fromkeys(level for level in made if level.role != "feed")
+    return {inner.note(level.name, level).name: level.name for level in own}
 
 
 def _keeps_type(seen: Var, left: Var) -> bool:
@@ -183,6 +249,10 @@ def _widened(a: TensorType, b: TensorType) -> TensorType:
     return a.with_shape([mine if mine == other else UNKNOWN for mine, other in pairs])
 
 
+def _renamed(op: OpDesc, type: str, outputs: Mapping[str, Sequence[str]]) -> OpDesc:
+    return OpDesc(type, op.inputs, {**op.outputs, **outputs}, {}, op.source)
+
+
 def written_outside(block: Block) -> list[str]:
     """Names a block, or one inside it, writes that belong around it, in order of first write."""
     written = dict.fromkeys(name for op in block.ops for name in _writes(block, op))
@@ -195,29 +265,9 @@ def _writes(block: Block, op: OpDesc) -> Iterator[str]:
         yield from written_outside(block.owner.blocks[int(op.attrs[SUB_BLOCK])])
 
 
-def _reads(block: Block) -> Iterator[str]:
+def reads_inside(block: Block) -> Iterator[str]:
     """Every name the ops of a block, and of those inside it, read."""
     for op in block.ops:
         yield from op.reads()
         if SUB_BLOCK in op.attrs:
-            yield from _reads(block.owner.blocks[int(op.attrs[SUB_BLOCK])])
-
-
-def kept_names(block: Block, runs: str) -> list[str]:
-    """The names of a block's own variables that the gradient over its runs asks for."""
-    ops = (op for each in block.owner.blocks for op in each.ops if SUB_BLOCK in op.attrs)
-    gradients = [op for op in ops if op.type.endswith("_grad") and runs in op.reads()]
-    asked = (
-        name for op in gradients for name in _reads(block.owner.blocks[int(op.attrs[SUB_BLOCK])])
-    )
-    return [name for name in dict.fromkeys(asked) if name in block.vars]
-
-
-def with_levels(inner: BlockScan, names: Iterable[str]) -> list[str]:
-    """Names and those of the levels of their LoD."""
-    found: dict[str, None] = {}
-    for name in names:
-        found[name] = None
-        for level in inner.lod_of(inner.current[name]):
-            found[inner.note(level.name, level).name] = None
-    return list(found)
+            yield from reads_inside(block.owner.blocks[int(op.attrs[SUB_BLOCK])])

@@ -19,13 +19,19 @@ from compiler.ir.blocks import conditional, repeat
 from compiler.ir.body_scan import BlockScan, Handlers
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program
+from compiler.ir.recurrent import recurrent, recurrent_gradient
 from compiler.ir.types import Shape
+from compiler.ir.unwind import unwind_conditional, unwind_loop
 
 _EDGES = ("feed", "fetch")
 _HANDLERS: Handlers = {
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
+    "conditional_block_grad": unwind_conditional,
+    "recurrent": recurrent,
+    "recurrent_grad": recurrent_gradient,
     "while": repeat,
+    "while_grad": unwind_loop,
 }
 
 

@@ -277,7 +277,8 @@ class Scan:
         rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
         for var in (var for vars in outputs.values() for var in vars):
             self._share_lod(var, [*like, *self._variable_of(var)])
-            self.rows |= {var: found for found in rows if found}
+            if rows and rows[0]:
+                self.rows[var] = rows[0]
 
     def _share_lod(self, var: Var, like: Sequence[Var]) -> None:
         if var in self.lods or not var.type.shape:

@@ -7,13 +7,17 @@ results become.
 
 from __future__ import annotations
 
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import TensorType
 
 
 class If(OpDef, op="if"):
-    """Run the body once if every element of every Cond is true; Runs then holds one run."""
+    """Run the body once if a condition holds; Runs then holds one run.
 
+    It holds if every element of every Cond is true, or, with `any_element`, if no Cond is empty.
+    """
+
+    any_element = attr(False)
     Cond = reads(many=True)
     Captured = reads(many=True, optional=True)
     Written = writes(many=True, optional=True)

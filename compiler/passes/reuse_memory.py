@@ -12,8 +12,8 @@ class ReuseMemory(Pass):
 
     Two vars share a slot only in that case, so a slot is alive without holes and its bytes are one
     size; where slots that never meet in time lie in the arena is arithmetic on their lives, done
-    when sizes are known (`compiler.pack`). What only data can size gets no slot. In place is legal for pointwise kernels over inputs of
-    the output's full shape, and where an op declares it.
+    when sizes are known (`compiler.pack`). What only data can size gets no slot. In place is legal
+    for pointwise kernels over inputs of the output's full shape, and where an op declares it.
     """
 
     name = "reuse_memory"

@@ -1,0 +1,52 @@
+"""Counters that a program counts up in place, as ops before that saw them.
+
+`increment` overwrites its operand; an op in front of it may have read it, say as an index of a
+tensor array, and the gradient of that op reads the same index.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from compiler.ir.program import OpDesc
+
+BEFORE = "@BEFORE@"
+"""What follows a counter's name in the name of what it was before it was counted up."""
+
+
+class Counters:
+    """What counters were: computed, as a variable of its own, once somebody asks for it."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+        self._waiting: dict[str, list[OpDesc]] = {}
+        self._earlier: dict[str, str] = {}
+        self._count: Counter[str] = Counter()
+
+    def wait(self, name: str, undo: OpDesc) -> None:
+        """Note the op that counts a counter down, for whoever asks for it from now on."""
+        self._waiting.setdefault(name, []).append(undo)
+
+    def before(self, op: OpDesc) -> list[OpDesc]:
+        """Let an op read counters as they were; returns what must be computed for that."""
+        asked = dict.fromkeys(name for name in op.reads() if name in self._waiting)
+        made = [self._step(name, undo) for name in asked for undo in self._waiting.pop(name)]
+        for name, earlier in self._earlier.items():
+            op.inputs = renamed(op.inputs, name, earlier)
+        return made
+
+    def _step(self, name: str, undo: OpDesc) -> OpDesc:
+        last = self._earlier.get(name, name)
+        self._earlier[name] = f"{name}{BEFORE}{self._count[name]}"
+        self._count[name] += 1
+        outputs = {"Out": [self._earlier[name]]}
+        return OpDesc(undo.type, {"X": [last]}, outputs, undo.attrs, undo.source)
+
+
+def renamed(slots: dict[str, list[str]], old: str, new: str) -> dict[str, list[str]]:
+    """Slots with one name in the place of another.
+
+    >>> renamed({"X": ["a", "b"]}, "a", "c")
+    {'X': ['c', 'b']}
+    """
+    return {slot: [new if n == old else n for n in names] for slot, names in slots.items()}

@@ -1,0 +1,410 @@
+"""Gradient ops on their way into a program: who writes which gradient, in how many parts.
+
+Ops are collected first and go to their blocks at once, so that a failure leaves the program as it
+was. A gradient that several ops give parts of is summed right before the first op that reads it
+whole, or at the end. The gradient of a block that an op owns is a tape of its own, inside the tape
+of the block around it; its names are always `x@GRAD`, whatever those around it are called.
+
+A gradient of a tensor array is a pot: reading it for the gradient of a write takes an element out,
+and what the gradient of a read writes goes in. It ends no life that an array is written again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from compiler.ir.counters import Counters, renamed
+from compiler.ir.gradients import Inside, OwnsBlock, block_owner, gradient_ops
+from compiler.ir.infer import infer_op
+from compiler.ir.opdef import find
+from compiler.ir.program import (
+    EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, OpRole, VarDesc, VarKind,
+)  # fmt: skip
+
+PART = "@RENAME@"
+"""What follows a gradient's name in the name of a part of it."""
+SUB_BLOCK = "sub_block"
+
+OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
+"""Called after each gradient op is appended, with the variable of every gradient's name."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where a gradient, or a part of it, is written: by which op, and where in its outputs."""
+
+    at: int
+    slot: str
+    index: int
+
+
+class Tape:
+    """The gradient ops of a block, the last of its ops first."""
+
+    def __init__(
+        self, block: Block, no_grad: Collection[str] = (), depending: Collection[str] | None = None
+    ) -> None:
+        self.block = block
+        self.target = block
+        self.no_grad = frozenset(no_grad)
+        self.depending = depending
+        self.ops: list[OpDesc] = []
+        self.inner: dict[OpDesc, InnerTape] = {}
+        self.names: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.parts: dict[str, list[_Part]] = {}
+        self.given: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.renewed: set[str] = set()
+        self.counters = Counters()
+
+    # ---- names
+
+    def grad(self, variable: str) -> str:
+        """The name of a variable's gradient: another one where an earlier pass has taken it."""
+        if variable not in self.names:
+            name, count = variable + GRAD, 0
+            while self.block.lookup(name) is not None:
+                name, count = f"{variable}{GRAD}_{count}", count + 1
+            self.know(variable, name)
+        return self.names[variable]
+
+    def know(self, variable: str, gradient: str) -> None:
+        """Call a variable's gradient by a name."""
+        self.names[variable] = gradient
+        self.variables[gradient] = variable
+
+    def wants(self, variable: str) -> bool:
+        """True where a variable has a gradient at all."""
+        desc = self.block.lookup(variable)
+        if desc is None or desc.stop_gradient or not desc.element.is_float:
+            return False
+        depends = self.depending is None or variable in self.depending
+        return depends and variable not in self.no_grad
+
+    def has(self, gradient: str) -> bool:
+        """True where something has come up for a gradient."""
+        return gradient in self.parts or gradient in self.given
+
+    def gives(self, variable: str) -> bool:
+        """True where something for a variable's gradient is written here."""
+        return self.names.get(variable) in self.parts
+
+    def _is_array(self, gradient: str) -> bool:
+        desc = self.block.lookup(self.variables[gradient])
+        return desc is not None and desc.kind is VarKind.TENSOR_ARRAY
+
+    # ---- walking backwards
+
+    def walk(self, ops: Sequence[OpDesc]) -> None:
+        """Write down the gradients of ops, the last first, and add up what nobody read."""
+        self.renewed = _renewed(ops)
+        for op in reversed(ops):
+            if any(self.has(self.names.get(name, EMPTY)) for name in op.writes()):
+                self._walk_over(op)
+            if hasattr(find(op.type), "undo"):
+                self.count_back(op)
+        for name in list(self.parts):
+            self._add_up(name)
+
+    def _walk_over(self, op: OpDesc) -> None:
+        owner = block_owner(op)
+        made = gradient_ops(op, self.grad) if owner is None else [self._of_block(op, owner)]
+        kept = [each for each in made if self.add(each)]
+        self.counters.read.update(op.reads())
+        over = [name for name in op.writes() if name in self.renewed]
+        self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
+
+    def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
+        """True where an op leaves something of what a variable held before."""
+        if not differentiable:
+            return name in op.reads()
+        if SUB_BLOCK in op.attrs:
+            return self._is_array(self.grad(name))
+        cls = find(op.type)
+        kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
+        return any(name in op.outputs.get(slot, ()) for slot in kept)
+
+    def count_back(self, op: OpDesc) -> None:
+        """An op counted up in place: what stands before it saw the count as it was.
+
+        Where the counter has a gradient it is counted down itself, as the reference does it; else
+        those who ask for the earlier count get a variable of their own.
+        """
+        (name,) = op.outputs["Out"]
+        desc = self.block.lookup(name)
+        if desc is None or desc.persistable or name not in op.reads():
+            return
+        undo: OpDesc = cast(Any, find(op.type)(op.attrs)).undo(op)
+        if desc.stop_gradient or name not in self.counters.read:
+            self.counters.wait(name, undo)
+        else:
+            self.append(_backward(undo))
+
+    def add(self, op: OpDesc) -> bool:
+        """Append a gradient op, unless nothing comes in or nobody wants what goes out."""
+        read = dict.fromkeys(name for name in op.reads() if name in self.variables)
+        if read and not any(self.has(name) for name in read):
+            return False
+        op.outputs = {slot: self._wanted(names) for slot, names in op.outputs.items()}
+        if not op.writes():
+            return False
+        for name in read:
+            if self.has(name):
+                self._add_up(name)
+            else:
+                self._do_without(op, name)
+        for undo in self.counters.before(op):
+            self.append(_backward(undo))
+        op.attrs = {**op.attrs, "op_role_var": []}
+        self.append(_backward(op))
+        return True
+
+    def append(self, op: OpDesc) -> None:
+        """Append an op as it is and remember which gradients it writes."""
+        at = len(self.ops)
+        self.ops.append(op)
+        read = op.reads()
+        kept = {name for name in op.writes() if name in read and self._is_kept(name)}
+        self.parts |= {name: [] for name in op.writes() if name in read and name not in kept}
+        for slot, names in op.outputs.items():
+            for index, name in enumerate(names):
+                if name in self.variables and name not in kept:
+                    self.parts.setdefault(name, []).append(_Part(at, slot, index))
+
+    def _is_kept(self, name: str) -> bool:
+        """True for a pot that an op takes from and puts into: it is still the same one."""
+        return name in self.parts and name in self.variables and self._is_array(name)
+
+    def _wanted(self, names: Sequence[str]) -> list[str]:
+        """Names to write; `EMPTY` keeps the place of one that nobody wants among others."""
+        unwanted = {n for n in names if n in self.variables and not self.wants(self.variables[n])}
+        kept = [EMPTY if name in unwanted else name for name in names]
+        return kept if set(kept) - {EMPTY} else []
+
+    # ---- parts
+
+    def _add_up(self, name: str) -> None:
+        """Where a gradient came in parts, rename them and append their sum."""
+        places = self.parts.get(name, [])
+        whole = [name] if name in self.given and not self._is_array(name) else []
+        if not places or len(places) + len(whole) < 2:
+            return
+        source = self.ops[places[0].at].source
+        parts = [self._part(name, place) for place in range(len(places))]
+        self.parts[name] = []
+        self.given.discard(name)
+        attrs = {"use_mkldnn": False, "op_role": int(OpRole.BACKWARD)}
+        self.append(OpDesc("sum", {"X": [*whole, *parts]}, {"Out": [name]}, attrs, source))
+
+    def _part(self, name: str, place: int) -> str:
+        """Rename a part where it is written, and where a pot is used until the next part."""
+        part = f"{name}{PART}block{self.block.idx}@{self.counts[name]}"
+        self.counts[name] += 1
+        self.variables[part] = self.variables[name]
+        places = [*self.parts[name], _Part(len(self.ops), "", 0)]
+        here = places[place]
+        self.ops[here.at].outputs[here.slot][here.index] = part
+        if self._is_array(name):
+            for op in self.ops[here.at + 1 : places[place + 1].at]:
+                op.inputs = renamed(op.inputs, name, part)
+                op.outputs = renamed(op.outputs, name, part)
+        return part
+
+    def _do_without(self, op: OpDesc, name: str) -> None:
+        """Nothing flows into a gradient that an op reads: leave it out, or give it zeros.
+
+        A pot that nobody has put anything in is empty by itself.
+        """
+        if self._is_array(name):
+            return
+        slots = find(op.type).slots
+        for slot, names in op.inputs.items():
+            if slots[slot].optional and names == [name] and op not in self.inner:
+                op.inputs[slot] = []
+        if name in op.reads():
+            zeros = {"X": [self.variables[name]]}, {"Out": [name]}
+            role = {"op_role": int(OpRole.BACKWARD)}
+            self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
+
+    def _forget(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
+        """What an op wrote over did not exist before it: only its own gradient ops still count."""
+        for gradient in (self.names[name] for name in names if name in self.names):
+            places = self.parts.get(gradient, [])
+            own = [p for p in places if any(self.ops[p.at] is each for each in made)]
+            if places and not own:
+                self._add_up(gradient)
+            self.parts.pop(gradient, None)
+            self.given.discard(gradient)
+            if own:
+                self.parts[gradient] = own
+
+    # ---- blocks that ops own
+
+    def _of_block(self, op: OpDesc, owner: OwnsBlock) -> OpDesc:
+        """The op that owns the gradient of an op's block, with that gradient on a tape."""
+        block = self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
+        carried = [name for name in owner.carried(op) if not self._has_for(name)]
+        idle = [name for name in carried if not self.wants(name)]
+        arriving = [name for name in op.writes() if self._has_for(name)]
+        arriving = list(dict.fromkeys([*arriving, *owner.arriving(op)]))
+        inner = self._settled(block, arriving, idle, carried)
+        inner.drop_idle(idle)
+        passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
+        given = frozenset(name for name in inner.names if inner.gives(name))
+        made = owner.block_grad(op, Inside(inner.asked(), given, passed, self.grad))
+        made.source = op.source
+        self.inner[made] = inner
+        return made
+
+    def _settled(
+        self, block: Block, arriving: list[str], idle: Sequence[str], carried: Sequence[str]
+    ) -> InnerTape:
+        """The gradient of a block; what one run leaves for the next is added to `arriving`."""
+        while True:
+            inner = InnerTape(self, block, [*arriving, *idle])
+            inner.walk(block.ops)
+            known = {*arriving, *idle}
+            more = [name for name in carried if name not in known and inner.gives(name)]
+            if not more:
+                return inner
+            arriving += more
+
+    def _has_for(self, variable: str) -> bool:
+        return self.has(self.names.get(variable, EMPTY))
+
+    # ---- into the program
+
+    def write(self, on_append: OnAppend | None) -> dict[str, str]:
+        """Put the ops into the program; returns the gradients there are, by variable."""
+        self._open_blocks()
+        self._fill(on_append)
+        written = {name for op in self.ops for name in op.writes()}
+        return {variable: name for variable, name in self.names.items() if name in written}
+
+    def _open_blocks(self) -> None:
+        """Make the blocks, those of a block right behind it."""
+        for op in self.ops:
+            inner = self.inner.get(op)
+            if inner is not None:
+                inner.target = self.block.owner.add_block(self.target.idx)
+                inner.target.forward_block_idx = inner.block.idx
+                op.attrs[SUB_BLOCK] = BlockRef(inner.target.idx)
+                inner._open_blocks()
+
+    def _fill(self, on_append: OnAppend | None) -> None:
+        for op in self.ops:
+            if op in self.inner:
+                self.inner[op]._fill(on_append)
+            undeclared = [name for name in op.writes() if self.target.lookup(name) is None]
+            for name in undeclared:
+                self._declare(name)
+            appended = self.target.add_op(op.type, op.inputs, op.outputs, op.attrs, op.source)
+            if _may_be_sparse(op) or any(name not in self.variables for name in undeclared):
+                infer_op(self.view(), appended)
+            if on_append is not None:
+                on_append(self.target, appended, self.variables)
+
+    def view(self) -> Block:
+        """Where the types of all that the ops read and write are found."""
+        return self.block
+
+    def declared(self) -> dict[str, VarDesc]:
+        """Variables of gradient blocks around this one: none, for this is no gradient block."""
+        return {}
+
+    def _declare(self, name: str) -> None:
+        """A gradient, whole or part, is declared like its variable."""
+        like = self.block.lookup(self.variables.get(name, EMPTY))
+        if like is None:
+            self.target.add_var(name)
+            return
+        fields: dict[str, Any] = {"kind": like.kind, "lod_level": like.lod_level}
+        self.target.add_var(name, shape=like.dims, dtype=like.element, **fields)
+
+
+class InnerTape(Tape):
+    """The gradient of a block that an op owns; gradients of `arriving` variables come from outside.
+
+    What is asked of variables further out is decided out there: here they all have gradients.
+    """
+
+    def __init__(self, outer: Tape, block: Block, arriving: Iterable[str]) -> None:
+        super().__init__(block)
+        self.outer = outer
+        for name in arriving:
+            self.know(name, name + GRAD)
+        self.arriving = frozenset(self.variables)
+        self.given = set(self.arriving)
+
+    def grad(self, variable: str) -> str:
+        """The name of a variable's gradient in this block."""
+        if variable not in self.names:
+            self.know(variable, variable + GRAD)
+        return self.names[variable]
+
+    def wants(self, variable: str) -> bool:
+        """True unless a variable of this very block stops gradients."""
+        desc = self.block.vars.get(variable)
+        return desc is None or not desc.stop_gradient
+
+    def count_back(self, op: OpDesc) -> None:
+        """A counter is counted down, so that every run finds it as its forward run did."""
+        self.append(_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
+
+    def asked(self) -> list[str]:
+        """The variables whose gradient the ops read from outside, in that order."""
+        found, written = dict[str, None](), set[str]()
+        for op in self.ops:
+            found |= {n: None for n in op.reads() if n in self.arriving and n not in written}
+            written.update(op.writes())
+        return [self.variables[name] for name in found]
+
+    def drop_idle(self, idle: Iterable[str]) -> None:
+        """Leave out what only hands on gradients that are zeros from outside.
+
+        An op that reads something else as well keeps all before it alive, as in the reference.
+        """
+        zeros = {name + GRAD for name in idle}
+        handing = list[OpDesc]()
+        for op in self.ops:
+            if op.reads() and zeros.issuperset(op.reads()):
+                handing.append(op)
+                zeros.update(op.writes())
+        needed = set[str]()
+        for op in reversed(self.ops):
+            if op not in handing or needed.intersection(op.writes()):
+                needed.update(op.reads())
+        self.ops = [o for o in self.ops if o not in handing or needed.intersection(o.writes())]
+
+    def view(self) -> Block:
+        """The gradients declared so far, and behind them what the forward block sees."""
+        view = Block(self.block.owner, NO_BLOCK, self.block.idx)
+        view.vars = self.declared()
+        return view
+
+    def declared(self) -> dict[str, VarDesc]:
+        """The gradients declared in this gradient block and in those around it."""
+        return {**self.outer.declared(), **self.target.vars}
+
+
+def _backward(op: OpDesc) -> OpDesc:
+    op.attrs = {**op.attrs, "op_role": int(OpRole.BACKWARD)}
+    return op
+
+
+def _may_be_sparse(op: OpDesc) -> bool:
+    return any(slot.companion == "rows" for slot in find(op.type).outputs().values())
+
+
+def _renewed(ops: Sequence[OpDesc]) -> set[str]:
+    """The names that an op writes after the same or an earlier one used them."""
+    used, found = set[str](), set[str]()
+    for op in ops:
+        used.update(op.reads())
+        found.update(name for name in op.writes() if name in used)
+        used.update(op.writes())
+    return found

@@ -1,0 +1,97 @@
+"""What a `recurrent` op becomes around its loop: steps counted, taken from and put together.
+
+No program has these ops: they are what converting a program makes of `recurrent`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.dims import parse_size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+
+COUNTER = TensorType(DType.INT64, (1,))
+"""The type of a number of steps."""
+
+
+class StepCount(OpDef, op="step_count"):
+    """Out is how many steps X has: its first size."""
+
+    X = reads(shape_only=True)
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return COUNTER
+
+    def numpy(self, X: Shape) -> Array:
+        return np.array([X[0]], np.int64)
+
+
+class StepIndex(OpDef, op="step_index"):
+    """Out is the place of step I among Count steps, from the end where `reverse`."""
+
+    I = reads()  # noqa: E741
+    Count = reads()
+    Out = writes()
+    reverse = attr(False)
+
+    def infer(self, I: TensorType, Count: TensorType) -> TensorType:  # noqa: E741
+        return COUNTER
+
+    def numpy(self, I: Array, Count: Array) -> Array:  # noqa: E741
+        return Count - 1 - I if self.reverse else np.array(I)
+
+
+class TakeStep(OpDef, op="take_step"):
+    """Out is X[I], without the first axis."""
+
+    lod_like = ""
+
+    X = reads()
+    I = reads()  # noqa: E741
+    Out = writes()
+
+    def infer(self, X: TensorType, I: TensorType) -> TensorType:  # noqa: E741
+        return X.with_shape(X.shape[1:])
+
+    def numpy(self, X: Array, I: Array) -> Array:  # noqa: E741
+        return X[int(I[0])]
+
+
+class StackSteps(OpDef, op="stack_steps"):
+    """Out is the tensors of array X behind one another on a new first axis.
+
+    `sizes` are the sizes of Out as text, for there may be no tensor to tell them.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+    sizes = attr(list[str]())
+
+    def infer(self, X: TensorType) -> TensorType:
+        return TensorType(X.dtype, tuple(map(parse_size, self.sizes)))
+
+    def numpy(self, X: list[Array]) -> Array:
+        return np.stack(X) if X else np.zeros([0] * len(self.sizes))
+
+
+class EmptyArray(OpDef, op="empty_array"):
+    """Out is a tensor array without tensors, for tensors like X or like those of array X."""
+
+    lod_like = ""
+
+    X = reads(shape_only=True, optional=True)
+    Out = writes()
+    dtype = attr(DType.FP32.code)
+    sizes = attr(list[str]())
+
+    def infer(self, X: TensorType | None) -> TensorType:
+        if X is not None:
+            return TensorType(X.dtype, X.shape, is_array=True)
+        return TensorType(DType.of(self.dtype), tuple(map(parse_size, self.sizes)), is_array=True)
+
+    def numpy(self, X: Shape | None) -> list[Array]:
+        return []
