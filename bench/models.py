@@ -12,6 +12,11 @@ from collections import namedtuple
 
 import numpy as np
 
+try:
+    from bench import text_models
+except ImportError:  # beside this file, where the reference's Python runs it
+    import text_models
+
 Layers = namedtuple("Layers", "loss output")
 Layers.__doc__ = """What a builder records: the loss, and what a user predicts with."""
 
@@ -33,7 +38,7 @@ def record(fluid, build, optimizer=None):
 
 def model(fluid, name):
     """Record one of `MODELS` with the optimizer it is trained with."""
-    return record(fluid, MODELS[name], sgd if name == "fit_a_line" else momentum)
+    return record(fluid, MODELS[name], OPTIMIZERS.get(name, sgd))
 
 
 def sgd(fluid):
@@ -44,6 +49,31 @@ def sgd(fluid):
 def momentum(fluid):
     """Descent with momentum 0.9."""
     return fluid.optimizer.Momentum(learning_rate=0.01, momentum=0.9)
+
+
+def adam(fluid):
+    """Adam with its defaults."""
+    return fluid.optimizer.Adam(learning_rate=0.001)
+
+
+OPTIMIZERS = {
+    "digits_mlp": momentum,
+    "lenet_bn": momentum,
+    "resnet_cifar8": momentum,
+    "transformer_encoder": adam,
+}
+"""What a model is trained with; plain descent where it is not said."""
+
+
+def fed(fluid, batch):
+    """A batch as any fluid takes it: sequences as LoD tensors."""
+    place = fluid.CPUPlace()
+    return {
+        name: fluid.create_lod_tensor(value[0], [value[1]], place)
+        if isinstance(value, tuple)
+        else value
+        for name, value in batch.items()
+    }
 
 
 # ---- four small models --------------------------------------------------------------------------
@@ -90,11 +120,20 @@ def resnet_cifar8(fluid):
     return Layers(loss, classes)
 
 
+def _text(build):
+    """A builder of `text_models` as one of this file."""
+    return lambda fluid: Layers(*build(fluid))
+
+
 MODELS = {
     "fit_a_line": fit_a_line,
     "digits_mlp": digits_mlp,
     "lenet_bn": lenet_bn,
     "resnet_cifar8": resnet_cifar8,
+    "word2vec": _text(text_models.word2vec),
+    "ctr_wide_deep": _text(text_models.ctr_wide_deep),
+    "sentiment_conv": _text(text_models.sentiment_conv),
+    "transformer_encoder": _text(text_models.transformer_encoder),
 }
 
 
@@ -162,7 +201,15 @@ def _tower(fluid, found, blocks):
 # ---- what is fed --------------------------------------------------------------------------------
 
 BATCH = {"fit_a_line": 20, "digits_mlp": 64, "lenet_bn": 64, "resnet_cifar8": 32}
+BATCH.update(word2vec=32, ctr_wide_deep=64, sentiment_conv=16, transformer_encoder=16)
 """The batch size a model is trained with."""
+
+_TEXT = {
+    "word2vec": text_models.draw_words,
+    "ctr_wide_deep": text_models.draw_clicks,
+    "sentiment_conv": text_models.draw_sentences,
+    "transformer_encoder": text_models.draw_steps,
+}
 
 _PICTURE = {"digits_mlp": (1, 8, 8), "lenet_bn": (1, 16, 16), "resnet_cifar8": (3, 16, 16)}
 
@@ -170,8 +217,11 @@ _PICTURE = {"digits_mlp": (1, 8, 8), "lenet_bn": (1, 16, 16), "resnet_cifar8": (
 def draw(name, random, n):
     """A batch of n for a model, from a `numpy.random.RandomState`.
 
-    `x` float32[n, 13] and `y` float32[n, 1], or `img` float32[n, …] and `label` int64[n, 1].
+    `x` float32[n, 13] and `y` float32[n, 1], or `img` float32[n, …] and `label` int64[n, 1], or
+    what `text_models` draws; sequences come as (array, lengths).
     """
+    if name in _TEXT:
+        return _TEXT[name](random, n)
     if name == "fit_a_line":
         x, y = random.randn(n, 13), random.randn(n, 1)
         return {"x": x.astype(np.float32), "y": y.astype(np.float32)}
@@ -179,10 +229,14 @@ def draw(name, random, n):
     return {"img": image, "label": random.randint(0, 10, (n, 1)).astype(np.int64)}
 
 
-def drawn(name, count=8):
-    """Some batches of a model's usual size, made beforehand, round and round without end."""
+def drawn(name, count=8, fluid=None):
+    """Some batches of a model's usual size, made beforehand, round and round without end.
+
+    With a `fluid` they are as it takes them.
+    """
     random = np.random.RandomState(0)
-    return itertools.cycle([draw(name, random, BATCH[name]) for _ in range(count)])
+    batches = [draw(name, random, BATCH[name]) for _ in range(count)]
+    return itertools.cycle([fed(fluid, batch) if fluid else batch for batch in batches])
 
 
 def _image(fluid, name):

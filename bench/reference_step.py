@@ -20,7 +20,7 @@ def preparing(fluid):
         scope = fluid.Scope()
         executor = fluid.Executor(fluid.CPUPlace())
         executor.run(recorded.startup, scope=scope)
-        batches = models.drawn(name)
+        batches = models.drawn(name, fluid=fluid)
 
         def step():
             executor.run(

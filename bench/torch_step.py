@@ -14,7 +14,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import models, worker
+from bench import models, torch_text, worker
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -41,8 +41,11 @@ class Residual(nn.Module):
 
 
 def network(name: str) -> nn.Module:
-    """One of `models.MODELS`: scores of classes, or a number for `fit_a_line`."""
-    return _NETWORKS[name]()
+    """One of `models.MODELS`: scores of classes, or a number for `fit_a_line`.
+
+    Those of `torch_text.py` give the loss of a batch.
+    """
+    return {**_NETWORKS, **torch_text.NETWORKS}[name]()
 
 
 _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
@@ -69,17 +72,26 @@ _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
 
 def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
     """The mean loss of one batch as `models` draws it."""
+    if type(net) in torch_text.NETWORKS.values():
+        return net(torch_text.tensors(feed))
     given = {name: torch.from_numpy(array) for name, array in feed.items()}
     if "y" in given:
         return functional.mse_loss(net(given["x"]), given["y"])
     return functional.cross_entropy(net(given["img"]), given["label"].flatten())
 
 
+def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
+    """What a model is trained with, as in `models.OPTIMIZERS`."""
+    kind = models.OPTIMIZERS.get(name, models.sgd)
+    if kind is models.adam:
+        return torch.optim.Adam(net.parameters(), lr=0.001)
+    return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9 * (kind is models.momentum))
+
+
 def prepare(name: str, mode: str) -> Callable[[], object]:
     """A function that makes one step and gives the loss as an array."""
     net = network(name).train()
-    decay = 0.0 if name == "fit_a_line" else 0.9
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=decay)
+    optimizer = optimizer_of(name, net)
     batches = models.drawn(name)
 
     def step() -> np.ndarray:

@@ -3,65 +3,124 @@
 from fluid import (
     backward,
     clip,
+    compiler,
     core,
+    data_feeder,
+    dataloader,
+    executor,
     framework,
     initializer,
     io,
     layers,
+    lod_tensor,
     nets,
     optimizer,
+    param_attr,
+    profiler,
+    reader,
     regularizer,
     unique_name,
 )
 from fluid.backward import gradients
+from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feeder import DataFeeder
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,
     Variable,
+    cpu_places,
+    cuda_pinned_places,
+    cuda_places,
     default_main_program,
     default_startup_program,
+    device_guard,
+    get_flags,
+    in_dygraph_mode,
+    is_compiled_with_cuda,
+    load_op_library,
     name_scope,
     program_guard,
+    require_version,
+    set_flags,
 )
-from fluid.lod_tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
+from fluid.installed import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
+from fluid.io import load, load_program_state, save, set_program_state
+from fluid.lod_tensor import (
+    LoDTensor,
+    LoDTensorArray,
+    create_lod_tensor,
+    create_random_int_lodtensor,
+)
 from fluid.missing import not_yet
 from fluid.param_attr import ParamAttr
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
+Tensor = LoDTensor
+
 __all__ = [
+    "BuildStrategy",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
+    "CompiledProgram",
     "DataFeeder",
+    "ExecutionStrategy",
     "Executor",
     "LoDTensor",
+    "LoDTensorArray",
     "ParamAttr",
     "Program",
     "Scope",
+    "Tensor",
     "Variable",
     "backward",
     "clip",
+    "compiler",
     "core",
+    "cpu_places",
     "create_lod_tensor",
     "create_random_int_lodtensor",
+    "cuda_pinned_places",
+    "cuda_places",
     "data",
+    "data_feeder",
+    "dataloader",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
+    "disable_dygraph",
+    "disable_imperative",
+    "enable_dygraph",
+    "enable_imperative",
+    "executor",
     "framework",
+    "get_flags",
     "global_scope",
     "gradients",
+    "in_dygraph_mode",
     "initializer",
     "io",
+    "is_compiled_with_cuda",
     "layers",
+    "load",
+    "load_op_library",
+    "load_program_state",
+    "lod_tensor",
     "name_scope",
     "nets",
     "optimizer",
+    "param_attr",
+    "profiler",
     "program_guard",
+    "reader",
     "regularizer",
+    "require_version",
+    "save",
     "scope_guard",
+    "set_flags",
+    "set_program_state",
     "unique_name",
 ]
 

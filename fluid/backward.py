@@ -8,6 +8,7 @@ from typing import Any
 from compiler import autodiff
 from fluid.checks import check_type, check_variable
 from fluid.framework import Parameter, Variable
+from fluid.recompute import recompute_segments
 
 __all__ = ["append_backward", "gradients"]
 
@@ -17,20 +18,25 @@ def append_backward(
     parameter_list: Iterable[Variable | str] | None = None,
     no_grad_set: Collection[Variable | str] | None = None,
     callbacks: list[Callable[..., Any]] | None = None,
+    checkpoints: list[Variable | str] | None = None,
 ) -> list[tuple[Parameter, Variable]]:
     """Append the ops that compute the gradients of `loss`; pairs of parameter and gradient.
 
     Pairs come in order of creation, for trainable parameters or those listed, where there is a
     gradient. Variables that stop gradients and those of `no_grad_set` get none. Each callback is
     called after each op with `block` and `context`, which maps gradients to variables and
-    "__current_op_desc__" to the op. Raises TypeError for arguments of other kinds.
+    "__current_op_desc__" to the op. Between `checkpoints`, forward is computed again rather than
+    kept, see `fluid.recompute`. Raises TypeError for arguments of other kinds.
     """
     check_variable(loss, "loss", "append_backward")
     check_type(callbacks, "callbacks", (list, type(None)), "append_backward")
+    check_type(checkpoints, "checkpoints", (list, type(None)), "append_backward")
     for callback in callbacks or ():
         if not callable(callback):
             raise ValueError("'callback' must be a callable object.")
     wanted = _parameters(loss, parameter_list)
+    kept = [_name(each, "checkpoints") for each in checkpoints or ()]
+    forward = list(loss.block.ops)
 
     def call_back(block: Any, op: Any, context: Mapping[str, str]) -> None:
         for callback in callbacks or ():
@@ -39,6 +45,7 @@ def append_backward(
     found = autodiff.append_backward(loss.block, loss.name, no_grad_names(no_grad_set), call_back)
     pairs = [(name, found[name]) for name in wanted if name in found]
     autodiff.note_parameters(loss.block, pairs)
+    recompute_segments(loss.block, forward, kept)
     block = loss.block.program.global_block()
     return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
 

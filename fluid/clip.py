@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.autodiff import PART
 from fluid import layers
+from fluid.core import VarDesc
 from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
 
 __all__ = [
@@ -84,7 +85,7 @@ class GradientClipBase:
     def _needed(self, param: Parameter) -> bool:
         return self._need_clip_func is None or self._need_clip_func(param)
 
-    def _clip(self, pairs: Pairs) -> Pairs:
+    def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
         return [self._renewed(param, grad, self._clipped) for param, grad in pairs]
 
     def _renewed(
@@ -155,21 +156,36 @@ class GradientClipByGlobalNorm(GradientClipBase):
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
-    def _clip(self, pairs: Pairs) -> Pairs:
+    def _clip(self, pairs: Pairs, beforehand: bool = False) -> Pairs:
+        """The pairs, shortened; the limit comes first where the clip was set `beforehand`."""
         needed = [pair for pair in pairs if self._needed(pair[0])]
         if not needed:
             return pairs
-        squares = [self._square(pair) for pair in needed]
+        limit = self._limit(needed[0]) if beforehand else None
+        squares = [_square(*pair) for pair in needed]
         with _optimized(*needed[-1]):
             norm = layers.sqrt(layers.sums(squares))
-            limit = layers.fill_constant([1], "float32", self.clip_norm)
+            limit = self._limit(needed[-1]) if limit is None else limit
             factor = layers.elementwise_div(limit, layers.elementwise_max(limit, norm))
         shorten = functools.partial(layers.elementwise_mul, y=factor)
         return [self._renewed(param, grad, shorten) for param, grad in pairs]
 
-    def _square(self, pair: tuple[Any, Any]) -> Variable:
+    def _limit(self, pair: tuple[Any, Any]) -> Variable:
         with _optimized(*pair):
-            return layers.reduce_sum(layers.square(pair[1]))
+            return layers.fill_constant([1], "float32", self.clip_norm)
+
+
+def _square(param: Any, grad: Any) -> Variable:
+    """The sum of a gradient's squares; rows of a sparse one that have one number are added up."""
+    with _optimized(param, grad):
+        if grad.type == VarDesc.VarType.SELECTED_ROWS:
+            grad = layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad))
+        return layers.reduce_sum(layers.square(grad))
+
+
+ClipByValue = GradientClipByValue
+ClipByNorm = GradientClipByNorm
+ClipByGlobalNorm = GradientClipByGlobalNorm
 
 
 def set_gradient_clip(
@@ -210,7 +226,7 @@ def append_gradient_clip_ops(params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
         for group, clip in clips.items():
             members = [pair for pair in pairs if _group(pair[0].gradient_clip_attr) == group]
             _check_group(clip, members)
-            renewed |= {param.name: grad for param, grad in clip._clip(members)}
+            renewed |= {param.name: grad for param, grad in clip._clip(members, True)}
     return [(param, renewed.get(param.name, grad)) for param, grad in pairs]
 
 

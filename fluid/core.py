@@ -1,4 +1,4 @@
-"""The few names of Paddle's native module that programs use: data types, and the error of a run.
+"""The few names of Paddle's native module that programs use: types, places, errors of a run.
 
 `fluid.core.VarDesc.VarType.FP32 == 5`: the numbers are those of saved files (fluid_spec G.3).
 """
@@ -9,12 +9,34 @@ from compiler.errors import CompileError
 from compiler.ir.program import VarKind
 from compiler.ir.proto_schema import VarTypeId
 from compiler.ir.types import DType
+from fluid.lod_tensor import LoDTensor, LoDTensorArray
+from fluid.places import is_compiled_with_cuda
+from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from runtime.scope import Scope
 
-__all__ = ["EnforceNotMet", "VarDesc", "kind_of", "var_type"]
+__all__ = [
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "EOFException",
+    "EnforceNotMet",
+    "LoDTensor",
+    "LoDTensorArray",
+    "Scope",
+    "VarDesc",
+    "get_cuda_device_count",
+    "is_compiled_with_cuda",
+    "kind_of",
+    "var_type",
+]
 
 
 EnforceNotMet = CompileError
 """What the reference raises where a program can not be run as it stands; here, our own errors."""
+
+
+class EOFException(Exception):
+    """A reader that the program reads from has no next batch: `reset` it, and `start` it anew."""
 
 
 class VarDesc:
@@ -39,3 +61,8 @@ def kind_of(type: int) -> VarKind:
     'TENSOR'
     """
     return VarKind(VarTypeId(type).name)
+
+
+def get_cuda_device_count() -> int:
+    """How many GPUs programs can run on: none in this version."""
+    return 0

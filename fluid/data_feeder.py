@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from fluid.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluid.framework import Program, Variable, default_main_program
-from runtime.device import Place
+from fluid.places import cpu_places, cuda_places
+from runtime.device import CUDAPlace, Place
 from runtime.tensor import LoDTensor
 
 __all__ = ["DataFeeder", "check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
 
+Batch = Iterable[Sequence[Any]]
+Feed = dict[str, LoDTensor]
+
+
+class SampleError(ValueError, AssertionError):
+    """A sample has other fields than those that are fed; the reference asserts here."""
+
 
 class DataFeeder:
-    """Turns a batch, a list of samples with a field for each variable, into a feed.
+    """Turns a batch, samples with a field for each variable, into a feed.
 
     `feed_list` has variables or their names in the order of the fields. Raises TypeError for
     what is neither.
@@ -34,38 +43,112 @@ class DataFeeder:
         for var in self.variables:
             check_type(var, "feed_list", Variable, "DataFeeder")
 
-    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, LoDTensor]:
+    def feed(self, iterable: Batch) -> Feed:
         """The tensors of a batch by name; sequences are joined, and their lengths kept.
 
-        Raises ValueError for a sample with another number of fields, and where the values of a
-        field do not make up the variable's shape.
+        The values of a variable with LoD level 1 are a sequence in each sample, with level 2 a
+        sequence of sequences. Raises SampleError for a sample with another number of fields,
+        ValueError where the values of a field do not make up the variable's shape.
         """
-        columns: list[list[Any]] = [[] for _ in self.variables]
-        for sample in iterable:
-            if len(sample) != len(columns):
+        return self._feed(iterable, self.place)
+
+    def feed_parallel(
+        self, iterable: Collection[Batch], num_places: int | None = None
+    ) -> Iterator[Feed]:
+        """A feed for each device, from one batch for each.
+
+        Without `num_places` there are as many as `cpu_places()` or `cuda_places()` has. Raises
+        ValueError where there are not as many batches.
+        """
+        places = self._places(num_places)
+        if len(iterable) != len(places):
+            raise ValueError(
+                f"feed_parallel takes a mini-batch for each device: there are {len(places)} "
+                f"devices, but {len(iterable)} mini-batches were given"
+            )
+        for place, batch in zip(places, iterable, strict=True):
+            yield self._feed(batch, place)
+
+    def decorate_reader(
+        self,
+        reader: Callable[[], Iterable[Batch]],
+        multi_devices: bool,
+        num_places: int | None = None,
+        drop_last: bool = True,
+    ) -> Callable[[], Iterator[Any]]:
+        """A reader of feeds from a reader of batches.
+
+        With `multi_devices` it gives a list of feeds, one for each device, as `feed_parallel`;
+        what is left at the end and too little for all of them is dropped, or, without
+        `drop_last`, raises ValueError.
+        """
+
+        def feeds() -> Iterator[Any]:
+            if not multi_devices:
+                yield from map(self.feed, reader())
+                return
+            count, batches = len(self._places(num_places)), iter(reader())
+            while len(group := list(islice(batches, count))) == count:
+                yield list(self.feed_parallel(group, count))
+            if group and not drop_last:
                 raise ValueError(
+                    f"the last {len(group)} mini-batches are not enough for {count} devices: "
+                    "pass drop_last=True, or give as many as fit"
+                )
+
+        return feeds
+
+    def _places(self, count: int | None) -> list[Place]:
+        if not isinstance(self.place, CUDAPlace):
+            return [*cpu_places(count)]
+        return cuda_places() if count is None else [CUDAPlace(number) for number in range(count)]
+
+    def _feed(self, batch: Batch, place: Place) -> Feed:
+        columns: list[list[Any]] = [[] for _ in self.variables]
+        for sample in batch:
+            if len(sample) != len(columns):
+                raise SampleError(
                     f"a sample has {len(sample)} fields, but {len(columns)} variables are fed"
                 )
             for column, value in zip(columns, sample, strict=True):
                 column.append(value)
         pairs = zip(self.variables, columns, strict=True)
-        return {var.name: self._tensor(var, column) for var, column in pairs}
+        return {var.name: to_tensor(var, column, place) for var, column in pairs}
 
-    def _tensor(self, var: Variable, column: list[Any]) -> LoDTensor:
-        lengths: list[list[int]] = []
-        for _ in range(var.lod_level):
-            lengths.append([len(sequence) for sequence in column])
-            column = [value for sequence in column for value in sequence]
-        tensor = LoDTensor()
-        tensor.set(_array(var, column), self.place)
-        if lengths:
-            tensor.set_recursive_sequence_lengths(lengths)
-        return tensor
+
+def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
+    """The tensor that a variable is fed: one value for each sample, nested as its LoD level says.
+
+    Raises ValueError where they do not make up its shape, and TypeError for no sequence where
+    the variable is one.
+    """
+    lengths: list[list[int]] = []
+    for _ in range(var.lod_level):
+        lengths.append([_length(var, sequence) for sequence in values])
+        values = [value for sequence in values for value in sequence]
+    tensor = LoDTensor()
+    tensor.set(_array(var, values), place)
+    if lengths:
+        tensor.set_recursive_sequence_lengths(lengths)
+    return tensor
+
+
+def _length(var: Variable, sequence: Any) -> int:
+    if not hasattr(sequence, "__len__"):
+        kind = type(sequence).__name__
+        raise TypeError(
+            f"{var.name!r} has LoD level {var.lod_level}, so each sample is a sequence, not {kind}"
+        )
+    return len(sequence)
 
 
 def _array(var: Variable, values: list[Any]) -> np.ndarray:
     """The values in the shape of the variable, where that has one unknown size at most."""
-    array = np.array(values, dtype=var.element.numpy)
+    try:
+        array = np.array(values, dtype=var.element.numpy)
+    except ValueError as error:
+        error.add_note(f"  hint: the samples of {var.name!r} have different sizes or no numbers")
+        raise
     if array.ndim == len(var.shape) or var.shape.count(-1) > 1:
         return array
     try:

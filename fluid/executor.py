@@ -21,7 +21,9 @@ from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
 from compiler.ir.text import digest
 from compiler.ir.types import Array, from_fluid
+from fluid.compiler import CompiledProgram
 from fluid.framework import Program, Variable, default_main_program
+from fluid.profiler import recorder
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place
 from runtime.errors import FeedError, missing_feed
@@ -67,7 +69,9 @@ class Executor:
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
-        self._core: core.Executor[Program] = core.Executor(_compile, _declare, digest, self.place)
+        self._core: core.Executor[Program] = core.Executor(
+            _compile, _declare, digest, self.place, _callables, recorder
+        )
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._closed = False
 
@@ -78,7 +82,7 @@ class Executor:
 
     def run(
         self,
-        program: Program | None = None,
+        program: Program | CompiledProgram | None = None,
         feed: Mapping[str, Any] | list[Mapping[str, Any]] | None = None,
         fetch_list: Any = None,
         feed_var_name: str = "feed",
@@ -91,6 +95,7 @@ class Executor:
     ) -> list[Any]:
         """Run all ops of a program once; the values of `fetch_list` in its order.
 
+        A program that reads from a PyReader or a DataLoader takes its next batch.
         `feed` maps names to arrays, LoDTensors or single numbers. Fed persistable variables are
         set in the scope; names the program does not have are ignored with a warning. `use_prune`
         leaves out what the fetches do not need, where nothing is trained. Values come as arrays,
@@ -105,10 +110,12 @@ class Executor:
         if self._closed:
             raise RuntimeError("this Executor is closed: make another one")
         program = default_main_program() if program is None else program
+        if isinstance(program, CompiledProgram):
+            program = program.program_on(self.place)
         scope = _global_scope if scope is None else scope
         _expect(program, Program, "the program of Executor.run")
         _expect(scope, Scope, "the scope of Executor.run")
-        arrays = _arrays(program, feed)
+        arrays = _arrays(program, _with_batches(program, feed))
         fetch = _names(fetch_list)
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
@@ -183,7 +190,19 @@ def _as_tensor(value: Any) -> Any:
     return value if isinstance(value, LoDTensor) else LoDTensor(value)
 
 
+def _callables(program: Program) -> dict[str, Any]:
+    """What the code of a program calls by number: the functions given to `py_func`."""
+    return {"callables": getattr(program, "_callables", [])}
+
+
 # What is fed
+
+
+def _with_batches(program: Program, feed: Any) -> Any:
+    """A feed with the next batch of every reader of the program whose variables it leaves out."""
+    if not program._reads:
+        return feed
+    return program._with_batches(_sole(feed) if isinstance(feed, list | tuple) else feed or {})
 
 
 def _arrays(program: Program, feed: Any) -> dict[str, Array]:

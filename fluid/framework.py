@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import indent
 from typing import Any
 
 from compiler.ir import program as ir
 from compiler.ir.program import OpRole
-from compiler.ir.serial import dump_program, load_program
 from fluid import pruning
 from fluid.block import Block
+from fluid.flags import get_flags, set_flags
+from fluid.installed import in_dygraph_mode, load_op_library, require_version
 from fluid.operator import Operator
+from fluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
+from fluid.program_bytes import program_bytes, program_from_bytes
 from fluid.proto_text import program_text
 from fluid.recording import must_be_bool
 from fluid.variable import (
@@ -37,12 +40,22 @@ __all__ = [
     "Program",
     "Variable",
     "convert_np_dtype_to_dtype_",
+    "cpu_places",
+    "cuda_pinned_places",
+    "cuda_places",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
     "dtype_is_floating",
+    "get_flags",
     "grad_var_name",
+    "in_dygraph_mode",
+    "is_compiled_with_cuda",
+    "load_op_library",
     "name_scope",
     "program_guard",
+    "require_version",
+    "set_flags",
     "switch_main_program",
     "switch_startup_program",
 ]
@@ -55,10 +68,14 @@ class Program(ir.Program):
     numbers gets a seed of its own, so that layers of one shape do not start alike.
     """
 
+    _global_seed = 0
+
     def __init__(self) -> None:
         self.current_block_idx = 0
-        self._seed = 0
+        self._seed = Program._global_seed
         self._seeds_given = 0
+        self._device = ""
+        self._reads: list[tuple[Any, list[str]]] = []
         self._op_role = OpRole.FORWARD
         self._op_role_var: list[str] = []
         self._scopes: list[str] = []
@@ -120,6 +137,11 @@ class Program(ir.Program):
             raise ValueError(f"Program.random_seed must be an integer, but received {kind}")
         self._seed, self._seeds_given = seed, 0
 
+    def global_seed(self, seed: int = 0) -> None:
+        """Set `random_seed` here and in every program made from now on."""
+        self.random_seed = seed
+        Program._global_seed = seed
+
     def _fresh_seed(self) -> int:
         """A seed for the next op that draws numbers; 0 for a program without a seed.
 
@@ -162,8 +184,27 @@ class Program(ir.Program):
             "op_role_var": list(self._op_role_var),
             "op_namescope": "".join(f"{name}/" for name in ["", *self._scopes]),
             "op_callstack": [op.source],
-            "op_device": "",
+            "op_device": self._device,
         }
+
+    # ---- readers: what gives the program batches that nobody feeds
+
+    def _read_from(self, reader: Any, names: list[str]) -> None:
+        """Let every run take a batch of a reader, as the values of variables."""
+        self._reads.append((reader, names))
+
+    def _with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """A feed and the next batch of every reader whose variables it leaves out.
+
+        Raises EOFException where a reader has no more, RuntimeError where it is not started.
+        """
+        found = dict(feed)
+        for reader, names in self._reads:
+            if not all(name in feed for name in names):
+                batch = zip(names, reader.next_batch(), strict=True)
+                known = self.global_block().vars
+                found = {name: value for name, value in batch if name in known} | found
+        return found
 
     # ---- copies
 
@@ -199,6 +240,8 @@ class Program(ir.Program):
                 raise ValueError(f"no operator computes the target variable {name!r}")
         pruned = self._copy()
         pruning.keep_needed(pruned, feeds, names)
+        known = pruned.global_block().vars
+        pruned._reads = [read for read in self._reads if not known.keys().isdisjoint(read[1])]
         return pruned
 
     def _target_names(self, targets: list[Any]) -> list[str]:
@@ -210,9 +253,11 @@ class Program(ir.Program):
         return [t.name if isinstance(t, Variable) else t for names in nested for t in names]
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
-        """A copy with `is_test` set; there are no reader ops that `prune_read_op` would drop."""
+        """A copy with `is_test` set, and with `prune_read_op` without readers."""
         copied = self._copy()
         copied._set_test_mode()
+        if prune_read_op:
+            copied._reads = []
         return copied
 
     def _set_test_mode(self) -> None:
@@ -223,6 +268,7 @@ class Program(ir.Program):
     def _copy(self) -> Program:
         copied = copy.copy(self)
         copied._scopes, copied._scope_counts = list(self._scopes), Counter(self._scope_counts)
+        copied._reads = list(self._reads)
         copied.blocks = [copied.make_block(b.idx, b.parent_idx) for b in self.blocks]
         for block, new in zip(self.blocks, copied.blocks, strict=True):
             new._fill_from(block)
@@ -248,16 +294,17 @@ class Program(ir.Program):
         return self
 
     def serialize_to_string(self) -> bytes:
-        """The program in the format of a saved `__model__`, without call stacks."""
-        return dump_program(self)
+        """The program as bytes that release 1.8.5 reads, without call stacks."""
+        return program_bytes(self)
 
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
-        """The program that `serialize_to_string` gave; parameters are plain variables then.
+        """The program that `serialize_to_string` gave, its parameters being parameters again.
 
-        Raises CompileError for bytes that are no program.
+        Bytes of release 1.8.5 do not say which variables are parameters: what is trained or only
+        read is taken for one. Raises CompileError for bytes that are no program.
         """
-        return load_program(binary_str, "the bytes given", factory=Program)
+        return program_from_bytes(binary_str, "the bytes given", Program)
 
     def __str__(self) -> str:
         return self.to_string(True)
@@ -338,6 +385,29 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
         yield
     finally:
         program._scopes.pop()
+
+
+@contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Mark the ops appended to the default programs within as meant for "cpu" or "gpu".
+
+    It is a note in the attribute `op_device`: a program runs on one device here. ValueError for
+    another device.
+    """
+    if device not in ("cpu", "gpu", "", None):
+        raise ValueError(
+            "device should be 'cpu' or 'gpu', or '' or None where no device is meant, "
+            f"but received {device!r}"
+        )
+    programs = default_main_program(), default_startup_program()
+    before = [program._device for program in programs]
+    for program in programs:
+        program._device = device or ""
+    try:
+        yield
+    finally:
+        for program, previous in zip(programs, before, strict=True):
+            program._device = previous
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:

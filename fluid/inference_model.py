@@ -9,13 +9,13 @@ from __future__ import annotations
 import warnings
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.serial import dump_program, load_program
 from fluid.core import VarDesc
 from fluid.executor import Executor
+from fluid.files import replace_file
 from fluid.framework import Program, Variable
 from fluid.persistables import (
     IN_MEMORY,
@@ -24,6 +24,7 @@ from fluid.persistables import (
     load_persistables,
     save_persistables,
 )
+from fluid.program_bytes import program_bytes
 
 __all__ = ["append_fetch_ops", "load_inference_model", "prepend_feed_ops", "save_inference_model"]
 
@@ -60,13 +61,13 @@ def save_inference_model(
     results = [_result(program, index, var.name) for index, var in enumerate(targets)]
     if export_for_deployment:
         program = _deployable(program, feeds, results)
-    data = dump_program(program)
+    data = dump_program(program) if export_for_deployment else program_bytes(program)
     if program_only:
         warnings.warn("program_only: the parameters are not saved", stacklevel=2)
     else:
         save_persistables(executor, dirname, program, _base_name(params_filename))
     file = Path(model_filename or MODEL_FILE).name
-    _replace(Path(dirname, file if export_for_deployment else f"{file}.main_program"), data)
+    replace_file(Path(dirname, file if export_for_deployment else f"{file}.main_program"), data)
     return results
 
 
@@ -79,16 +80,17 @@ def load_inference_model(
 ) -> list[Any]:
     """The saved program, the names to feed and the variables to fetch: a list of three.
 
-    Its parameters are set in the global scope. With `dirname` None, `model_filename` and
-    `params_filename` are bytes. `pserver_endpoints` replace those that its ops name. Raises
-    ValueError for a folder that is not there, CompileError for a file that is no program, and
-    what `load_vars` raises; then nothing was set.
+    Its parameters are set in the global scope. `dirname` is the folder it was saved in, or what
+    stands before .pdmodel and .pdiparams, as later releases save; with `dirname` None,
+    `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those that its
+    ops name. Raises ValueError for a folder that is not there, CompileError for a file that is no
+    program, and what `load_vars` raises; then nothing was set.
     """
-    data, where, params = _model(dirname, model_filename, params_filename)
+    data, where, folder, params = _model(dirname, model_filename, params_filename)
     program = load_program(data, where, factory=Program)
     feeds = _edges(program, "feed", where)
     fetches = _edges(program, "fetch", where)
-    load_persistables(executor, dirname, program, params)
+    load_persistables(executor, folder, program, params)
     for op in program.global_block().ops if pserver_endpoints else ():
         if op.has_attr("epmap"):
             op._set_attr("epmap", pserver_endpoints)
@@ -161,7 +163,7 @@ def _check_feeds(program: Program, feeds: list[str]) -> None:
             raise ValueError(f"the targets need the data {var.name!r}: add it to feeded_var_names")
 
 
-def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, Any]:
+def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | None, Any]:
     """The bytes of a saved program, where they are from, and where its parameters are."""
     if dirname is None:
         if not isinstance(model, bytes) or not isinstance(params, bytes):
@@ -169,14 +171,22 @@ def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, Any]:
             raise ValueError(
                 f"{what}, but received {type(model).__name__}, {type(params).__name__}"
             )
-        return model, IN_MEMORY, params
-    if not Path(dirname).is_dir():
-        raise ValueError(f"there is no directory named {str(dirname)!r}")
-    path = Path(dirname, _base_name(model) or MODEL_FILE)
+        return model, IN_MEMORY, None, params
+    folder, model, params = _located(Path(dirname), model, params)
+    path = folder / (model or MODEL_FILE)
     if not path.is_file():
         hint = "give its name as model_filename, if it has another"
         raise FileNotFoundError(f"there is no saved program {path}: {hint}")
-    return path.read_bytes(), str(path), _base_name(params)
+    return path.read_bytes(), str(path), str(folder), params
+
+
+def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, Any, Any]:
+    """The folder of a saved model, and the names of its files."""
+    if path.is_dir():
+        return path, _base_name(model), _base_name(params)
+    if model is None and path.with_name(f"{path.name}.pdmodel").is_file():
+        return path.parent, f"{path.name}.pdmodel", _base_name(params) or f"{path.name}.pdiparams"
+    raise ValueError(f"there is no directory named {str(path)!r}")
 
 
 def _edges(program: Program, kind: str, where: str) -> list[Variable]:
@@ -196,12 +206,3 @@ def _edges(program: Program, kind: str, where: str) -> list[Variable]:
 
 def _base_name(filename: str | None) -> str | None:
     return filename and Path(filename).name
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
-        draft = Path(folder, "draft")
-        draft.write_bytes(data)
-        draft.replace(path)

@@ -1,4 +1,4 @@
-"""`fluid.io`: saving and loading, under the names release 1.8.5 has them."""
+"""`fluid.io`: saving and loading, and readers of data, under the names release 1.8.5 has them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ from fluid.persistables import (
     save_persistables,
     save_vars,
 )
+from fluid.program_state import load, load_program_state, save, set_program_state
+from fluid.reader import DataLoader, PyReader, default_collate_fn
+from fluid.reader_decorators import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
 
 __all__ = [
     "save_vars",
@@ -30,10 +45,28 @@ __all__ = [
     "load_persistables",
     "save_inference_model",
     "load_inference_model",
+    "batch",
+    "save",
+    "load",
+    "load_program_state",
+    "set_program_state",
     "get_program_parameter",
     "get_program_persistable_vars",
     "is_parameter",
     "is_persistable",
     "prepend_feed_ops",
     "append_fetch_ops",
+    "PyReader",
+    "DataLoader",
+    "default_collate_fn",
+    "cache",
+    "map_readers",
+    "buffered",
+    "compose",
+    "chain",
+    "shuffle",
+    "ComposeNotAligned",
+    "firstn",
+    "xmap_readers",
+    "multiprocess_reader",
 ]

@@ -1,5 +1,23 @@
-"""`fluid.lod_tensor`: making LoDTensors, under the names users know."""
+"""`fluid.lod_tensor`: making LoDTensors, and lists of them, under the names users know."""
+
+from __future__ import annotations
 
 from runtime.tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
 
-__all__ = ["LoDTensor", "create_lod_tensor", "create_random_int_lodtensor"]
+__all__ = ["LoDTensor", "LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """LoDTensors in order, as a `LOD_TENSOR_ARRAY` variable holds them.
+
+    >>> steps = LoDTensorArray()
+    >>> steps.append(LoDTensor())
+    >>> len(steps)
+    1
+    """
+
+    def append(self, tensor: LoDTensor) -> None:
+        """Add a tensor at the end; TypeError for anything else."""
+        if not isinstance(tensor, LoDTensor):
+            raise TypeError(f"a LoDTensorArray holds LoDTensors, not {type(tensor).__name__}")
+        super().append(tensor)

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid import layers
+from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 
-__all__ = ["img_conv_group", "simple_img_conv_pool"]
+__all__ = [
+    "glu",
+    "img_conv_group",
+    "scaled_dot_product_attention",
+    "sequence_conv_pool",
+    "simple_img_conv_pool",
+]
 
 
 def simple_img_conv_pool(
@@ -107,3 +114,87 @@ def _spread(value: Any, count: int) -> list[Any]:
     if len(value) != count:
         raise ValueError(f"img_conv_group has {count} convolutions, but {value!r} has {len(value)}")
     return list(value)
+
+
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Variable:
+    """A convolution along sequences with its activation, and a pooling: [count, num_filters]."""
+    check_variable_and_dtype(input, "input", ("float32", "float64"), "sequence_conv_pool")
+    convolved = layers.sequence_conv(
+        input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act
+    )
+    return layers.sequence_pool(convolved, pool_type)
+
+
+def glu(input: Variable, dim: int = -1) -> Variable:
+    """A gated linear unit: the first half of `input` along `dim`, times sigmoid of the second."""
+    check_variable_and_dtype(input, "input", FLOATS, "glu")
+    value, gate = layers.split(input, num_or_sections=2, dim=dim)
+    return layers.elementwise_mul(value, layers.sigmoid(gate))
+
+
+def scaled_dot_product_attention(
+    queries: Variable,
+    keys: Variable,
+    values: Variable,
+    num_heads: int = 1,
+    dropout_rate: float = 0.0,
+) -> Variable:
+    """What each query finds: values weighted by softmax(query @ key / sqrt(size of a head)).
+
+    Queries [batch, m, size], keys [batch, n, size], values [batch, n, width] → [batch, m, width].
+    Several heads project all three first, and share the sizes between them. Raises TypeError and
+    ValueError where types, ranks or sizes do not go together.
+    """
+    _check_attention(queries, keys, values, num_heads)
+    given = [queries, keys, values]
+    if num_heads > 1:
+        given = [layers.fc(each, each.shape[-1], num_flatten_dims=2) for each in given]
+        given = [_split_heads(each, num_heads) for each in given]
+    head = keys.shape[-1] // num_heads
+    product = layers.matmul(layers.scale(given[0], head**-0.5), given[1], transpose_y=True)
+    rows = layers.reshape(product, [-1, product.shape[-1]], act="softmax")
+    weights = layers.reshape(rows, list(product.shape))
+    if dropout_rate:
+        weights = layers.dropout(weights, dropout_rate, is_test=False)
+    return _join_heads(layers.matmul(weights, given[2]), num_heads)
+
+
+def _check_attention(queries: Variable, keys: Variable, values: Variable, num_heads: int) -> None:
+    named = {"queries": queries, "keys": keys, "values": values}
+    for name, each in named.items():
+        check_variable_and_dtype(each, name, FLOATS[1:], "scaled_dot_product_attention")
+    shown = ", ".join(
+        f"{name} {each.dtype.name} {list(each.shape)}" for name, each in named.items()
+    )
+    if len({each.dtype for each in named.values()}) > 1:
+        raise TypeError(f"attention takes one element type, but received {shown}")
+    if any(len(each.shape) != 3 for each in named.values()):
+        raise ValueError(f"attention takes [batch, length, size], but received {shown}")
+    if queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(f"queries and keys must be of one size, but received {shown}")
+    if keys.shape[-2] != values.shape[-2]:
+        raise ValueError(f"there must be a value for each key, but received {shown}")
+    if keys.shape[-1] % num_heads or values.shape[-1] % num_heads:
+        raise ValueError(f"{num_heads} heads do not divide the sizes of {shown}")
+
+
+def _split_heads(each: Variable, heads: int) -> Variable:
+    """[batch, length, size] as [batch, heads, length, size / heads]."""
+    shape = [*each.shape[:-1], heads, each.shape[-1] // heads]
+    return layers.transpose(layers.reshape(each, shape), perm=[0, 2, 1, 3])
+
+
+def _join_heads(each: Variable, heads: int) -> Variable:
+    """The reverse of `_split_heads`; one head was not split."""
+    if heads == 1:
+        return each
+    joined = layers.transpose(each, perm=[0, 2, 1, 3])
+    return layers.reshape(joined, [*joined.shape[:2], joined.shape[2] * joined.shape[3]])

@@ -7,7 +7,9 @@ from typing import Any
 
 from compiler.errors import did_you_mean
 from compiler.ir.infer import op_text as short_text
-from compiler.ir.program import OpDesc, OpRole
+from compiler.ir.program import BlockRef, OpDesc, OpRole
+from compiler.ir.proto import AttrType
+from compiler.ir.serial_attrs import dump_attr
 from fluid.proto_text import op_text
 from fluid.recording import must_be_bool, plain, plain_values
 
@@ -78,9 +80,18 @@ class Operator(OpDesc):
         """True where it has an attribute of this name."""
         return name in self.attrs
 
+    def attr_type(self, name: str) -> AttrType:
+        """How an attribute is written in files; ValueError where it has none of this name."""
+        return AttrType(dump_attr(self.type, name, self.attr(name)).one("type", int))
+
     def all_attrs(self) -> dict[str, Any]:
-        """Its attributes by name."""
-        return dict(self.attrs)
+        """Its attributes by name; those that refer to blocks have the blocks themselves."""
+        return {name: self._with_blocks(value) for name, value in self.attrs.items()}
+
+    def _with_blocks(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._with_blocks(item) for item in value]
+        return self.block.program.block(value) if isinstance(value, BlockRef) else value
 
     def _set_attr(self, name: str, val: Any) -> None:
         self.attrs[name] = plain(val)
@@ -92,6 +103,15 @@ class Operator(OpDesc):
 
     def _block_attr_id(self, name: str) -> int:
         return int(self.attr(name))
+
+    def _block_attr(self, name: str) -> Any:
+        return self.block.program.block(self._block_attr_id(name))
+
+    def _blocks_attr_ids(self, name: str) -> list[int]:
+        return [int(ref) for ref in self.attr(name)]
+
+    def _blocks_attr(self, name: str) -> list[Any]:
+        return [self.block.program.block(ref) for ref in self._blocks_attr_ids(name)]
 
     def _rename_input(self, old_name: str, new_name: str) -> None:
         _rename(self.inputs, old_name, new_name)

@@ -7,7 +7,7 @@ from typing import Any
 from fluid.initializer import Initializer
 from fluid.regularizer import WeightDecayRegularizer
 
-__all__ = ["ParamAttr"]
+__all__ = ["ParamAttr", "WeightNormParamAttr"]
 
 
 class ParamAttr:
@@ -70,6 +70,28 @@ class ParamAttr:
             "do_model_average": self.do_model_average,
         }
         return fields | ({"initializer": self.initializer} if with_initializer else {})
+
+
+class WeightNormParamAttr(ParamAttr):
+    """The attributes of a weight `g * v / |v|`, whose parameters are `<name>_g` and `<name>_v`.
+
+    Lengths are taken along all axes but `dim`, or along all where that is None: `dim` is the axis
+    of the outputs, 1 for `fc` and 0 for `conv2d`.
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+    ) -> None:
+        rest = (learning_rate, regularizer, trainable, do_model_average)
+        super().__init__(name, initializer, *rest)
+        self.dim = dim
 
 
 def _check(name: str, value: Any, kinds: tuple[type, ...]) -> None:

@@ -8,12 +8,13 @@ anything is set every file was read, so what is refused leaves files and scope a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from compiler.ir.program import VarKind
+from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, global_scope
 from fluid.framework import Parameter, Program, Variable, default_main_program
 from runtime.checkpoint import (
@@ -42,9 +43,12 @@ __all__ = [
     "load_params",
     "load_persistables",
     "load_vars",
+    "read_variables",
     "save_params",
     "save_persistables",
     "save_vars",
+    "set_variables",
+    "value_of",
 ]
 
 IN_MEMORY = "the bytes given"
@@ -96,7 +100,7 @@ def save_vars(
     if not chosen:
         warnings.warn("there is no variable to save in the program", stacklevel=2)
         return None
-    return _write(dirname, filename, {name: _value(name) for name in chosen})
+    return _write(dirname, filename, {name: value_of(name) for name in chosen})
 
 
 def save_params(
@@ -137,10 +141,8 @@ def load_vars(
     chosen = _chosen(main_program, vars, predicate)
     if dirname is None and filename is None:
         raise ValueError("dirname and filename cannot both be None: where are the variables?")
-    found = _read(dirname, filename, list(chosen))
-    tensors = {name: _fitting(var, *found[name]) for name, var in chosen.items()}
-    for name, tensor in tensors.items():
-        _set(name, tensor, place)
+    found = read_variables(dirname, filename, list(chosen))
+    set_variables({name: _fitting(var, *found[name]) for name, var in chosen.items()}, place)
 
 
 def load_params(
@@ -167,8 +169,12 @@ def load_persistables(
 
 
 def expect_program(given: Any) -> Program:
-    """The program given, or the default main one; TypeError for anything else."""
-    program = default_main_program() if given is None else given
+    """The program given, that of a CompiledProgram, or the default main one.
+
+    Raises TypeError for anything else.
+    """
+    program = given.program if isinstance(given, CompiledProgram) else given
+    program = default_main_program() if program is None else program
     if not isinstance(program, Program):
         raise TypeError(
             f"main_program must be a fluid.Program, but received {type(given).__name__}"
@@ -198,7 +204,8 @@ def _chosen(
     return {var.name: var for var in found if var.kind is not VarKind.RAW}
 
 
-def _value(name: str) -> Tensor:
+def value_of(name: str) -> Tensor:
+    """The value of a variable in the global scope; NotInitialized where it has none."""
     found = global_scope().find_var(name)
     tensor = LoDTensor() if found is None else found.get_tensor()
     if tensor.array is None:
@@ -222,10 +229,13 @@ def _write(dirname: str | None, filename: str | None, tensors: dict[str, Tensor]
     return None
 
 
-def _read(
+def read_variables(
     dirname: str | None, filename: str | bytes | None, names: list[str]
 ) -> dict[str, tuple[str, Tensor]]:
-    """For each name, where its tensor was found, and the tensor."""
+    """For each name, where its tensor was found, and the tensor.
+
+    Raises FileNotFoundError and CheckpointError naming the file.
+    """
     if dirname is None:
         return {name: (IN_MEMORY, tensor) for name, tensor in _unpack(filename, names)}
     if filename is not None:
@@ -262,8 +272,10 @@ def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
     return loaded
 
 
-def _set(name: str, loaded: LoDTensor, place: Place) -> None:
+def set_variables(tensors: Mapping[str, LoDTensor], place: Place) -> None:
+    """Set variables of the global scope, made where they are missing."""
     scope = global_scope()
-    tensor = (scope.find_var(name) or scope.var(name)).get_tensor()
-    tensor.set(loaded.array, place)
-    tensor.set_lod(loaded.lod())
+    for name, loaded in tensors.items():
+        tensor = (scope.find_var(name) or scope.var(name)).get_tensor()
+        tensor.set(loaded.array, place)
+        tensor.set_lod(loaded.lod())

@@ -45,7 +45,6 @@ def var_text(var: VarDesc) -> str:
       }
     }
     persistable: false
-    need_check_feed: false
     """
     alone = Program()
     alone.blocks[0].vars[var.name] = var
@@ -67,10 +66,16 @@ def _text(message: Message) -> str:
     return "".join(f"{line}\n" for line in _lines(message))
 
 
+_UNSAID = {"need_check_feed": False, "forward_block_idx": -1}
+"""What the reference does not write down unless it is otherwise."""
+
+
 def _lines(message: Message) -> Iterator[str]:
     """A message's fields by number, one to a line, what is inside others indented."""
     for field in SCHEMA[message.kind]:
         value = message.values.get(field.name, ())
+        if field.name == "op_compatible_map" or _UNSAID.get(field.name, ()) == value:
+            continue
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
                 yield f"{field.name} {{"

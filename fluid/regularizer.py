@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fluid.core import VarDesc
 from fluid.framework import Block, Parameter, Variable, name_scope
 
 __all__ = [
@@ -14,6 +15,9 @@ __all__ = [
     "L2DecayRegularizer",
     "WeightDecayRegularizer",
 ]
+
+NEW_GRAD = "@NEWGRAD@"
+"""What follows the name of a sparse gradient in the name of the dense one with the term."""
 
 
 class WeightDecayRegularizer:
@@ -75,8 +79,17 @@ def _regularized(
         return param, grad
     with param.block.program._optimized_guard([param, grad]):
         term = regularizer(param, grad, grad.block)
-        grad.block.append_op("sum", inputs={"X": [grad, term]}, outputs={"Out": grad})
-    return param, grad
+        decayed = _dense(param, grad)
+        grad.block.append_op("sum", inputs={"X": [grad, term]}, outputs={"Out": decayed})
+    return param, decayed
+
+
+def _dense(param: Any, grad: Any) -> Any:
+    """What a gradient and the whole term go into: a tensor of its own for a sparse gradient."""
+    if grad.type != VarDesc.VarType.SELECTED_ROWS:
+        return grad
+    like = {"dtype": param.dtype, "shape": param.shape, "lod_level": param.lod_level}
+    return grad.block.create_var(name=grad.name + NEW_GRAD, **like)
 
 
 L1Decay = L1DecayRegularizer

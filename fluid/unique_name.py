@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = ["UniqueNameGenerator", "generate", "guard", "switch"]
 
@@ -44,11 +45,20 @@ def generate(key: str) -> str:
     return _generator(key)
 
 
-def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Make another generator current, a fresh one by default; returns the one before it."""
+def switch(
+    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None
+) -> tuple[UniqueNameGenerator, Any]:
+    """Make another generator current, a fresh one by default; returns the one before it.
+
+    The result is a pair as in the reference, and what it gives back is taken: its second part,
+    which checks names of dygraph, is of no use here.
+
+    >>> before, checker = switch()
+    >>> _ = switch(before, checker)
+    """
     global _generator
     previous, _generator = _generator, new_generator or UniqueNameGenerator()
-    return previous
+    return previous, new_para_name_checker
 
 
 @contextmanager
@@ -58,7 +68,7 @@ def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Ite
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):
         new_generator = UniqueNameGenerator(new_generator)
-    previous = switch(new_generator)
+    previous, _ = switch(new_generator)
     try:
         yield
     finally:

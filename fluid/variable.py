@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -70,10 +71,11 @@ class Variable(Arithmetic, PlainVariable):
     """A variable of a block: made by `Block.create_var`, which see.
 
     `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
-    that wrote it last.
+    that wrote it last. `capacity` and unknown fields are let pass, as in the reference.
     """
 
     _details: tuple[str, ...] = ("error_clip", "stop_gradient")
+    _info: Mapping[str, Any] = MappingProxyType({})
     persistable = _Watched()
     stop_gradient = _Watched()
 
@@ -85,12 +87,14 @@ class Variable(Arithmetic, PlainVariable):
         shape: Iterable[int] | None = None,
         dtype: Any = None,
         lod_level: int | None = None,
+        capacity: int | None = None,
         persistable: bool | None = None,
         error_clip: Any = None,
         stop_gradient: bool = False,
         is_data: bool = False,
         need_check_feed: bool = False,
         belong_to_optimizer: bool = False,
+        **kwargs: Any,
     ) -> None:
         self.block = block
         super().__init__(
@@ -143,11 +147,49 @@ class Variable(Arithmetic, PlainVariable):
     def _set_error_clip(self, error_clip: Any) -> None:
         self.error_clip = error_clip
 
+    def _set_info(self, key: str, value: Any) -> None:
+        """Note something about the variable, for whoever rewrites the program."""
+        self._info = {**self._info, key: value}
+
+    def _get_info(self, key: str) -> Any:
+        """What was noted under a key, or None."""
+        return self._info.get(key)
+
+    # ---- what only values of dygraph have
+
+    def detach(self) -> NoReturn:
+        """Raises AssertionError: use `stop_gradient`, or `layers.assign` for a copy."""
+        raise _of_dygraph("detach", "set stop_gradient, or make a copy by layers.assign")
+
+    def numpy(self) -> NoReturn:
+        """Raises AssertionError: values are what `Executor.run` fetches."""
+        raise _of_dygraph("numpy", "fetch the variable by Executor.run")
+
+    def set_value(self, value: Any) -> NoReturn:
+        """Raises AssertionError: values are set in a scope."""
+        raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")
+
+    def backward(self, backward_strategy: Any = None) -> NoReturn:
+        """Raises AssertionError: `append_backward` records gradients."""
+        raise _of_dygraph("backward", "call fluid.backward.append_backward")
+
+    def gradient(self) -> NoReturn:
+        """Raises AssertionError: gradients are variables that `Executor.run` fetches."""
+        raise _of_dygraph("gradient", "fetch the variable that grad_name names")
+
+    def clear_gradient(self) -> NoReturn:
+        """Raises AssertionError: gradients begin anew with every run."""
+        raise _of_dygraph("clear_gradient", "nothing is to be cleared between runs")
+
     def __str__(self) -> str:
         return self.to_string(True)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
+
+
+def _of_dygraph(method: str, instead: str) -> AssertionError:
+    return AssertionError(f"{method!r} is of dygraph mode, which there is not here: {instead}")
 
 
 class Parameter(Variable):

@@ -25,6 +25,7 @@ from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, wrong_dtype, wrong_shape
 from runtime.loader import Counters, Executable, load
+from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
 from runtime.sizes import LOD, Pattern, name_sizes, twins_of
 from runtime.tensor import LoDTensor
@@ -88,6 +89,9 @@ class Loaded:
 
     executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
     plans: dict[Signature, Plan] = field(default_factory=dict[Signature, Plan])
+    timed: WeakKeyDictionary[Recorder, Loaded] = field(
+        default_factory=lambda: WeakKeyDictionary[Recorder, Loaded]()
+    )
 
 
 class Compiled:
@@ -104,7 +108,8 @@ class Executor(Generic[P]):
 
     `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
     `declare` says what a program declares of a name that is fed; `digest` is equal for equal
-    programs, so that a clone is not compiled again.
+    programs, so that a clone is not compiled again; `names` is what a program's code finds beside
+    its own; `recorder` gives what records the times of steps, or None.
     """
 
     def __init__(
@@ -113,12 +118,16 @@ class Executor(Generic[P]):
         declare: Callable[[P, str], Declared],
         digest: Callable[[P], str],
         place: Place | None = None,
+        names: Callable[[P], Mapping[str, Any]] = lambda _: {},
+        recorder: Callable[[], Recorder | None] = lambda: None,
     ) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
         self._compile = compile
         self._declare = declare
         self._digest = digest
+        self._names = names
+        self._recorder = recorder
         self._modules: dict[Signature, Module] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
 
@@ -161,7 +170,8 @@ class Executor(Generic[P]):
         loaded = compiled.scopes.get(scope)
         if loaded is None:
             loaded = compiled.scopes[scope] = Loaded()
-        return loaded
+        recorder = self._recorder()
+        return loaded if recorder is None else loaded.timed.setdefault(recorder, Loaded())
 
     def _plan(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
@@ -208,10 +218,18 @@ class Executor(Generic[P]):
             _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
             self.counters.compiles += 1
         if key not in executables:
-            # What is kept for a scope must not keep the scope.
-            params = Arrays(cast(Scope, weakref.proxy(scope)))
-            executables[key] = load(self._modules[key], self.place, params, counters=self.counters)
+            executables[key] = self._load(self._modules[key], program, scope)
         return executables[key]
+
+    def _load(self, module: Module, program: P, scope: Scope) -> Executable:
+        """A module loaded for a scope; while times are recorded, with clocks in it."""
+        names, recorder = dict(self._names(program)), self._recorder()
+        if recorder is not None:
+            module, clocks = recorder.tap(module)
+            names |= clocks
+        # What is kept for a scope must not keep the scope.
+        params = Arrays(cast(Scope, weakref.proxy(scope)))
+        return load(module, self.place, params, counters=self.counters, names=names)
 
 
 def _shape(name: str, declared: Declared, array: Array) -> Shape:

@@ -20,11 +20,12 @@ from compiler.codegen.module import Module, lives_of
 from compiler.errors import ParseError, ShapeError, did_you_mean
 from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
-from compiler.pack import Life, Packing, check, pack
+from compiler.pack import Life, Packing
 from compiler.plan import Tensor
 from runtime.arena import Arena
 from runtime.device import CPUPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
+from runtime.packings import Packings, packed
 from runtime.scope import Arrays, Scope
 
 KEPT_BINDINGS = 16
@@ -80,18 +81,25 @@ def load(
     counters: Counters | None = None,
     keep: int = KEPT_BINDINGS,
     poison: bool = False,
+    names: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
     State that a step writes before it reads it is made in `params` where it is missing. `keep`
     bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
-    before it is written. Raises PlaceError where the place does not run the module's target and
+    before it is written. `names` is what the source finds beside its own: the Python functions of
+    `py_func`, a clock. Raises PlaceError where the place does not run the module's target and
     ParseError where the source defines no `bind`.
     """
     expect_target(module.target, place or CPUPlace())
     state = params.arrays() if isinstance(params, Scope) else params
     return Executable(
-        module, {} if state is None else state, counters or Counters(), keep, Arena(poison)
+        module,
+        {} if state is None else state,
+        counters or Counters(),
+        keep,
+        Arena(poison),
+        names or {},
     )
 
 
@@ -99,7 +107,13 @@ class Executable:
     """A module with its params and its arena; made by `load`, called with feeds by name."""
 
     def __init__(
-        self, module: Module, params: Params, counters: Counters, keep: int, arena: Arena
+        self,
+        module: Module,
+        params: Params,
+        counters: Counters,
+        keep: int,
+        arena: Arena,
+        names: Mapping[str, Any],
     ) -> None:
         self.module = module
         self.counters = counters
@@ -107,8 +121,9 @@ class Executable:
         self._keep = keep
         self._arena = arena
         self._filename = f"<module {module.digest[:12]}>"
-        self._bind = _bind_function(module, self._filename)
+        self._bind = _bind_function(module, self._filename, names)
         self._bindings: dict[Shapes, Binding] = {}
+        self._packings = Packings(module.buffers)
 
     def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
         """Run one step; copies of the fetched arrays in the order of `module.fetches`.
@@ -144,7 +159,7 @@ class Executable:
         """
         given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
         lives = lives_of(self.module.buffers, _sizes(self.module, given))
-        packing = _packing(lives)
+        packing = packed(lives)
         return MemoryReport(packing.height, packing.bound, sum(life.size for life in lives))
 
     def _binding(self, shapes: Shapes) -> Binding:
@@ -157,7 +172,8 @@ class Executable:
 
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
-        packing = _packing(_fitting(lives_of(self.module.buffers, sizes), sizes))
+        lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
+        packing = self._packings.find(lives, sizes)
         if packing.height > self._arena.nbytes:
             self._bindings.clear()  # their views would keep the old memory alive
         self._arena.reserve(packing.height)
@@ -211,11 +227,11 @@ def _copy(value: Array | list[Array]) -> Any:
     return [array.copy() for array in value] if isinstance(value, list) else value.copy()
 
 
-def _bind_function(module: Module, filename: str) -> Callable[..., Step]:
+def _bind_function(module: Module, filename: str, names: Mapping[str, Any]) -> Callable[..., Step]:
     """Run the module's source in a namespace of its own; tracebacks show its lines."""
     lines = module.source.splitlines(keepends=True)
     linecache.cache[filename] = (len(module.source), None, lines, filename)
-    namespace: dict[str, Any] = {"__name__": module.name}
+    namespace: dict[str, Any] = {**names, "__name__": module.name}
     exec(compile(module.source, filename, "exec", dont_inherit=True), namespace)
     if not callable(namespace.get("bind")):
         raise ParseError(f"module {module.name!r} does not define the function bind")
@@ -273,13 +289,6 @@ def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
 def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
     given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     return ShapeError(f"the sizes fed do not go together ({given}): {why}")
-
-
-def _packing(lives: Sequence[Life]) -> Packing:
-    """Where each buffer lies, checked: no two that are alive at once overlap."""
-    packing = pack(lives)
-    check(lives, packing)
-    return packing
 
 
 def _taker(

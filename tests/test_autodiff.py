@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import compiler  # noqa: F401 -- fills the registry
-from compiler.autodiff import append_backward, append_gradients, gradient_ops, note_parameters
+from compiler.autodiff import append_backward, append_gradients, note_parameters
 from compiler.errors import CompileError, UnknownOp
 from compiler.interpret import run
 from compiler.ir import opdef
 from compiler.ir.convert import to_graph
+from compiler.ir.gradients import gradient_ops
 from compiler.ir.infer import infer_op
 from compiler.ir.opdef import OpDef, reads, writes
 from compiler.ir.program import Block, OpDesc, OpRole, Program

@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
@@ -21,7 +21,7 @@ from compiler.plan import Buffer, Place, Storage, Value
 
 RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
-    "FEEDS PARAMS FETCHES BUFFERS range min float __debug__".split()
+    "FEEDS PARAMS FETCHES BUFFERS range min float callables mark __debug__".split()
 )
 """Names a module uses itself, and the one that Python lets nobody assign."""
 
@@ -170,14 +170,17 @@ class Frame:
         package = body.__module__.partition(".")[0]
         for name in _used_globals(body):
             value = body.__globals__[name]
-            if inspect.isfunction(value) and value.__module__.startswith(package):
+            if value is cast:
+                source = re.sub(r"\bcast\b", self.function(seen_as, "cast"), source)
+            elif inspect.isfunction(value) and value.__module__.startswith(package):
                 source = re.sub(rf"\b{name}\b", self.function(value), source)
-            elif isinstance(value, int | float | str | bytes):
-                source = re.sub(rf"\b{name}\b", self._constant(name, value), source)
+            elif isinstance(value, int | float | str | bytes | tuple | frozenset):
+                text = _constant_text(cast(object, value))
+                source = re.sub(rf"\b{name}\b", self._constant(name, text), source)
         return source
 
-    def _constant(self, name: str, value: object) -> str:
-        line = f"{name} = {value!r}"
+    def _constant(self, name: str, text: str) -> str:
+        line = f"{name} = {text}"
         if line not in self.globals:
             if name in self.names.taken:
                 raise CompileError(f"generated code uses the name {name!r} for two things")
@@ -196,6 +199,19 @@ class Frame:
         """End a block."""
         self.body.depth -= 1
         self._kept.pop()
+
+
+def seen_as(kind: Any, value: Any) -> Any:
+    """`typing.cast`, which a module does not import."""
+    return value
+
+
+def _constant_text(value: object) -> str:
+    """A constant as Python; what is in a set in an order of its own."""
+    if isinstance(value, frozenset):
+        items = sorted(map(repr, cast("frozenset[Any]", value)))
+        return f"frozenset(({', '.join(items)}{',' if len(items) == 1 else ''}))"
+    return repr(value)
 
 
 def _used_globals(body: Callable[..., Any]) -> list[str]:

@@ -51,7 +51,10 @@ def body_of(defn: OpDef) -> tuple[OpDef, str]:
 
 def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
     """The name of a global that stands for the op's `self`."""
-    listed = ", ".join(f"{name}={value!r}" for name, value in owner.attributes.items())
+    values = {name: repr(value) for name, value in owner.attributes.items()}
+    if hasattr(owner, "callables"):
+        values["callables"] = "globals().get('callables', ())"
+    listed = ", ".join(f"{name}={text}" for name, text in values.items())
     name = frame.names.make(f"{kind}_attributes")
     frame.globals.append(f"{name} = SimpleNamespace({listed})")
     return name

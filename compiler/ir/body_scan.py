@@ -85,7 +85,12 @@ class BlockScan(Scan):
                 hint=did_you_mean(name, self.current),
             )
         var = self.densified(self.current[name])
-        return [var, *self.lod_of(var)]
+        levels = enumerate(self.lod_of(var))
+        return [var, *(self._level_result(f"{name}{LOD}{i}", level) for i, level in levels)]
+
+    def _level_result(self, name: str, level: Var) -> Var:
+        """A level of a result's LoD by the name of that result: another's may be shared."""
+        return level if level.name == name else self.copied(name, level, level.type)
 
     def add(self, op: OpDesc) -> None:
         """Add one op of the block, or the op that its block becomes."""

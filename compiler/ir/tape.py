@@ -21,7 +21,15 @@ from compiler.ir.gradients import Inside, OwnsBlock, block_owner, gradient_ops
 from compiler.ir.infer import infer_op
 from compiler.ir.opdef import find
 from compiler.ir.program import (
-    EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, OpRole, VarDesc, VarKind,
+    EMPTY,
+    GRAD,
+    NO_BLOCK,
+    Block,
+    BlockRef,
+    OpDesc,
+    OpRole,
+    VarDesc,
+    VarKind,
 )  # fmt: skip
 
 PART = "@RENAME@"
@@ -120,11 +128,11 @@ class Tape:
 
     def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
         """True where an op leaves something of what a variable held before."""
+        cls = find(op.type)
         if not differentiable:
             return name in op.reads()
         if SUB_BLOCK in op.attrs:
-            return self._is_array(self.grad(name))
-        cls = find(op.type)
+            return _may_not_run(op) or self._is_array(self.grad(name))
         kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
         return any(name in op.outputs.get(slot, ()) for slot in kept)
 
@@ -254,6 +262,7 @@ class Tape:
         inner = self._settled(block, arriving, idle, carried)
         inner.drop_idle(idle)
         passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
+        inner.give_zeros(passed)
         given = frozenset(name for name in inner.names if inner.gives(name))
         made = owner.block_grad(op, Inside(inner.asked(), given, passed, self.grad))
         made.source = op.source
@@ -363,6 +372,17 @@ class InnerTape(Tape):
             written.update(op.writes())
         return [self.variables[name] for name in found]
 
+    def give_zeros(self, variables: Iterable[str]) -> None:
+        """Say that nothing is left of the gradient of variables that the block writes over.
+
+        An array is not one of them: what was taken from its pot is no longer there.
+        """
+        for variable in variables:
+            gradient = self.grad(variable)
+            if not self._is_array(gradient):
+                names = {"X": [variable]}, {"Out": [gradient]}
+                self.append(_backward(OpDesc("fill_zeros_like", *names)))
+
     def drop_idle(self, idle: Iterable[str]) -> None:
         """Leave out what only hands on gradients that are zeros from outside.
 
@@ -401,10 +421,19 @@ def _may_be_sparse(op: OpDesc) -> bool:
 
 
 def _renewed(ops: Sequence[OpDesc]) -> set[str]:
-    """The names that an op writes after the same or an earlier one used them."""
+    """The names that an op writes after the same or an earlier one used them.
+
+    What conditional blocks write, of which one runs, is used when something else writes it or reads
+    it.
+    """
     used, found = set[str](), set[str]()
     for op in ops:
         used.update(op.reads())
         found.update(name for name in op.writes() if name in used)
-        used.update(op.writes())
+        if not _may_not_run(op):
+            used.update(op.writes())
     return found
+
+
+def _may_not_run(op: OpDesc) -> bool:
+    return bool(getattr(find(op.type), "may_not_run", False))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from compiler.errors import BadAttribute
 from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.program import OpDesc
-from compiler.ops.elementwise import gradient_op
+from compiler.ops.elementwise import first_given, gradient_op, holds_floats
 
 
 class Unary(Pointwise):
@@ -39,16 +41,35 @@ class Relu6(Unary, op="relu6"):
 
 
 class Clip(Unary, op="clip"):
-    """Out = X, but no less than `min` and no more than `max`."""
+    """Out = X, but no less than `min` and no more than `max`; Min and Max go before those.
 
+    Reference: clip_op.h.
+    """
+
+    X = reads()
+    Min = reads(optional=True, no_grad=True)
+    Max = reads(optional=True, no_grad=True)
+    Out = writes()
     min = required(float)
     max = required(float)
 
-    def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.minimum(xp.maximum(X, self.min), self.max)
+    def for_rows(self) -> str:
+        """Rows of a sparse X are clipped by themselves; those it lacks stay 0."""
+        return "clip_rows"
 
-    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
-        return {"X": d_Out * xp.logical_and(xp.greater(X, self.min), xp.less(X, self.max))}
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X; BadAttribute where the bounds are in the wrong order."""
+        if not (types.get("Min") or types.get("Max")) and self.min > self.max:
+            raise BadAttribute(f"clip: min is {self.min}, expected no more than max={self.max}")
+        return super().infer_types(types)
+
+    def compute(self, xp: Xp, X: Value, Min: Value, Max: Value) -> Value:
+        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        return xp.minimum(xp.maximum(X, low), high)
+
+    def grad(self, xp: Xp, X: Value, Min: Value, Max: Value, d_Out: Value) -> Value:
+        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        return {"X": d_Out * xp.logical_and(xp.greater(X, low), xp.less(X, high))}
 
 
 class ClipByNorm(Rowwise, op="clip_by_norm"):
@@ -60,6 +81,10 @@ class ClipByNorm(Rowwise, op="clip_by_norm"):
     X = reads()
     Out = writes()
     max_norm = required(float)
+
+    def for_rows(self) -> str:
+        """A sparse X stays sparse."""
+        return "clip_by_norm_rows"
 
     def compute(self, xp: Xp, X: Value) -> Value:
         every = tuple(range(len(X.shape)))
@@ -168,15 +193,20 @@ class Cos(Unary, op="cos"):
 
 
 class Pow(Unary, op="pow"):
-    """Out = X ** factor."""
+    """Out = X ** factor; FactorTensor goes before `factor`. Whole numbers take a whole factor."""
 
+    X = reads()
+    FactorTensor = reads(optional=True, no_grad=True)
+    Out = writes()
     factor = attr(1.0)
 
-    def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.power(X, self.factor)
+    def compute(self, xp: Xp, X: Value, FactorTensor: Value) -> Value:
+        factor = self.factor if holds_floats(X) else int(self.factor)
+        return xp.power(X, first_given(FactorTensor, factor))
 
-    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
-        return {"X": d_Out * self.factor * xp.power(X, self.factor - 1.0)}
+    def grad(self, xp: Xp, X: Value, FactorTensor: Value, d_Out: Value) -> Value:
+        factor = first_given(FactorTensor, self.factor)
+        return {"X": d_Out * factor * xp.power(X, factor - 1.0)}
 
 
 class Sign(Unary, op="sign"):

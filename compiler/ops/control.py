@@ -1,14 +1,20 @@
-"""What steers a program: its input and output, conditional blocks, and the end of a value's life.
+"""What steers a program: its input and output, the blocks it owns, and the end of a value's life.
 
 None of these computes numbers of its own; converting, running and generating code treat each in
-their own way. Their slots and attributes are declared here so that programs can be checked.
+their own way. Their slots and attributes are declared here so that programs can be checked, and so
+is which op owns the gradient of a block, and what that op takes in and gives out.
 """
 
 from __future__ import annotations
 
-from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
-from compiler.ir.program import BlockRef
-from compiler.ir.types import TensorType
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from compiler.ir.gradients import Inside
+from compiler.ir.opdef import Attr, HostOp, OpDef, Slot, attr, reads, required, writes
+from compiler.ir.program import GRAD, BlockRef, OpDesc
+from compiler.ir.types import Array, DType, Shape, TensorType
 
 
 class Feed(HostOp, op="feed"):
@@ -33,26 +39,6 @@ class Fetch(HostOp, op="fetch"):
         return {}
 
 
-class ConditionalBlock(OpDef, op="conditional_block"):
-    """Run the block `sub_block` if Cond is true; what it writes in blocks around it is in Out.
-
-    Cond is one boolean if `is_scalar_condition`, else the block runs where no Cond is empty. Input
-    names what the block reads from outside; Scope holds nothing here.
-    Reference: conditional_block_op.cc.
-    """
-
-    Cond = reads(many=True)
-    Input = reads(many=True, optional=True)
-    Out = writes(many=True, optional=True)
-    Scope = writes(optional=True)
-    sub_block = attr(BlockRef(0))
-    is_scalar_condition = attr(False)
-    skip_eager_deletion_vars = attr(list[str]())
-
-    def infer(self) -> dict[str, TensorType]:
-        return {}
-
-
 class DeleteVar(HostOp, op="delete_var"):
     """Free the memory of X. Reference: delete_var_op.cc."""
 
@@ -60,3 +46,187 @@ class DeleteVar(HostOp, op="delete_var"):
 
     def infer(self) -> dict[str, TensorType]:
         return {}
+
+
+# ---- ops that own a block -----------------------------------------------------------------------
+
+
+def _many(read: Iterable[str], written: Iterable[str]) -> dict[str, Slot]:
+    """Slots that hold any number of variables, for names that no member of a class can have."""
+    inputs = {name: replace(reads(many=True, optional=True), name=name) for name in read}
+    outputs = {name: replace(writes(many=True, optional=True), name=name) for name in written}
+    return inputs | outputs
+
+
+class BlockOwner(OpDef):
+    """An op that runs the block `sub_block`, whose ops see the variables around it.
+
+    The slot of scopes holds what each run leaves for the gradient.
+    """
+
+    sub_block = attr(BlockRef(0))
+    skip_eager_deletion_vars = attr(list[str]())
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+
+class ConditionalBlockInfer(BlockOwner, op="conditional_block_infer"):
+    """A conditional block of a program that is not trained. Reference: conditional_block_op.cc."""
+
+    Cond = reads(many=True)
+    Input = reads(many=True, optional=True)
+    Out = writes(many=True, optional=True)
+    Scope = writes(optional=True)
+    is_scalar_condition = attr(False)
+
+
+class ConditionalBlock(ConditionalBlockInfer, op="conditional_block"):
+    """Run the block `sub_block` if Cond is true; what it writes in blocks around it is in Out.
+
+    Cond is one boolean if `is_scalar_condition`, else the block runs where no Cond is empty. Input
+    names what the block reads from outside. Reference: conditional_block_op.cc.
+    """
+
+    may_not_run: ClassVar[bool] = True
+
+    def arriving(self, op: OpDesc) -> list[str]:
+        return []
+
+    def carried(self, op: OpDesc) -> list[str]:
+        return []
+
+    def block_grad(self, op: OpDesc, inside: Inside) -> OpDesc:
+        read = _with(op.inputs.get("Input", []), inside.passed)
+        written = op.outputs.get("Out", [])
+        inputs = {"Cond": op.inputs["Cond"], "Input": read, "Out": written}
+        scope = {"Out" + GRAD: inside.taken(written), "Scope": op.outputs.get("Scope", [])}
+        attrs = {"is_scalar_condition": self.is_scalar_condition}
+        return OpDesc(op.type + "_grad", inputs | scope, {"Input" + GRAD: inside.left(read)}, attrs)
+
+
+class While(BlockOwner, op="while"):
+    """Run the block `sub_block` as long as Condition is true, which the block changes.
+
+    X names what the block reads from outside, Out what it writes there. Reference: while_op.cc.
+    """
+
+    X = reads(many=True, optional=True)
+    Condition = reads()
+    Out = writes(many=True, optional=True)
+    StepScopes = writes(optional=True)
+    is_test = attr(False)
+
+    def arriving(self, op: OpDesc) -> list[str]:
+        return []
+
+    def carried(self, op: OpDesc) -> list[str]:
+        return [name for name in op.outputs.get("Out", []) if name in op.inputs.get("X", [])]
+
+    def block_grad(self, op: OpDesc, inside: Inside) -> OpDesc:
+        read = _with(op.inputs.get("X", []), inside.passed)
+        inputs = {"X": read, "Out": op.outputs.get("Out", [])}
+        taken = {"Out" + GRAD: [inside.grad(name) for name in inside.asked]}
+        scopes = {"StepScopes": op.outputs.get("StepScopes", [])}
+        attrs = {**op.attrs, "original_output_grad": [name + GRAD for name in inside.asked]}
+        outputs = {"X" + GRAD: inside.left(read)}
+        return OpDesc(op.type + "_grad", inputs | taken | scopes, outputs, attrs)
+
+
+class Recurrent(BlockOwner, op="recurrent"):
+    """Run the block `sub_block` for each step: an entry of the first axis of every one of `inputs`.
+
+    Inside, an input's name stands for its step, `ex_states` for what the run before left in
+    `states`, at first for `initial_states`; `outputs` collect what has their names inside, step by
+    step. `reverse` begins with the last step. Reference: recurrent_op.cc.
+    """
+
+    slots: ClassVar[dict[str, Slot]] = _many(
+        ["inputs", "initial_states", "parameters"], ["outputs", "step_scopes"]
+    )
+    has_states = attr(False)
+    ex_states = attr(list[str]())
+    states = attr(list[str]())
+    reverse = attr(False)
+    is_train = attr(True)
+
+    def arriving(self, op: OpDesc) -> list[str]:
+        return [*op.outputs.get("outputs", []), *self.states]
+
+    def carried(self, op: OpDesc) -> list[str]:
+        return []
+
+    def block_grad(self, op: OpDesc, inside: Inside) -> OpDesc:
+        scopes = op.outputs.get("step_scopes", [])
+        outside = op.outputs.get("outputs", [])
+        inputs = {**op.inputs, "outputs": outside, "outputs" + GRAD: inside.taken(outside)}
+        inputs |= {"step_scopes": scopes, "step_scopes" + GRAD: scopes}
+        outputs = {
+            "inputs" + GRAD: inside.left(op.inputs.get("inputs", [])),
+            "initial_states" + GRAD: inside.left(
+                op.inputs.get("initial_states", []), self.ex_states
+            ),
+            "parameters" + GRAD: inside.left(op.inputs.get("parameters", [])),
+        }
+        return OpDesc(op.type + "_grad", inputs, outputs, op.attrs)
+
+
+class ConditionalBlockGrad(BlockOwner, op="conditional_block_grad"):
+    """Run the gradient of a conditional block if it ran. Reference: conditional_block_op.cc."""
+
+    slots: ClassVar[dict[str, Slot]] = _many(
+        ["Cond", "Input", "Out", "Out@GRAD", "Scope"], ["Input@GRAD"]
+    )
+    is_scalar_condition = attr(False)
+
+
+class WhileGrad(BlockOwner, op="while_grad"):
+    """Run the gradient of a loop's block for each of its runs, the last one first.
+
+    `original_output_grad` are the names that Out@GRAD has inside. Reference: while_op.cc.
+    """
+
+    slots: ClassVar[dict[str, Slot]] = _many(["X", "Out", "Out@GRAD", "StepScopes"], ["X@GRAD"])
+    is_test = attr(False)
+    original_output_grad = attr(list[str]())
+
+
+class RecurrentGrad(BlockOwner, op="recurrent_grad"):
+    """Run the gradient of a step's block for every step, back to the first one.
+
+    Reference: recurrent_op.cc.
+    """
+
+    slots: ClassVar[dict[str, Slot]] = _many(
+        [*Recurrent.slots, "outputs@GRAD", "step_scopes@GRAD"],
+        ["inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"],
+    )
+    attrs: ClassVar[dict[str, Attr[Any]]] = Recurrent.attrs
+
+
+class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
+    """Out = X: what a step of `recurrent` outputs or hands on. Reference: rnn_memory_helper_op.cc.
+
+    Its gradient is zeros where nothing comes in, as for the last step's state.
+    """
+
+    X = reads()
+    Out = writes()
+    dtype = attr(DType.FP32.code)
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return X
+
+    def infer_grad(self, X: TensorType, Out: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def grad(self, X: Shape, Out: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": d_Out}
+
+
+def _with(names: list[str], more: Iterable[str]) -> list[str]:
+    """Names and those that are not among them."""
+    return list(dict.fromkeys([*names, *more]))

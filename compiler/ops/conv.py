@@ -1,10 +1,8 @@
-"""Convolution of images: `conv2d`, and `depthwise_conv2d`, which is the same with many groups."""
+"""Convolution of images: `conv2d`, `depthwise_conv2d` (the same with many groups), and `conv3d`."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import ClassVar, TypeAlias
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
@@ -13,6 +11,12 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops import windows
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
+from compiler.ops.conv_loops import (
+    convolution,
+    convolution_filter_gradient,
+    convolution_image_gradient,
+    window_axes,
+)
 from compiler.ops.im2col import (
     Geometry,
     convolve,
@@ -21,22 +25,22 @@ from compiler.ops.im2col import (
     image_gradient,
     workplace,
 )
-from compiler.ops.windows import Axis, Sliding
+from compiler.ops.windows import Axis, Sliding, laid_out, seen_channels_first
 
-Axes: TypeAlias = tuple[Axis, Axis]
+Axes: TypeAlias = tuple[Axis, ...]
 
 
-class Conv2d(OpDef, op="conv2d"):
-    """Output[n, f, y, x] = Bias[f] + Σ Filter[f, c, i, j] Input[n, c, s·y + d·i - p, s·x + d·j - p]
+class Convolution(OpDef):
+    """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
 
-    Input is [N, C, H, W] (or [N, H, W, C] with data_format NHWC), Filter [F, C/groups, kh, kw] in
-    either case, Bias [F]. Filters of a group see the channels of that group. Paddings p are
-    [height, width] or [top, bottom, left, right]. Reference: conv_op.cc.
+    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case,
+    Bias [F]. Filters of a group see the channels of that group. Paddings p have one size an axis,
+    or two: before and after. Reference: conv_op.cc.
     """
 
+    image_axes: ClassVar[int] = 2
     Input = reads()
     Filter = reads()
-    Bias = reads(optional=True)
     Output = writes()
     strides = attr([1, 1])
     paddings = attr([0, 0])
@@ -46,9 +50,10 @@ class Conv2d(OpDef, op="conv2d"):
     data_format = attr("NCHW")
     is_test = attr(False)
 
-    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
-        windows.require_images(self.kind, "Input", Input)
-        windows.require_images(self.kind, "Filter", Filter)
+    def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        """The type of Output; ShapeError where images and filters do not go together."""
+        windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
+        windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
         batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
         filters, depth, *_ = Filter.shape
@@ -59,57 +64,81 @@ class Conv2d(OpDef, op="conv2d"):
                 f"{self.kind}: {shown(Input=Input, Filter=Filter)} do not fit in {self.groups}"
                 f" groups: {channels} channels, {filters} filters of {depth} channels"
             )
-        if Bias is not None:
-            require_same_shape(self.kind, Bias=Bias, Filters=Filter.with_shape((filters,)))
-        rows, columns = self.axes(Input.shape, Filter.shape)
-        shape = (batch, filters, rows.count, columns.count)
+        counts = [axis.count for axis in self.axes(Input.shape, Filter.shape)]
+        shape = (batch, filters, *counts)
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
     def axes(self, Input: Shape, Filter: Shape) -> Axes:
-        """Where the filters stand on rows and columns."""
+        """Where the filters stand on each axis."""
         sliding = Sliding(
-            self.kind, self.strides, self.paddings, self.dilations, self.padding_algorithm
+            self.kind,
+            self.strides,
+            self.paddings,
+            self.dilations,
+            self.padding_algorithm,
+            axes=self.image_axes,
         )
         image = windows.channels_first(self.data_format, Input)[2:]
         return sliding.over(image, Filter[2:])
 
+
+class Conv3d(Convolution, op="conv3d"):
+    """Convolution of volumes: Input [N, C, D, H, W] (or NDHWC), Filter [F, C/groups, d, h, w]."""
+
+    image_axes = 3
+    data_format = attr("NCDHW")
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    dilations = attr([1, 1, 1])
+
+    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        return self.output(Input, Filter)
+
+    def numpy(self, Input: Array, Filter: Array) -> Array:
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
+        return laid_out(self.data_format, convolution(images, Filter, axes, self.groups))
+
+    def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, Input)
+        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(sizes, Filter.shape[2:], *sliding)
+        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
+        return {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
+
+
+class Conv2d(Convolution, op="conv2d"):
+    """Convolution of pictures: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
+
+    Bias = reads(optional=True)
+
+    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
+        if Bias is not None:
+            filters = Filter.with_shape(Filter.shape[:1])
+            require_same_shape(self.kind, Bias=Bias, Filters=filters)
+        return self.output(Input, Filter)
+
     def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
-        axes = self.axes(Input.shape, Filter.shape)
-        seen = _windows(self.padded(Input, axes), axes)
-        output = np.einsum("ngcyxij,gfcij->ngfyx", seen, self.by_group(Filter, 0))
-        output = output.reshape(len(Input), len(Filter), *output.shape[-2:])
-        return self.laid_out(output if Bias is None else output + Bias[:, None, None])
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
+        output = convolution(images, Filter, axes, self.groups)
+        return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
         self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
     ) -> dict[str, Array]:
-        axes = self.axes(Input.shape, Filter.shape)
-        padded, filters = self.padded(Input, axes), self.by_group(Filter, 0)
-        above = windows.seen_channels_first(self.data_format, d_Output)
-        d_out, d_padded = self.by_group(above, 1), np.zeros_like(padded)
-        d_filters = np.einsum("ngcyxij,ngfyx->gfcij", _windows(padded, axes), d_out)
-        d_seen = _windows(d_padded, axes)
-        for i, j in np.ndindex(Filter.shape[2:]):
-            d_seen[..., i, j] += np.einsum("ngfyx,gfc->ngcyx", d_out, filters[..., i, j])
-        d_image = d_padded.reshape(len(Input), -1, *d_padded.shape[-2:])[:, :, *map(_inside, axes)]
-        found = {"Input": self.laid_out(d_image), "Filter": d_filters.reshape(Filter.shape)}
+        images = seen_channels_first(self.data_format, Input)
+        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(sizes, Filter.shape[2:], *sliding)
+        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
+        found = {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
         return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
-
-    def by_group(self, array: Array, axis: int) -> Array:
-        """An array with the channels or filters on an axis split into groups."""
-        before, after = array.shape[:axis], array.shape[axis + 1 :]
-        return array.reshape(*before, self.groups, array.shape[axis] // self.groups, *after)
-
-    def padded(self, images: Array, axes: Axes) -> Array:
-        """Images as [N, groups, C/groups, H, W], with zeros around them."""
-        borders: Any = [(0, 0), (0, 0), *((axis.before, axis.after) for axis in axes)]
-        seen = windows.seen_channels_first(self.data_format, images)
-        return self.by_group(np.pad(seen, borders), 1)
-
-    def laid_out(self, images: Array) -> Array:
-        """[N, C, H, W] in the layout of the op's tensors."""
-        last = self.data_format == windows.CHANNELS_LAST
-        return np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if last else images
 
     def lower(
         self, k: Kernel, Input: Operand, Filter: Operand, Bias: Operand | None, Output: Operand
@@ -162,7 +191,7 @@ class Conv2d(OpDef, op="conv2d"):
 
     def is_product(self, g: Geometry) -> bool:
         """True where every output place sees one place: images are multiplied as they lie."""
-        plain = self.groups == 1 and self.data_format != windows.CHANNELS_LAST
+        plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.is_identity for axis in (g.rows, g.columns))
 
     def lower_product(
@@ -182,16 +211,3 @@ class DepthwiseConv2d(Conv2d, op="depthwise_conv2d"):
     """
 
     grad = Conv2d.grad
-
-
-def _windows(padded: Array, axes: Axes) -> Array:
-    """What each window sees: [N, groups, C/groups, oh, ow, kh, kw], a view that can be written."""
-    spans: Any = [axis.span for axis in axes]
-    seen = np.lib.stride_tricks.sliding_window_view(padded, spans, (-2, -1), writeable=True)
-    places = [slice(None, None, axis.stride) for axis in axes]
-    return seen[..., *places, *(slice(None, None, axis.dilation) for axis in axes)]
-
-
-def _inside(axis: Axis) -> slice:
-    """The image in its padding."""
-    return slice(axis.before, axis.before + axis.size)

@@ -1,4 +1,4 @@
-"""Element by element: arithmetic, comparison, logic, and sums of many tensors."""
+"""Element by element: arithmetic of two tensors, scaling, and sums of many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, require_same_shape
+from compiler.ops.checks import (
+    differ,
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+)
 
 
 def number(value: float) -> float:
@@ -80,6 +85,10 @@ class ElementwiseSub(Elementwise, op="elementwise_sub"):
 class ElementwiseMul(Elementwise, op="elementwise_mul"):
     """Out = X * Y."""
 
+    def for_rows(self) -> str:
+        """A sparse X stays sparse; Y must have one element then."""
+        return "elementwise_mul_rows"
+
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return X * Y
 
@@ -118,42 +127,107 @@ class ElementwiseMin(Elementwise, op="elementwise_min"):
         return {"X": d_Out * xp.less(X, Y), "Y": d_Out * xp.greater_equal(X, Y)}
 
 
-class ElementwisePow(Elementwise, op="elementwise_pow"):
-    """Out = X ** Y."""
+class ElementwiseFloorDiv(Elementwise, op="elementwise_floordiv"):
+    """Out = X / Y for whole numbers, cut off towards zero, as the reference's kernel does."""
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """As for all; ShapeError for what are no whole numbers."""
+        require_dtype(self.kind, "X", types["X"], DType.INT32, DType.INT64)
+        return super().infer_types(types)
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.power(X, Y)
+        return xp.floor_divide(X - xp.fmod(X, Y), Y)
+
+
+class ElementwiseMod(Elementwise, op="elementwise_mod"):
+    """Out = what remains of X / Y: with the sign of X for whole numbers, else with that of Y."""
+
+    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
+        return xp.remainder(X, Y) if holds_floats(X) else xp.fmod(X, Y)
+
+
+class ElementwisePow(Elementwise, op="elementwise_pow"):
+    """Out = X ** Y; for whole numbers what lies behind the point is cut off."""
+
+    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
+        return xp.power(X if holds_floats(X) else X * 1.0, Y)
 
     def grad(self, xp: Xp, X: Value, Y: Value, d_Out: Value) -> Value:
         by_base = d_Out * Y * xp.power(X, Y - 1)
         return {"X": by_base, "Y": d_Out * xp.log(X) * xp.power(X, Y)}
 
 
-class Scale(Pointwise, op="scale"):
-    """Out = scale * X + bias, or scale * (X + bias) unless `bias_after_scale`."""
+class Minus(Pointwise, op="minus"):
+    """Out = X - Y, for tensors of one shape."""
 
     X = reads()
+    Y = reads()
+    Out = writes()
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X; ShapeError where Y has another."""
+        require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
+        require_same_shape(self.kind, X=types["X"], Y=types["Y"])
+        return super().infer_types(types)
+
+    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
+        return X - Y
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        back = {slot: grad(op.inputs[slot][0]) for slot in ("X", "Y")}
+        d_out = {"X": [grad(op.outputs["Out"][0])]}
+        ops = [("X", 1.0), ("Y", -1.0)]
+        return [OpDesc("scale", d_out, {"Out": [back[slot]]}, {"scale": by}) for slot, by in ops]
+
+
+def first_given(value: Value, otherwise: Value) -> Value:
+    """An optional input that goes before an attribute.
+
+    >>> first_given(None, 2.0), first_given(3, 2.0)
+    (2.0, 3)
+    """
+    return otherwise if value is None else value
+
+
+def holds_floats(value: Value) -> bool:
+    """True for an array, or an expression, of floating-point numbers."""
+    return getattr(value.dtype, "numpy", value.dtype).kind == "f"
+
+
+class Scale(Pointwise, op="scale"):
+    """Out = scale * X + bias, or scale * (X + bias) unless `bias_after_scale`.
+
+    ScaleTensor goes before `scale`.
+    """
+
+    X = reads()
+    ScaleTensor = reads(optional=True, no_grad=True)
     Out = writes()
     scale = attr(1.0)
     bias = attr(0.0)
     bias_after_scale = attr(True)
 
-    def compute(self, xp: Xp, X: Value) -> Value:
+    def compute(self, xp: Xp, X: Value, ScaleTensor: Value) -> Value:
+        factor = first_given(ScaleTensor, number(self.scale))
         if self.bias_after_scale:
-            return self.biased(self.scaled(X))
-        return self.scaled(self.biased(X))
-
-    def scaled(self, X: Value) -> Value:
-        """X times the factor; X itself where that is 1."""
-        return X if self.scale == 1.0 else X * number(self.scale)
-
-    def biased(self, X: Value) -> Value:
-        """X plus the bias; X itself where that is 0."""
-        return X if self.bias == 0.0 else X + number(self.bias)
+            return biased(scaled(X, factor), number(self.bias))
+        return scaled(biased(X, number(self.bias)), factor)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         attrs = {"scale": self.scale, "bias": 0.0, "bias_after_scale": True}
-        return [gradient_op("scale", op, grad, attrs)]
+        back = gradient_op("scale", op, grad, attrs)
+        factors = {slot: names for slot, names in op.inputs.items() if slot == "ScaleTensor"}
+        return [OpDesc("scale", back.inputs | factors, back.outputs, attrs)]
+
+
+def scaled(X: Value, factor: Value) -> Value:
+    """X times a factor; X itself where that is 1."""
+    return X if isinstance(factor, int) and factor == 1 else X * factor
+
+
+def biased(X: Value, bias: float) -> Value:
+    """X plus a bias; X itself where that is 0."""
+    return X if bias == 0 else X + bias
 
 
 def gradient_op(
@@ -169,6 +243,10 @@ class Sum(Pointwise, op="sum"):
 
     X = reads(many=True)
     Out = writes()
+
+    def for_rows(self) -> str:
+        """Sparse terms only: their rows, one term after the other."""
+        return "sum_rows"
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """The type of any of them; ShapeError where they differ."""
@@ -202,106 +280,7 @@ class Increment(Pointwise, op="increment"):
     def compute(self, xp: Xp, X: Value) -> Value:
         return X + number(self.step)
 
-
-class Compare(Elementwise):
-    """Two tensors become one of booleans."""
-
-    force_cpu = attr(False)
-
-    def result(self, operand: TensorType) -> TensorType:
-        """Booleans in the broadcast shape."""
-        return operand.with_dtype(DType.BOOL)
-
-
-class LessThan(Compare, op="less_than"):
-    """Out = X < Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.less(X, Y)
-
-
-class LessEqual(Compare, op="less_equal"):
-    """Out = X <= Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.less_equal(X, Y)
-
-
-class GreaterThan(Compare, op="greater_than"):
-    """Out = X > Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.greater(X, Y)
-
-
-class GreaterEqual(Compare, op="greater_equal"):
-    """Out = X >= Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.greater_equal(X, Y)
-
-
-class Equal(Compare, op="equal"):
-    """Out = X == Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.equal(X, Y)
-
-
-class NotEqual(Compare, op="not_equal"):
-    """Out = X != Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.not_equal(X, Y)
-
-
-class Logical(Pointwise):
-    """Two tensors of booleans of one shape become a third."""
-
-    X = reads()
-    Y = reads()
-    Out = writes()
-
-    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where the shapes differ."""
-        require_same_shape(self.kind, X=types["X"], Y=types["Y"])
-        return super().infer_types(types)
-
-    def result(self, operand: TensorType) -> TensorType:
-        """Booleans, whatever the inputs are."""
-        return operand.with_dtype(DType.BOOL)
-
-
-class LogicalAnd(Logical, op="logical_and"):
-    """Out = X and Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.logical_and(X, Y)
-
-
-class LogicalOr(Logical, op="logical_or"):
-    """Out = X or Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.logical_or(X, Y)
-
-
-class LogicalXor(Logical, op="logical_xor"):
-    """Out = exactly one of X and Y."""
-
-    def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
-        return xp.logical_xor(X, Y)
-
-
-class LogicalNot(Pointwise, op="logical_not"):
-    """Out = not X."""
-
-    X = reads()
-    Out = writes()
-
-    def result(self, operand: TensorType) -> TensorType:
-        """Booleans, whatever the input is."""
-        return operand.with_dtype(DType.BOOL)
-
-    def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.logical_not(X)
+    def undo(self, op: OpDesc) -> OpDesc:
+        """The op that counts back, for gradients of what stands before this one."""
+        names = {"X": op.outputs["Out"]}, {"Out": op.inputs["X"]}
+        return OpDesc("increment", *names, {"step": -self.step}, op.source)

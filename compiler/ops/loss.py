@@ -59,6 +59,15 @@ def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array
     return known, counted
 
 
+def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
+    """ShapeError unless Label has a class number for each row of X, on an axis of size 1 or none.
+    """
+    require_dtype(op, "Label", Label, DType.INT64)
+    sizes = zip(Label.shape, (*X.shape[:-1], 1), strict=False)
+    if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):
+        raise ShapeError(f"{op}: {shown(X=X, Label=Label)}, expected a label a row")
+
+
 def lower_labels(
     k: Kernel, labels: Operand, table: Shape, ignore: int | str
 ) -> tuple[Operand, Operand]:
@@ -79,6 +88,59 @@ def lower_labels(
     return index, counted
 
 
+def pick_shares(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Array]:
+    """The labels [..., 1], 0 for those to ignore; which of them count; what X gives them."""
+    known, counted = known_labels(Label.reshape(*X.shape[:-1], 1), X.shape[-1], ignore)
+    return known, counted, np.take_along_axis(X, known, axis=-1)
+
+
+def surprise(shares: Array) -> Array:
+    """-log of probabilities; 1e20 for what cannot be."""
+    with np.errstate(divide="ignore"):
+        return np.minimum(-np.log(shares), shares.dtype.type(1e20))
+
+
+class CrossEntropy(OpDef, op="cross_entropy"):
+    """Y = -log(X[Label]) for probabilities X along the last axis, as `cross_entropy2` has it.
+
+    With `soft_label`, Label holds probabilities in the shape of X, and Y = -sum(Label * log(X)).
+    Reference: cross_entropy_op.h.
+    """
+
+    X = reads()
+    Label = reads(no_grad=True)
+    Y = writes()
+    soft_label = attr(False)
+    ignore_index = attr(-100)
+
+    def infer(self, X: TensorType, Label: TensorType) -> TensorType:
+        if not self.soft_label:
+            require_label_a_row(self.kind, X, Label)
+            return X.with_shape(Label.shape)
+        require_same_dtype(self.kind, X=X, Label=Label)
+        require_same_shape(self.kind, X=X, Label=Label)
+        return X.with_shape((*X.shape[:-1], 1))
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Label: Array) -> Array:
+        if self.soft_label:
+            return (Label * surprise(X)).sum(-1, keepdims=True)
+        _, counted, picked = pick_shares(X, Label, self.ignore_index)
+        return np.where(counted, surprise(picked), X.dtype.type(0)).reshape(Label.shape)
+
+    def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
+        share = -d_Y.reshape(*X.shape[:-1], 1)
+        with np.errstate(divide="ignore"):
+            if self.soft_label:
+                return {"X": Label * share / X}
+            known, counted, picked = pick_shares(X, Label, self.ignore_index)
+            d_X = np.zeros_like(X)
+            np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
+        return {"X": d_X}
+
+
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     """Y = -log(X[Label]) for probabilities X along the last axis; MatchX = X[Label].
 
@@ -94,11 +156,8 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     ignore_index = attr(-100)
 
     def infer(self, X: TensorType, Label: TensorType) -> dict[str, TensorType]:
-        require_dtype("cross_entropy2", "Label", Label, DType.INT64)
+        require_label_a_row(self.kind, X, Label)
         rows = (*X.shape[:-1], 1)
-        sizes = zip(Label.shape, rows, strict=False)
-        if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):
-            raise ShapeError(f"cross_entropy2: {shown(X=X, Label=Label)}, expected a label a row")
         shapes = X.with_shape((*X.shape, 0))
         return {"Y": X.with_shape(Label.shape), "XShape": shapes, "MatchX": X.with_shape(rows)}
 
@@ -106,12 +165,10 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         return {"X": XShape.with_shape(XShape.shape[:-1])}
 
     def numpy(self, X: Array, Label: Array) -> dict[str, Array]:
-        rows = (*X.shape[:-1], 1)
-        known, counted = known_labels(Label.reshape(rows), X.shape[-1], self.ignore_index)
-        picked = np.take_along_axis(X, known, axis=-1) * counted
-        loss = np.where(counted, np.minimum(-np.log(np.where(counted, picked, 1.0)), 1e20), 0.0)
-        loss = loss.astype(X.dtype).reshape(Label.shape)
-        return {"Y": loss, "XShape": np.empty((*X.shape, 0), X.dtype), "MatchX": picked}
+        _, counted, picked = pick_shares(X, Label, self.ignore_index)
+        loss = np.where(counted, surprise(picked), X.dtype.type(0)).reshape(Label.shape)
+        shape = np.empty((*X.shape, 0), X.dtype)
+        return {"Y": loss, "XShape": shape, "MatchX": picked * counted}
 
     def grad(self, Label: Array, MatchX: Array, XShape: Shape, d_Y: Array) -> dict[str, Array]:
         d_X = np.zeros(numeric(XShape[:-1]), d_Y.dtype)

@@ -10,9 +10,10 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, type_of, writes
+from compiler.ir.opdef import OpDef, attr, broadcast, reads, reduced_axes, writes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_same_dtype, shown
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.reduce import summed_to
 
 Views: TypeAlias = "dict[str, Shape]"
 """For each slot the shape it is multiplied in: two axes, or three with the stack in front."""
@@ -53,25 +54,6 @@ class Product(OpDef):
             "Y": (("Out", True), ("X", turn_x)) if turn_y else plain_y,
         }
 
-    def numpy(self, X: Array, Y: Array) -> Array:
-        shape = self.infer(type_of(X), type_of(Y)).shape
-        found = self.multiply(self.products(), {"X": X, "Y": Y})
-        return found["Out"].reshape(numeric(shape))
-
-    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        found = self.multiply(self.gradients(), {"X": X, "Y": Y, "Out": d_Out})
-        return {"X": _summed(found["X"], X), "Y": _summed(found["Y"], Y)}
-
-    def multiply(
-        self, products: Mapping[str, tuple[Factor, Factor]], arrays: Mapping[str, Array]
-    ) -> dict[str, Array]:
-        """Each product, times alpha, in the shape NumPy gives it."""
-        views = self.views(arrays["X"].shape, arrays["Y"].shape)
-        seen = {slot: array.reshape(numeric(views[slot])) for slot, array in arrays.items()}
-        alpha = arrays["X"].dtype.type(self.options()[2])
-        pairs = {slot: [_turned(seen[s], t) for s, t in pair] for slot, pair in products.items()}
-        return {slot: np.matmul(a, b) * alpha for slot, (a, b) in pairs.items()}
-
     def lower(self, k: Kernel, X: Operand, Y: Operand, Out: Operand) -> None:
         self.write(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
 
@@ -98,19 +80,46 @@ class Product(OpDef):
         slot: str,
         result: Operand,
     ) -> None:
-        """Write one product into `result`, which is seen as `slot` is."""
+        """Write one product into `result`, which is seen as `slot` is; sum the stack it lacks."""
         views = self.views(operands["X"].shape, operands["Y"].shape)
         left, right = (_text(k, operands[name], views[name], turn) for name, turn in factors)
-        stack = next((views[name][:-2] for name, _ in factors if len(views[name]) > 2), ())
-        target = result.view(views[slot])
-        if stack and len(views[slot]) == 2:
-            partial = k.scratch((*stack, *views[slot]), result.type.dtype)
+        stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
+        rows, columns = views[slot][-2:]
+        axes = reduced_axes(stack, views[slot][:-2])
+        if axes:
+            partial = k.scratch((*stack, rows, columns), result.type.dtype)
+            kept = [1 if axis in axes else size for axis, size in enumerate(stack)]
+            target = result.view((*kept, rows, columns))
             k.line(f"np.matmul({left}, {right}, out={partial})")
-            k.line(f"np.add.reduce({partial}, axis=0, out={target})")
+            k.line(f"np.add.reduce({partial}, axis={axes}, keepdims=True, out={target})")
         else:
-            k.line(f"np.{'matmul' if stack else 'dot'}({left}, {right}, out={target})")
+            call = "matmul" if stack else "dot"
+            k.line(f"np.{call}({left}, {right}, out={result.view(views[slot])})")
         if self.options()[2] != 1.0:
             k.line(f"np.multiply({result}, {self.options()[2]!r}, out={result})")
+
+
+def turned(array: Array, turn: bool) -> Array:
+    """A matrix, or a stack of them, transposed where asked."""
+    return array.swapaxes(-1, -2) if turn else array
+
+
+def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tuple[Array, Array]:
+    """The gradients of two factors from that of their product, in the factors' shapes."""
+    a, b = turned(x, turn_x), turned(y, turn_y)
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
+    by_x = turned(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
+    by_y = turned(np.matmul(a.swapaxes(-1, -2), above), turn_y)
+    return summed_to(by_x, x.shape), summed_to(by_y, y.shape)
+
+
+def as_matrix(array: Array, split: int) -> Array:
+    """An array with the axes before `split` as rows, the others as columns."""
+    rows = 1
+    for size in array.shape[:split]:
+        rows *= size
+    return array.reshape(rows, array.size // max(rows, 1))
 
 
 class Mul(Product, op="mul"):
@@ -139,6 +148,16 @@ class Mul(Product, op="mul"):
         x = product(X[:split]), product(X[split:])
         y = product(Y[:cut]), product(Y[cut:])
         return {"X": x, "Y": y, "Out": (x[0], y[1])}
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
+        shape = X.shape[: self.x_num_col_dims] + Y.shape[self.y_num_col_dims :]
+        return np.matmul(x, y).reshape(shape)
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
+        by_x, by_y = slopes(x, y, d_Out, False, False)
+        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
 
 class Matmul(Product, op="matmul"):
@@ -169,20 +188,35 @@ class Matmul(Product, op="matmul"):
         depth, columns = y[-2:][::-1] if self.transpose_Y else y[-2:]
         stacks = [product(shape[:-2]) for shape in (x, y) if len(shape) > 2]
         if differ(inner, depth) or (len(stacks) == 2 and differ(*stacks)):
-            turned = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
-            raise ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {turned}")
+            asked = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
+            raise ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {asked}")
         kept = () if X.rank == 1 and rows == 1 else (rows,)
         kept += () if Y.rank == 1 and columns == 1 else (columns,)
         return X.with_shape((*(x[:-2] or y[:-2]), *kept) or (1,))
 
     def views(self, X: Shape, Y: Shape) -> Views:
-        """Stacks flattened to one axis; a stack on the left of one matrix is one tall matrix."""
-        x, y = _stacked(_row(X)), _stacked(_column(Y))
-        if len(y) == 2 and not self.transpose_X:
-            x = (product(x[:-1]), x[-1])
-        rows = x[-1] if self.transpose_X else x[-2]
-        columns = y[-2] if self.transpose_Y else y[-1]
-        return {"X": x, "Y": y, "Out": (*(x[:-2] or y[:-2]), rows, columns)}
+        """As matrices or stacks of them; of a single axis a row or a column."""
+        return flattened(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = stack_of(X, 0), stack_of(Y, -1)
+        out = np.matmul(turned(x, self.transpose_X), turned(y, self.transpose_Y)) * self.alpha
+        stack = X.shape[:-2] or Y.shape[:-2]
+        rows = () if X.ndim == 1 and out.shape[-2] == 1 else out.shape[-2:-1]
+        columns = () if Y.ndim == 1 and out.shape[-1] == 1 else out.shape[-1:]
+        return out.reshape((*stack, *rows, *columns) or (1,))
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = stack_of(X, 0), stack_of(Y, -1)
+        by_x, by_y = slopes(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
+        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+def stack_of(array: Array, single: int) -> Array:
+    """A matrix, or a stack of them along one axis; a vector's second axis goes to `single`."""
+    if array.ndim == 1:
+        return np.expand_dims(array, single)
+    return array.reshape(-1, *array.shape[-2:]) if array.ndim > 3 else array
 
 
 def _row(shape: Shape) -> Shape:
@@ -193,23 +227,23 @@ def _column(shape: Shape) -> Shape:
     return (*shape, 1) if len(shape) == 1 else shape
 
 
+def flattened(x: Shape, y: Shape, turn_x: bool, turn_y: bool) -> Views:
+    """Stacks flattened to one axis; a stack on the left of one matrix is one tall matrix."""
+    x, y = _stacked(x), _stacked(y)
+    if len(y) == 2 and not turn_x:
+        x = (product(x[:-1]), x[-1])
+    rows = x[-1] if turn_x else x[-2]
+    columns = y[-2] if turn_y else y[-1]
+    return {"X": x, "Y": y, "Out": (*(x[:-2] or y[:-2]), rows, columns)}
+
+
 def _stacked(shape: Shape) -> Shape:
     return (product(shape[:-2]), *shape[-2:]) if len(shape) > 2 else shape
-
-
-def _turned(array: Array, turn: bool) -> Array:
-    return array.swapaxes(-1, -2) if turn else array
-
-
-def _summed(gradient: Array, operand: Array) -> Array:
-    """A gradient in the shape of its operand, summed over the stack that operand lacks."""
-    partial = gradient.ndim > 2 and gradient.size != operand.size
-    return (gradient.sum(axis=0) if partial else gradient).reshape(operand.shape)
 
 
 def _text(k: Kernel, operand: Operand, view: Shape, turn: bool) -> str:
     """A factor as an expression, transposed once a binding."""
     if not turn:
         return operand.view(view)
-    way = ".T" if len(view) == 2 else ".swapaxes(1, 2)"
+    way = ".T" if len(view) == 2 else ".mT"
     return k.once(operand.view(view) + way, [operand], "transposed")

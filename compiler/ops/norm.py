@@ -12,17 +12,28 @@ from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
+from compiler.ops.norm_loops import (
+    channel_rows,
+    normalised,
+    normalize_by_batch,
+    normalize_by_kept,
+    normalize_gradient,
+    rows_gradient,
+    rows_like,
+)
+from compiler.ops.windows import is_channels_last
 
 
-class BatchNorm(OpDef, op="batch_norm"):
+class BatchNormalisation(OpDef):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
     X is [N, C, …], or […, C] with data_layout NHWC; all else is [C]. In training, mean and (biased)
     variance are those of the batch, and MeanOut = momentum*Mean + (1 - momentum)*mean, VarianceOut
-    likewise, in the storage of Mean and Variance. With is_test (unless trainable_statistics) or
-    use_global_stats they are Mean and Variance, which stay. SavedMean is the mean and SavedVariance
-    1/sqrt(variance + epsilon), as used for Y. A channel of one value has no variance: in training
-    Y = X then, and nothing is learnt of it. Reference: batch_norm_op.cc.
+    likewise, in the storage of Mean and Variance; MomentumTensor [1] goes before the attribute.
+    With is_test (unless trainable_statistics) or use_global_stats they are Mean and Variance, which
+    stay. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for Y. A
+    channel of one value has no variance: in training Y = X then, and nothing is learnt of it.
+    ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
     """
 
     X = reads()
@@ -30,11 +41,13 @@ class BatchNorm(OpDef, op="batch_norm"):
     Bias = reads()
     Mean = reads(no_grad=True)
     Variance = reads(no_grad=True)
+    MomentumTensor = reads(optional=True, no_grad=True)
     Y = writes()
     MeanOut = writes(inplace="Mean")
     VarianceOut = writes(inplace="Variance")
     SavedMean = writes(optional=True)
     SavedVariance = writes(optional=True)
+    ReserveSpace = writes(optional=True)
     momentum = attr(0.9)
     epsilon = attr(1e-5)
     is_test = attr(False)
@@ -51,19 +64,24 @@ class BatchNorm(OpDef, op="batch_norm"):
         Variance: TensorType,
     ) -> dict[str, TensorType]:
         if X.rank < 2 or not X.dtype.is_float:
-            raise ShapeError(f"batch_norm: X is {X}, expected floats with a batch and channels")
+            raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
         channels = X.shape[self.channel_axis(X.rank)]
         vectors = {"Scale": Scale, "Bias": Bias, "Mean": Mean, "Variance": Variance}
         for slot, vector in vectors.items():
             if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != X.dtype:
                 found = shown(X=X, **{slot: vector})
-                raise ShapeError(f"batch_norm: {found} do not fit: there are {channels} channels")
+                raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)
-        return {"Y": X, "MeanOut": Mean, "VarianceOut": Variance, **saved}
+        kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
+        return {"Y": X, **kept, **saved}
 
     def channel_axis(self, rank: int) -> int:
-        """The axis of the channels; any layout but NHWC has them behind the batch."""
-        return rank - 1 if self.data_layout == "NHWC" else 1
+        """The axis of the channels."""
+        return rank - 1 if is_channels_last(self.data_layout) else 1
+
+
+class BatchNorm(BatchNormalisation, op="batch_norm"):
+    """Normalisation over a batch."""
 
     @property
     def is_frozen(self) -> bool:
@@ -71,22 +89,18 @@ class BatchNorm(OpDef, op="batch_norm"):
         return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
     def numpy(
-        self, X: Array, Scale: Array, Bias: Array, Mean: Array, Variance: Array
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Array,
+        Mean: Array,
+        Variance: Array,
+        MomentumTensor: Array | None,
     ) -> dict[str, Array]:
-        x, kept = self.rows(X), {"MeanOut": Mean, "VarianceOut": Variance}
-        if len(x) == 1 and not self.is_frozen:
-            zeros = np.zeros_like(Mean)
-            return {"Y": X, **kept, "SavedMean": zeros, "SavedVariance": zeros}
-        mean, variance = Mean, Variance
-        if not self.is_frozen:
-            mean, variance = x.mean(axis=0), x.var(axis=0)
-            kept = {
-                "MeanOut": self.moved(Mean, mean),
-                "VarianceOut": self.moved(Variance, variance),
-            }
-        inverse = 1.0 / np.sqrt(variance + self.epsilon)
-        y = self.like(X, (x - mean) * inverse * Scale + Bias)
-        return {"Y": y, **kept, "SavedMean": mean, "SavedVariance": inverse}
+        keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        kept = (Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
+        return normalised(X, Scale, Bias, *kept)
 
     def grad(
         self,
@@ -97,29 +111,13 @@ class BatchNorm(OpDef, op="batch_norm"):
         SavedVariance: Array,
         d_Y: Array,
     ) -> dict[str, Array]:
-        x, above = self.rows(X), self.rows(d_Y)
-        if len(x) == 1 and not self.is_frozen:
+        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        if len(x) == 1 and not frozen:
             return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
         normal = (x - SavedMean) * SavedVariance
-        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
-        if not self.is_frozen:
-            above = above - (normal * d_scale + d_bias) / len(x)
-        return {"X": self.like(X, above * SavedVariance * Scale), "Scale": d_scale, "Bias": d_bias}
-
-    def rows(self, X: Array) -> Array:
-        """All vectors of channels in X, one a row."""
-        axis = self.channel_axis(X.ndim)
-        return np.moveaxis(X, axis, -1).reshape(-1, X.shape[axis])
-
-    def like(self, X: Array, rows: Array) -> Array:
-        """Rows in the shape of X."""
-        axis = self.channel_axis(X.ndim)
-        shape = X.shape[:axis] + X.shape[axis + 1 :] + X.shape[axis : axis + 1]
-        return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
-
-    def moved(self, kept: Array, batch: Array) -> Array:
-        """A running statistic after a batch."""
-        return self.momentum * kept + (1.0 - self.momentum) * batch
+        d_x, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, frozen)
+        return {"X": rows_like(d_x, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
 
     def lower(
         self,
@@ -129,6 +127,7 @@ class BatchNorm(OpDef, op="batch_norm"):
         Bias: Operand,
         Mean: Operand,
         Variance: Operand,
+        MomentumTensor: Operand | None,
         Y: Operand | None,
         MeanOut: Operand | None,
         VarianceOut: Operand | None,
@@ -145,7 +144,8 @@ class BatchNorm(OpDef, op="batch_norm"):
                 _copy(k, given, out)
         else:
             vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
-            rest = f"{self.momentum}, {self.epsilon}, {_like(k, Mean)}"
+            momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
+            rest = f"{momentum}, {self.epsilon}, {_like(k, Mean)}"
             k.line(f"{k.function(normalize_by_batch)}({images}, {vectors}, {rest})")
 
     def lower_grad(
@@ -180,6 +180,10 @@ class BatchNorm(OpDef, op="batch_norm"):
         return k.once(f"{X.view((before, channels, after))}.mT", [X], "npc")
 
 
+class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
+    """`batch_norm` whose batch is that of all devices; here one device has all of it."""
+
+
 def _like(k: Kernel, value: Operand) -> Operand:
     """Scratch of the same type."""
     return k.scratch(value.shape, value.type.dtype)
@@ -192,95 +196,3 @@ def _tuple(items: Iterable[object]) -> str:
 def _copy(k: Kernel, given: Operand, out: Operand) -> None:
     if not k.aliased(given, out):
         k.line(f"np.copyto({out}, {given})")
-
-
-def normalize_by_batch(
-    x: Array,
-    y: Array,
-    scale: Array,
-    bias: Array,
-    saved: tuple[Array, Array],
-    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
-    momentum: float,
-    epsilon: float,
-    spare: Array,
-) -> None:
-    """Normalise x [N, places, C] to y by its own mean and variance.
-
-    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
-    A channel of one value has no variance: it passes, and nothing is learnt of it.
-    """
-    mean, inverse = saved
-    count = x.size // mean.size
-    if count == 1:
-        for source, target in ((x, y), (0, mean), (0, inverse), *kept):
-            np.copyto(target, source)
-        return
-    np.einsum("npc->c", x, out=mean)
-    np.divide(mean, count, out=mean)
-    np.subtract(x, mean, out=y)
-    np.einsum("npc,npc->c", y, y, out=inverse)
-    np.divide(inverse, count, out=inverse)  # the variance, until it has been added to `kept`
-    for (before, after), batch in zip(kept, saved, strict=True):
-        np.multiply(batch, 1.0 - momentum, out=spare)
-        np.multiply(before, momentum, out=after)
-        np.add(after, spare, out=after)
-    np.add(inverse, epsilon, out=inverse)
-    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
-    np.multiply(y, np.multiply(inverse, scale, out=spare), out=y)
-    np.add(y, bias, out=y)
-
-
-def normalize_by_kept(
-    x: Array,
-    y: Array,
-    scale: Array,
-    bias: Array,
-    mean: Array,
-    variance: Array,
-    epsilon: float,
-    saved: tuple[Array, Array],
-    spare: Array,
-) -> None:
-    """Normalise x [N, places, C] to y by statistics that are given: y = x*factor + shift."""
-    inverse, shift = saved[1], saved[0]
-    np.add(variance, epsilon, out=inverse)
-    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
-    factor = np.multiply(inverse, scale, out=spare)
-    np.subtract(bias, np.multiply(mean, factor, out=shift), out=shift)
-    np.multiply(x, factor, out=y)
-    np.add(y, shift, out=y)
-    np.copyto(saved[0], mean)
-
-
-def normalize_gradient(
-    x: Array,
-    d_y: Array,
-    d_x: Array,
-    scale: Array,
-    mean: Array,
-    inverse: Array,
-    d_scale: Array,
-    d_bias: Array,
-    spare: Array,
-    frozen: bool,
-) -> None:
-    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
-
-    Where the statistics are `frozen`, only d_y counts in the bracket.
-    """
-    count = x.size // mean.size
-    centred = np.subtract(x, mean, out=d_x)
-    np.einsum("npc->c", d_y, out=d_bias)
-    np.einsum("npc,npc->c", d_y, centred, out=d_scale)
-    np.multiply(d_scale, inverse, out=d_scale)
-    if frozen:
-        np.multiply(d_y, np.multiply(scale, inverse, out=spare), out=d_x)
-    elif count == 1:
-        for source, target in ((d_y, d_x), (0, d_scale), (0, d_bias)):
-            np.copyto(target, source)
-    else:
-        np.divide(np.multiply(d_scale, inverse, out=spare), -count, out=spare)
-        np.add(np.multiply(centred, spare, out=d_x), d_y, out=d_x)
-        np.subtract(d_x, np.divide(d_bias, count, out=spare), out=d_x)
-        np.multiply(d_x, np.multiply(scale, inverse, out=spare), out=d_x)

@@ -9,12 +9,11 @@ from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, write
 from compiler.ops.checks import require_same_dtype, require_same_shape
 
 
-class Update(Pointwise):
-    """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
+class Updated(Pointwise):
+    """A parameter and its gradient, of one type."""
 
     Param = reads()
     Grad = reads()
-    LearningRate = reads()
     ParamOut = writes(inplace="Param")
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,8 +23,18 @@ class Update(Pointwise):
         return super().infer_types(types)
 
 
+class Update(Updated):
+    """An update with a learning rate, a tensor of one element."""
+
+    LearningRate = reads()
+
+
 class Sgd(Update, op="sgd"):
     """Param -= LearningRate * Grad. Reference: sgd_op.h."""
+
+    def for_rows(self) -> str:
+        """Rows that a sparse gradient lacks stay as they are."""
+        return "sgd_rows"
 
     def compute(self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value) -> Value:
         return Param - LearningRate * Grad
@@ -50,6 +59,28 @@ class Momentum(Update, op="momentum"):
         return {"ParamOut": Param - LearningRate * step, "VelocityOut": velocity}
 
 
+class Adagrad(Update, op="adagrad"):
+    """Moment += Grad**2; Param -= LearningRate * Grad / (sqrt(Moment) + epsilon).
+
+    Reference: adagrad_op.h (Duchi et al., 2011).
+    """
+
+    Moment = reads()
+    MomentOut = writes(inplace="Moment")
+    epsilon = attr(1e-6)
+
+    def for_rows(self) -> str:
+        """Rows that a sparse gradient lacks stay as they are."""
+        return "adagrad_rows"
+
+    def compute(
+        self, xp: Xp, Param: Value, Grad: Value, Moment: Value, LearningRate: Value
+    ) -> Value:
+        moment = Moment + Grad * Grad
+        step = LearningRate * Grad / (xp.sqrt(moment) + self.epsilon)
+        return {"ParamOut": Param - step, "MomentOut": moment}
+
+
 class Adam(Update, op="adam"):
     """Moments of the gradient decay by beta1 and beta2; Param moves by their ratio.
 
@@ -63,6 +94,8 @@ class Adam(Update, op="adam"):
     Moment2 = reads()
     Beta1Pow = reads()
     Beta2Pow = reads()
+    Beta1Tensor = reads(optional=True)
+    Beta2Tensor = reads(optional=True)
     Moment1Out = writes(inplace="Moment1")
     Moment2Out = writes(inplace="Moment2")
     Beta1PowOut = writes(inplace="Beta1Pow")
@@ -72,6 +105,10 @@ class Adam(Update, op="adam"):
     epsilon = attr(1e-8)
     lazy_mode = attr(False)
     min_row_size_to_use_multithread = attr(1000)
+
+    def for_rows(self) -> str:
+        """In lazy mode, rows that a sparse gradient lacks stay as they are; else all move."""
+        return "adam_rows" if self.lazy_mode else ""
 
     def compute(
         self,
@@ -83,16 +120,20 @@ class Adam(Update, op="adam"):
         Moment2: Value,
         Beta1Pow: Value,
         Beta2Pow: Value,
+        Beta1Tensor: Value | None,
+        Beta2Tensor: Value | None,
     ) -> Value:
-        first = Moment1 * self.beta1 + Grad * (1.0 - self.beta1)
-        second = Moment2 * self.beta2 + Grad * Grad * (1.0 - self.beta2)
+        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor
+        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor
+        first = Moment1 * beta1 + Grad * (1.0 - beta1)
+        second = Moment2 * beta2 + Grad * Grad * (1.0 - beta2)
         rate = LearningRate * xp.sqrt(1.0 - Beta2Pow) / (1.0 - Beta1Pow)
         return {
             "ParamOut": Param - rate * (first / (xp.sqrt(second) + self.epsilon)),
             "Moment1Out": first,
             "Moment2Out": second,
-            "Beta1PowOut": Beta1Pow * self.beta1,
-            "Beta2PowOut": Beta2Pow * self.beta2,
+            "Beta1PowOut": Beta1Pow * beta1,
+            "Beta2PowOut": Beta2Pow * beta2,
         }
 
 

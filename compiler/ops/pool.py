@@ -1,8 +1,13 @@
-"""Pooling of images: `pool2d`, the largest or the mean of what each place of a window covers."""
+"""Pooling of images: the largest or the mean of what each place of a window covers.
+
+`pool2d` and `pool3d` are one class; generated code goes through the taps of the window.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import math
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -21,24 +26,26 @@ from compiler.ops.pool_loops import (
     pool_sum,
     pool_sum_gradient,
     pool_taps,
+    window_cells,
 )
-from compiler.ops.windows import Axis, Sliding
+from compiler.ops.windows import Axis, Sliding, laid_out, seen_channels_first
 
-Axes: TypeAlias = tuple[Axis, Axis]
+Axes: TypeAlias = tuple[Axis, ...]
 
 
-class Pool2d(OpDef, op="pool2d"):
-    """Out[n, c, y, x] = the largest (`max`) or the mean (`avg`) of X[n, c] under window (y, x).
+class Pooling(OpDef):
+    """Out[n, c, y] = the largest (`max`) or the mean (`avg`) of X[n, c] under window y.
 
-    X and Out are [N, C, H, W] (or [N, H, W, C]). Padding never is the largest and adds nothing to
-    a mean, which divides by what the window covers of the image (`exclusive`) or by its size.
-    `ceil_mode` keeps a last window that hangs over the edge. `global_pooling` takes the whole image
-    as the window. `adaptive` gives `ksize` outputs: means split the image into so many cells, but
-    the largest, as in the reference, has windows of size `ksize` that move by `strides`. The
-    gradient of a largest value goes to the first place that holds it, in rows from the top.
+    X and Out are [N, C, …], or [N, …, C] as data_format says. Padding never is the largest and adds
+    nothing to a mean, which divides by what the window covers of the image (`exclusive`) or by its
+    size. `ceil_mode` keeps a last window that hangs over the edge. `global_pooling` takes the whole
+    image as the window. `adaptive` gives `ksize` outputs: means split the image into so many cells,
+    but the largest, as in the reference, has windows of size `ksize` that move by `strides`. The
+    gradient of a largest value goes to the first place that holds it, the last axis fastest.
     Reference: pool_op.cc, math/pooling.cc.
     """
 
+    image_axes: ClassVar[int] = 2
     X = reads()
     Out = writes()
     pooling_type = required(str)
@@ -51,49 +58,61 @@ class Pool2d(OpDef, op="pool2d"):
     adaptive = attr(False)
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
-    is_test = attr(False)
 
     def infer(self, X: TensorType) -> TensorType:
-        windows.require_images(self.kind, "X", X)
+        windows.require_images(self.kind, "X", X, self.image_axes + 2)
         if self.pooling_type not in ("max", "avg"):
             found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
             raise BadAttribute(found, hint="expected 'max' or 'avg'")
-        if not self.global_pooling and (len(self.ksize) != 2 or min(self.ksize) < 1):
-            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, expected two sizes from 1")
+        if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
+            wanted = f"expected {self.image_axes} sizes from 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
         batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
 
     def axes(self, X: Shape) -> Axes:
-        """Where the windows stand on rows and columns."""
-        _, _, height, width = windows.channels_first(self.data_format, X)
+        """Where the windows stand on each axis."""
+        sizes = windows.channels_first(self.data_format, X)[2:]
         if self.global_pooling:
-            return _split(height, 1), _split(width, 1)
+            return tuple(_split(size, 1) for size in sizes)
         if self.adaptive and self.largest:
-            given = zip((height, width), self.ksize, self.strides, strict=True)
-            rows, columns = (Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in given)
-            return rows, columns
+            given = zip(sizes, self.ksize, self.strides, strict=True)
+            return tuple(Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in given)
         if self.adaptive:
-            return _split(height, self.ksize[0]), _split(width, self.ksize[1])
+            given = zip(sizes, self.ksize, strict=True)
+            return tuple(_split(size, count) for size, count in given)
         sliding = Sliding(
             self.kind,
             self.strides,
             self.paddings,
-            algorithm=self.padding_algorithm,
-            ceil_mode=self.ceil_mode,
+            [1] * self.image_axes,
+            self.padding_algorithm,
+            self.ceil_mode,
+            self.image_axes,
         )
-        return sliding.over((height, width), self.ksize)
+        return sliding.over(sizes, self.ksize)
 
     def numpy(self, X: Array) -> Array:
-        images = windows.seen_channels_first(self.data_format, X)
-        made = pool_cells(images, *self.cells(X.shape), self.largest, self.divisor)
-        return made if images is X else np.ascontiguousarray(made.transpose(0, 2, 3, 1))
+        images = seen_channels_first(self.data_format, X)
+        sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
+        adaptive = self.pooling_type if self.adaptive else ""
+        cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
+        fixed = not (self.exclusive or self.adaptive or self.global_pooling)
+        divisor = int(np.prod(self.ksize)) if fixed else 0
+        made = pool_cells(images, cells, self.pooling_type == "max", divisor)
+        return laid_out(self.data_format, made)
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
-        images, d_out = (windows.seen_channels_first(self.data_format, each) for each in (X, d_Out))
-        cells = self.cells(X.shape)
-        made = pool_cells_gradient(images, d_out, *cells, self.largest, self.divisor)
-        return {"X": made if images is X else np.ascontiguousarray(made.transpose(0, 2, 3, 1))}
+        images = seen_channels_first(self.data_format, X)
+        above = seen_channels_first(self.data_format, d_Out)
+        sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
+        adaptive = self.pooling_type if self.adaptive else ""
+        cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
+        fixed = not (self.exclusive or self.adaptive or self.global_pooling)
+        divisor = int(np.prod(self.ksize)) if fixed else 0
+        made = pool_cells_gradient(images, above, cells, self.pooling_type == "max", divisor)
+        return {"X": laid_out(self.data_format, made)}
 
     @property
     def largest(self) -> bool:
@@ -104,19 +123,7 @@ class Pool2d(OpDef, op="pool2d"):
     def divisor(self) -> int:
         """What a mean divides by; 0 for as many elements as the window covers."""
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
-        return self.ksize[0] * self.ksize[1] if fixed else 0
-
-    def cells(self, X: Shape) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """The rows and the columns that each window covers: from, up to."""
-        rows, columns = self.axes(X)
-        return self._cells(rows), self._cells(columns)
-
-    def _cells(self, axis: Any) -> list[tuple[int, int]]:
-        places, size = range(axis.count), axis.size
-        if self.global_pooling or (self.adaptive and not self.largest):
-            return [(i * size // axis.count, -(-(i + 1) * size // axis.count)) for i in places]
-        starts = [i * axis.stride - axis.before for i in places]
-        return [(max(start, 0), min(start + axis.kernel, size)) for start in starts]
+        return math.prod(self.ksize) if fixed else 0
 
     def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.shape)
@@ -191,8 +198,8 @@ class Pool2d(OpDef, op="pool2d"):
     def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
         """Shapes of X with all places of an image on axis 1, of Out, and the sum as letters."""
         batch, channels, *_ = windows.channels_first(self.data_format, X)
-        places = axes[0].size * axes[1].size
-        if self.data_format == windows.CHANNELS_LAST:
+        places = product(axis.size for axis in axes)
+        if windows.is_channels_last(self.data_format):
             return (batch, places, channels), (batch, 1, channels), "npc->nc"
         return (batch * channels, places), (batch * channels, 1), "cp->c"
 
@@ -202,11 +209,9 @@ class Pool2d(OpDef, op="pool2d"):
 
     def taps(self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]) -> str:
         """A name for the list of views by tap, first of the images, then of the outputs."""
-        given = [
-            f"[{', '.join(self.seen(k, each) for each in some)}]" for some in (images, outputs)
-        ]
+        given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
         places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
-        text = f"{k.function(pool_taps)}({', '.join([*given, *places])})"
+        text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
         return k.once(text, [*images, *outputs], "taps")
 
     def share(self, k: Kernel, axes: Axes, X: Operand) -> str:
@@ -219,7 +224,7 @@ class Pool2d(OpDef, op="pool2d"):
             for axis in axes
         ]
         dtype = repr(X.type.dtype.numpy.name)
-        return k.once(f"{k.function(one_over_covered)}({', '.join([*places, dtype])})", [], "share")
+        return k.once(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
 
     def cells_text(self, axes: Axes) -> str:
         """The cells of an adaptive pooling, and the rest of the arguments of `pool_cells`."""
@@ -228,7 +233,26 @@ class Pool2d(OpDef, op="pool2d"):
             f" for i in range({axis.count})]"
             for axis in axes
         ]
-        return f"{cells[0]}, {cells[1]}, {self.largest}, 0"
+        return f"{_list(cells)}, {self.largest}, 0"
+
+
+class Pool2d(Pooling, op="pool2d"):
+    """Pooling of pictures [N, C, H, W] (or NHWC)."""
+
+    is_test = attr(False)
+
+
+class Pool3d(Pooling, op="pool3d"):
+    """Pooling of volumes [N, C, D, H, W] (or NDHWC)."""
+
+    image_axes = 3
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    data_format = attr("NCDHW")
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"[{', '.join(items)}]"
 
 
 def _split(size: Size, count: int) -> Axis:

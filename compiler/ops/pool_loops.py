@@ -2,28 +2,59 @@
 
 The fast ones go through the taps of the window: one operation takes the same tap of all windows.
 The `cells` ones go window by window; they say what pooling means and serve windows of uneven size.
-Each knows nothing but its arguments and `np`. Images and outputs are [N, C, H, W].
+Images and outputs are [N, C, …], of any number of axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.ops.windows import padding_of, window_axis
+
+
+def window_cells(
+    sizes: Sequence[int],
+    ksize: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    algorithm: str,
+    ceil_mode: bool,
+    whole: bool,
+    adaptive: str,
+) -> list[list[tuple[int, int]]]:
+    """What each window covers of every axis: from, up to.
+
+    The `whole` image is one window. `adaptive` "avg" splits each axis into `ksize` cells, "max" has
+    `ksize` windows of that size, "" has as many as fit.
+    """
+    cells: list[list[tuple[int, int]]] = []
+    for axis, size in enumerate(sizes):
+        kernel, stride = (size, 1) if whole else (ksize[axis], strides[axis])
+        if whole or adaptive == "avg":
+            count = 1 if whole else kernel
+            split = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+            cells.append(split)
+            continue
+        padding = padding_of(paddings, axis, len(sizes))
+        before, _, _, count = window_axis(size, kernel, stride, 1, padding, algorithm, ceil_mode)
+        starts = [i * stride for i in range(kernel)]
+        if not adaptive:
+            starts = [i * stride - before for i in range(count)]
+        cells.append([(max(start, 0), min(start + kernel, size)) for start in starts])
+    return cells
 
 
 def pool_taps(
-    images: Sequence[Array],
-    outputs: Sequence[Array],
-    rows: tuple[int, int, int],
-    columns: tuple[int, int, int],
+    images: Sequence[Array], outputs: Sequence[Array], axes: Sequence[tuple[int, int, int]]
 ) -> list[list[Array]]:
-    """For each tap of a window, by rows: views of images under it, and of outputs that have it.
+    """For each tap of a window, the last axis fastest: views of images under it, and of outputs.
 
-    `rows` and `columns` are (kernel, stride, padding before). Where a tap lies outside an image,
-    the output is not among those that have it.
+    An axis is (kernel, stride, padding before). Where a tap lies outside an image, the output is
+    not among those that have it.
     """
 
     def part(size: int, count: int, tap: int, stride: int, before: int) -> tuple[slice, slice]:
@@ -33,11 +64,14 @@ def pool_taps(
         return slice(start, start + (last - first) * stride, stride), slice(first, last)
 
     taps: list[list[Array]] = []
-    for i, j in np.ndindex(rows[0], columns[0]):
-        y, down = part(images[0].shape[2], outputs[0].shape[2], i, *rows[1:])
-        x, across = part(images[0].shape[3], outputs[0].shape[3], j, *columns[1:])
-        seen = [each[:, :, y, x] for each in images]
-        taps.append(seen + [each[:, :, down, across] for each in outputs])
+    places = list(zip(images[0].shape[2:], outputs[0].shape[2:], axes, strict=True))
+    for tap in np.ndindex(*[kernel for kernel, _, _ in axes]):
+        parts = [
+            part(size, count, place, *axis[1:])
+            for place, (size, count, axis) in zip(tap, places, strict=True)
+        ]
+        seen = [each[(..., *(inside for inside, _ in parts))] for each in images]
+        taps.append(seen + [each[(..., *(having for _, having in parts))] for each in outputs])
     return taps
 
 
@@ -83,57 +117,57 @@ def pool_sum_gradient(
         np.add(d_seen, d_made, out=d_seen)
 
 
-def one_over_covered(
-    rows: tuple[int, int, int, int, int], columns: tuple[int, int, int, int, int], dtype: str
-) -> Array:
+def one_over_covered(axes: Sequence[tuple[int, int, int, int, int]], dtype: str) -> Array:
     """1 / how many elements of the image each window covers; at least one.
 
-    `rows` and `columns` are (size, count, kernel, stride, padding before).
+    An axis is (size, count, kernel, stride, padding before).
     """
-
-    def covered(size: int, count: int, kernel: int, stride: int, before: int) -> Array:
+    covered = np.ones(())
+    for size, count, kernel, stride, before in axes:
         first = np.arange(count) * stride - before
-        return np.minimum(first + kernel, size) - np.maximum(first, 0)
+        inside = np.minimum(first + kernel, size) - np.maximum(first, 0)
+        covered = np.multiply.outer(covered, inside)
+    return (1 / np.maximum(covered, 1)).astype(dtype)
 
-    return (1 / np.maximum(np.outer(covered(*rows), covered(*columns)), 1)).astype(dtype)
+
+def cell_index(cells: Sequence[Sequence[tuple[int, int]]], place: Sequence[int]) -> tuple[Any, ...]:
+    """The index of one cell in a batch of images."""
+    edges = [axis[i] for axis, i in zip(cells, place, strict=True)]
+    return (..., *(slice(start, stop) for start, stop in edges))
 
 
 def pool_cells(
-    images: Array,
-    rows: Sequence[tuple[int, int]],
-    columns: Sequence[tuple[int, int]],
-    largest: bool,
-    divisor: int,
+    images: Array, cells: Sequence[Sequence[tuple[int, int]]], largest: bool, divisor: int
 ) -> Array:
     """The largest or the mean of each cell; a mean divides by `divisor`, or by the cell's size."""
-    output = np.zeros((*images.shape[:2], len(rows), len(columns)), images.dtype)
-    for i, j in [(i, j) for i in range(len(rows)) for j in range(len(columns))]:
-        (top, bottom), (left, right) = rows[i], columns[j]
-        cell = images[:, :, top:bottom, left:right]
+    counts, axes = [len(axis) for axis in cells], tuple(range(2, images.ndim))
+    output = np.zeros((*images.shape[:2], *counts), images.dtype)
+    for place in np.ndindex(*counts):
+        cell = images[cell_index(cells, place)]
         if largest:
-            output[:, :, i, j] = cell.max(axis=(2, 3), initial=np.finfo(images.dtype).min)
+            output[(..., *place)] = cell.max(axis=axes, initial=np.finfo(images.dtype).min)
         else:
-            output[:, :, i, j] = cell.sum(axis=(2, 3)) / (divisor or max(cell[0, 0].size, 1))
+            output[(..., *place)] = cell.sum(axis=axes) / (divisor or max(cell[0, 0].size, 1))
     return output
 
 
 def pool_cells_gradient(
     images: Array,
     d_output: Array,
-    rows: Sequence[tuple[int, int]],
-    columns: Sequence[tuple[int, int]],
+    cells: Sequence[Sequence[tuple[int, int]]],
     largest: bool,
     divisor: int,
 ) -> Array:
     """Each output's gradient goes to the first largest of its cell, or in equal shares to all."""
     d_images = np.zeros_like(images)
-    for i, j in [(i, j) for i in range(len(rows)) for j in range(len(columns))]:
-        (top, bottom), (left, right) = rows[i], columns[j]
-        cell, d_cell = (each[:, :, top:bottom, left:right] for each in (images, d_images))
+    for place in np.ndindex(*[len(axis) for axis in cells]):
+        spans = cell_index(cells, place)
+        cell, above = images[spans], d_output[(..., *place)]
         share: Array = np.full(cell.shape, 1 / (divisor or max(cell[0, 0].size, 1)), cell.dtype)
         if largest and cell.size:
             flat = cell.reshape(*cell.shape[:2], -1)
             share = np.zeros_like(flat)
             np.put_along_axis(share, flat.argmax(axis=2)[:, :, None], 1, axis=2)
-        d_cell += d_output[:, :, i, j, None, None] * share.reshape(cell.shape)
+        above = above.reshape(*cell.shape[:2], *[1] * len(cells))
+        d_images[spans] += above * share.reshape(cell.shape)
     return d_images

@@ -1,60 +1,98 @@
-"""Sums and means over axes, softmax, and the largest values of each row."""
+"""Reductions over axes: sums and means, products, extremes, all and any.
+
+What is reduced over every axis has shape [1]: fluid has no tensors without axes.
+Reference: reduce_op.h, mean_op.cc, frobenius_norm_op.cc.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, Rowwise, Value, Xp, attr, reads, type_of, writes
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import numeric, require_dtype
+from compiler.ops.checks import require_dtype
+
+
+def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
+    """The axes that go, sorted: all where `reduce_all` is set or none is named.
+
+    >>> axes_of(3, [-1, 0], False), axes_of(2, [0], True)
+    ((0, 2), (0, 1))
+    """
+    chosen = tuple(sorted({axis % rank for axis in dim}))
+    return tuple(range(rank)) if reduce_all or not dim else chosen
+
+
+def element_type(code: int, like: Array) -> str:
+    """The NumPy name of a fluid element type by its number; that of an array's for -1."""
+    names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
+    return (names | {6: "float64", 20: "uint8", 21: "int8"}).get(code, like.dtype.name)
+
+
+def reduced(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
+    """X reduced by a ufunc over axes; at least one axis stays."""
+    dtype = element_type(out_dtype, X)
+    return np.atleast_1d(ufunc.reduce(X, axis=axes, keepdims=keep_dim, dtype=dtype))
+
+
+def restored(values: Array, shape: Any, axes: Any) -> Array:
+    """What belongs to a reduced tensor, with the axes that went in their place, of size 1."""
+    return values.reshape([1 if axis in axes else size for axis, size in enumerate(shape)])
+
+
+def spread_back(values: Array, shape: Any, axes: Any, averages: bool) -> Array:
+    """What belongs to a sum given to every summand, or its share of it to a mean's."""
+    whole = np.broadcast_to(restored(values, shape, axes), shape)
+    return whole / values.dtype.type(max(whole.size // values.size, 1)) if averages else whole
+
+
+def summed_to(values: Array, shape: Any) -> Array:
+    """What belongs to a broadcast tensor summed to the shape that it was broadcast from."""
+    padded = (1,) * (values.ndim - len(shape)) + tuple(shape)
+    pairs = enumerate(zip(values.shape, padded, strict=True))
+    axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
+    return values.sum(axis=axes, keepdims=True).reshape(shape)
 
 
 class Reduction(OpDef):
-    """X summed over axes, and divided by how many elements that were where it `averages`.
-
-    What is summed over every axis has shape [1]: fluid has no tensors without axes.
-    """
+    """X reduced over axes."""
 
     X = reads()
     Out = writes()
-    averages: ClassVar[bool] = False
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are summed: here all of them."""
+        """The axes that are reduced: here all of them."""
         return tuple(range(rank))
 
     def spread(self, X: Shape) -> Shape:
-        """The shape of Out with every summed axis in its place, of size 1."""
+        """The shape of Out with every reduced axis in its place, of size 1."""
         axes = self.axes(len(X))
         return tuple(1 if axis in axes else size for axis, size in enumerate(X))
 
-    def count(self, X: Shape) -> Size:
-        """How many elements of X make one of Out."""
-        return product(X[axis] for axis in self.axes(len(X)))
+    def infer(self, X: TensorType) -> TensorType:
+        axes = self.axes(X.rank)
+        return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
+
+
+class Fold(Reduction):
+    """X reduced by the ufunc called `ufunc`, and divided by how many there were if it `averages`."""
+
+    ufunc: ClassVar[str] = "add"
+    averages: ClassVar[bool] = False
 
     def infer(self, X: TensorType) -> TensorType:
         if self.averages:
             require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16)
-        axes = self.axes(X.rank)
-        return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
+        return super().infer(X)
 
-    def numpy(self, X: Array) -> Array:
-        result = self.infer(type_of(X))
-        total = np.sum(X, axis=self.axes(X.ndim), dtype=result.dtype.numpy)
-        if self.averages:
-            total = total / total.dtype.type(self.count(X.shape))
-        return np.asarray(total).reshape(numeric(result.shape))
-
-    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
-        share = d_Out.reshape(numeric(self.spread(X)))
-        if self.averages:
-            share = share / share.dtype.type(self.count(X))
-        return {"X": np.broadcast_to(share, numeric(X))}
+    def count(self, X: Shape) -> Size:
+        """How many elements of X make one of Out."""
+        return product(X[axis] for axis in self.axes(len(X)))
 
     def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.type.rank)
@@ -62,9 +100,18 @@ class Reduction(OpDef):
             source, axis, target = X.view((X.type.numel,)), "0", Out.view((1,))
         else:
             source, axis, target = str(X), str(axes), Out.view(self.spread(X.shape))
-        k.line(f"np.add.reduce({source}, axis={axis}, keepdims=True, out={target})")
+        k.line(f"np.{self.ufunc}.reduce({source}, axis={axis}, keepdims=True, out={target})")
         if self.averages:
             k.line(f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out})")
+
+    def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
+        """The count as an array of one element: quicker for NumPy than a Python number."""
+        dtype = like.type.dtype.numpy.name
+        return k.once(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
+
+
+class Summation(Fold):
+    """X summed; every summand's gradient is that of the sum."""
 
     def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
         whole = d_Out.type.numel == 1
@@ -74,23 +121,25 @@ class Reduction(OpDef):
         else:
             k.line(f"np.copyto({d_X}, {share})")
 
-    def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
-        """The count as an array of one element: quicker for NumPy than a Python number."""
-        dtype = like.type.dtype.numpy.name
-        return k.once(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
 
-
-class Mean(Reduction, op="mean"):
-    """Out = the mean of all elements of X, of shape [1]. Reference: mean_op.cc."""
+class Mean(Summation, op="mean"):
+    """Out = the mean of all elements of X, of shape [1]."""
 
     averages = True
+    lod_like = ""
+
+    def numpy(self, X: Array) -> Array:
+        return X.mean(keepdims=True).reshape(1)
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": spread_back(d_Out, X, range(len(X)), True)}
 
 
 class AxisReduction(Reduction):
-    """Summed over the axes `dim`, or all of them where `reduce_all` is set or `dim` lists all.
+    """Reduced over the axes `dim`, or all of them where `reduce_all` is set.
 
-    Summed axes stay with size 1 if `keep_dim`; Out has the element type `out_dtype` unless that is
-    negative. Reference: reduce_op.h.
+    Reduced axes stay with size 1 if `keep_dim`; Out has the element type `out_dtype` unless that is
+    negative.
     """
 
     dim = attr([0])
@@ -100,11 +149,10 @@ class AxisReduction(Reduction):
     out_dtype = attr(-1)
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes that are summed; ShapeError where there is no such axis."""
+        """The axes that are reduced; ShapeError where there is no such axis."""
         if any(not -rank <= axis < rank for axis in self.dim):
             raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
-        chosen = sorted({axis % rank for axis in self.dim})
-        return super().axes(rank) if self.reduce_all else tuple(chosen)
+        return axes_of(rank, self.dim, self.reduce_all)
 
     def infer(self, X: TensorType) -> TensorType:
         result = super().infer(X)
@@ -113,79 +161,114 @@ class AxisReduction(Reduction):
         return result if self.out_dtype < 0 else result.with_dtype(DType.of(self.out_dtype))
 
 
-class ReduceSum(AxisReduction, op="reduce_sum"):
+class ReduceSum(AxisReduction, Summation, op="reduce_sum"):
     """Out = X summed over axes."""
 
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.add, X, axes, self.keep_dim, self.out_dtype)
 
-class ReduceMean(AxisReduction, op="reduce_mean"):
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        axes = axes_of(len(X), self.dim, self.reduce_all)
+        return {"X": spread_back(d_Out, X, axes, False)}
+
+
+class ReduceMean(AxisReduction, Summation, op="reduce_mean"):
     """Out = X averaged over axes."""
 
     averages = True
 
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        total = reduced(np.add, X, axes, self.keep_dim, self.out_dtype)
+        return total / total.dtype.type(X.size // max(total.size, 1))
 
-class Softmax(Rowwise, op="softmax"):
-    """Out = exp(X) over its sum along `axis`.
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        axes = axes_of(len(X), self.dim, self.reduce_all)
+        return {"X": spread_back(d_Out, X, axes, True)}
 
-    What lies 64 below the largest counts as 64 below it, so that no probability is 0.
-    Reference: softmax_impl.h.
+
+class Extreme(AxisReduction, Fold):
+    """The largest or smallest over axes; all that are equal to it get its gradient."""
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return {"X": restored(d_Out, X.shape, axes) * (X == restored(Out, X.shape, axes))}
+
+
+class ReduceMax(Extreme, op="reduce_max"):
+    """Out = the largest of X over axes."""
+
+    ufunc = "maximum"
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.maximum, X, axes, self.keep_dim, self.out_dtype)
+
+
+class ReduceMin(Extreme, op="reduce_min"):
+    """Out = the smallest of X over axes."""
+
+    ufunc = "minimum"
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.minimum, X, axes, self.keep_dim, self.out_dtype)
+
+
+def products_of_others(X: Array, axes: Any) -> Array:
+    """For each element the product of those it is multiplied with over axes, in X's shape."""
+    kept = [axis for axis in range(X.ndim) if axis not in axes]
+    order = [*kept, *axes]
+    rows = X.transpose(order).reshape(*[X.shape[axis] for axis in kept], -1)
+    before, after = np.ones_like(rows), np.ones_like(rows)
+    np.multiply.accumulate(rows[..., :-1], axis=-1, out=before[..., 1:])
+    np.multiply.accumulate(rows[..., :0:-1], axis=-1, out=after[..., -2::-1])
+    turned = (before * after).reshape([X.shape[axis] for axis in order])
+    return turned.transpose(np.argsort(order))
+
+
+class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
+    """Out = the product of X over axes.
+
+    An element's gradient is the product of the others, also where that is 0; the reference divides
+    by the element, and has no number there.
     """
 
-    X = reads()
-    Out = writes()
-    axis = attr(-1)
-    data_format = attr("AnyLayout")
-    is_test = attr(False)
+    ufunc = "multiply"
 
-    def compute(self, xp: Xp, X: Value) -> Value:
-        shifted = xp.maximum(X - xp.max(X, axis=self.axis, keepdims=True), -64.0)
-        powers = xp.exp(shifted)
-        return powers / xp.sum(powers, axis=self.axis, keepdims=True)
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.multiply, X, axes, self.keep_dim, self.out_dtype)
 
-    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
-        mean = xp.sum(d_Out * Out, axis=self.axis, keepdims=True)
-        return {"X": (d_Out - mean) * Out}
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return {"X": restored(d_Out, X.shape, axes) * products_of_others(X, axes)}
 
 
-class TopK(OpDef, op="top_k"):
-    """Out = the `k` largest values along the last axis, largest first, and their Indices.
+class LogicalReduction(AxisReduction, Fold):
+    """Booleans reduced over axes."""
 
-    Of equal values the first comes first; the reference leaves that open (top_k_op.h).
-    """
+    def infer(self, X: TensorType) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.BOOL)
+        return super().infer(X)
 
-    X = reads()
-    Out = writes()
-    Indices = writes()
-    k = attr(1)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        columns = X.shape[-1]
-        if self.k < 1 or (isinstance(columns, int) and columns < self.k):
-            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k from 1 up")
-        best = X.with_shape((*X.shape[:-1], self.k))
-        return {"Out": best, "Indices": best.with_dtype(DType.INT64)}
+class ReduceAll(LogicalReduction, op="reduce_all"):
+    """Out = whether all of X are true over axes."""
 
-    def numpy(self, X: Array) -> dict[str, Array]:
-        order = np.argsort(-X, axis=-1, kind="stable")[..., : self.k]
-        return {"Out": np.take_along_axis(X, order, axis=-1), "Indices": order}
+    ufunc = "logical_and"
 
-    def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
-        d_X = np.zeros(numeric(X), d_Out.dtype)
-        np.put_along_axis(d_X, Indices, d_Out, axis=-1)
-        return {"X": d_X}
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.logical_and, X, axes, self.keep_dim)
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None, Indices: Operand | None) -> None:
-        rows, columns = product(X.shape[:-1]), X.shape[-1]
-        table = X.view((rows, columns))
-        found = Indices or k.scratch((rows, self.k), DType.INT64)
-        if self.k == 1:
-            k.line(f"{table}.argmax(axis=1, out={found.view((rows,))})")
-        else:
-            order = f"np.argsort(-{table}, axis=1, kind='stable')[:, :{self.k}]"
-            k.line(f"np.copyto({found.view((rows, self.k))}, {order})")
-        if Out is not None:
-            best = f"np.take_along_axis({table}, {found.view((rows, self.k))}, axis=1)"
-            k.line(f"np.copyto({Out.view((rows, self.k))}, {best})")
 
-    def lower_grad(self, k: Kernel, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
-        k.line(f"{d_X}.fill(0)")
-        k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
+class ReduceAny(LogicalReduction, op="reduce_any"):
+    """Out = whether any of X is true over axes."""
+
+    ufunc = "logical_or"
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.logical_or, X, axes, self.keep_dim)

@@ -1,16 +1,20 @@
-"""Where a sliding window stands on an image axis: the arithmetic convolution and pooling share."""
+"""Where a sliding window stands on an image axis: the arithmetic convolution and pooling share.
+
+What takes plain numbers and arrays also runs in generated code, which carries it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.types import Array, Shape, TensorType
-
-CHANNELS_LAST = "NHWC"
 
 
 @dataclass(frozen=True)
@@ -56,63 +60,89 @@ class Axis:
 
 @dataclass(frozen=True)
 class Sliding:
-    """The attributes that say how a window slides over the two image axes.
+    """The attributes that say how a window slides over the axes of an image.
 
-    `paddings` is [height, width] or [top, bottom, left, right]; `algorithm` SAME and VALID take
-    their place, and SAME ignores dilations, as in the reference (conv_op.h,
-    UpdatePaddingAndDilation). Raises BadAttribute where an attribute has the wrong length.
+    `paddings` has one size an axis, or two: before and after. `algorithm` SAME and VALID take their
+    place, and SAME ignores dilations, as in the reference (conv_op.h, UpdatePaddingAndDilation).
+    Raises BadAttribute where an attribute has the wrong length.
     """
 
     op: str
     strides: Sequence[int]
     paddings: Sequence[int]
-    dilations: Sequence[int] = (1, 1)
+    dilations: Sequence[int]
     algorithm: str = "EXPLICIT"
     ceil_mode: bool = False
+    axes: int = 2
 
     def __post_init__(self) -> None:
         for name, values in (("strides", self.strides), ("dilations", self.dilations)):
-            if len(values) != 2 or min(values) < 1:
-                raise BadAttribute(
-                    f"{self.op}: {name} is {list(values)}, expected two sizes from 1"
-                )
-        if len(self.paddings) not in (2, 4) or min(self.paddings) < 0:
-            found = list(self.paddings)
-            raise BadAttribute(f"{self.op}: paddings is {found}, expected 2 or 4 sizes from 0")
+            if len(values) != self.axes or min(values) < 1:
+                found, wanted = list(values), f"{self.axes} sizes from 1"
+                raise BadAttribute(f"{self.op}: {name} is {found}, expected {wanted}")
+        if len(self.paddings) not in (self.axes, 2 * self.axes) or min(self.paddings) < 0:
+            found, wanted = list(self.paddings), f"{self.axes} or {2 * self.axes} sizes from 0"
+            raise BadAttribute(f"{self.op}: paddings is {found}, expected {wanted}")
         if self.algorithm not in ("EXPLICIT", "SAME", "VALID"):
             hint = "expected EXPLICIT, SAME or VALID"
             raise BadAttribute(f"{self.op}: padding_algorithm is {self.algorithm!r}", hint=hint)
 
-    def over(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> tuple[Axis, Axis]:
-        """Both axes of an image; ShapeError where a window does not fit on one."""
-        rows, columns = (self._axis(axis, sizes[axis], kernel[axis]) for axis in (0, 1))
-        for axis in (rows, columns):
+    def over(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> tuple[Axis, ...]:
+        """The axes of an image; ShapeError where a window does not fit on one."""
+        found = tuple(self._axis(axis, sizes[axis], kernel[axis]) for axis in range(self.axes))
+        for axis in found:
             if isinstance(axis.count, int) and axis.count < 1:
                 raise ShapeError(
                     f"{self.op}: a window of {axis.kernel} taps {axis.dilation} apart does not fit"
-                    f" on {axis.padded} rows or columns, padding included"
+                    f" on an axis of {axis.padded}, padding included"
                 )
-        return rows, columns
+        return found
 
     def _axis(self, axis: int, size: Size, kernel: Size) -> Axis:
-        stride, dilation = self.strides[axis], self.dilations[axis]
-        if self.algorithm == "SAME":
-            count = (size + stride - 1) // stride
-            total = _same_padding(size, kernel, stride, count)
-            return Axis(size, kernel, stride, 1, total // 2, total - total // 2, count)
-        before, after = (0, 0) if self.algorithm == "VALID" else self._padding(axis)
-        free = size + before + after - dilation * (kernel - 1) - 1
-        rounded = free + stride - 1 if self.ceil_mode else free
-        if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
-            # The reference divides towards zero (pool_op.h, conv_op.h): one window hangs over.
-            return Axis(size, kernel, stride, dilation, before, after - free, 1)
-        return Axis(size, kernel, stride, dilation, before, after, rounded // stride + 1)
+        stride, padding = self.strides[axis], padding_of(self.paddings, axis, self.axes)
+        given = (size, kernel, stride, self.dilations[axis], padding)
+        before, after, dilation, count = window_axis(*given, self.algorithm, self.ceil_mode)
+        return Axis(size, kernel, stride, dilation, before, after, count)
 
-    def _padding(self, axis: int) -> tuple[int, int]:
-        given = self.paddings
-        if len(given) == 2:
-            return given[axis], given[axis]
-        return given[2 * axis], given[2 * axis + 1]
+
+def padding_of(paddings: Sequence[int], axis: int, axes: int) -> tuple[int, int]:
+    """The padding before and after an axis, of one size an axis or two."""
+    if len(paddings) == axes:
+        return paddings[axis], paddings[axis]
+    return paddings[2 * axis], paddings[2 * axis + 1]
+
+
+def window_axis(
+    size: Any,
+    kernel: Any,
+    stride: int,
+    dilation: int,
+    padding: tuple[int, int],
+    algorithm: str,
+    ceil_mode: bool,
+) -> tuple[Any, Any, int, Any]:
+    """Padding before, after, the dilation that counts, and how many places a window has."""
+    if algorithm == "SAME":
+        count = (size + stride - 1) // stride
+        total = same_padding(size, kernel, stride, count)
+        return total // 2, total - total // 2, 1, count
+    before, after = (0, 0) if algorithm == "VALID" else padding
+    free = size + before + after - dilation * (kernel - 1) - 1
+    rounded = free + stride - 1 if ceil_mode else free
+    if isinstance(free, int) and isinstance(rounded, int) and -stride < rounded < 0:
+        # The reference divides towards zero (pool_op.h, conv_op.h): one window hangs over.
+        return before, after - free, dilation, 1
+    return before, after, dilation, rounded // stride + 1
+
+
+def same_padding(size: Any, kernel: Any, stride: int, count: Any) -> Any:
+    """max((count - 1)*stride + kernel - size, 0), where that lies from kernel - stride up."""
+    total = (count - 1) * stride + kernel - size
+    if isinstance(total, int):
+        return max(total, 0)
+    if isinstance(kernel, int) and kernel < stride:
+        return total * ((total + stride) // stride)
+    return total
 
 
 def require_places(k: Kernel, op: str, axes: Sequence[Axis]) -> None:
@@ -129,47 +159,55 @@ def expect_places(op: str, count: int, kernel: int) -> int:
     return count
 
 
-def _same_padding(size: Size, kernel: Size, stride: int, count: Size) -> Size:
-    """max((count - 1)*stride + kernel - size, 0), where that lies from kernel - stride up."""
-    total = (count - 1) * stride + kernel - size
-    if isinstance(total, int):
-        return max(total, 0)
-    if isinstance(kernel, int) and kernel < stride:
-        return total * ((total + stride) // stride)
-    return total
+def as_numbers(shape: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of an array, of which every size is a number; generated code can carry this one."""
+    return tuple(shape)
+
+
+def is_channels_last(data_format: str) -> bool:
+    """True for the layouts whose channels are the last axis; others have them behind the batch."""
+    return data_format in ("NHWC", "NDHWC")
 
 
 def channels_first(data_format: str, shape: Shape) -> Shape:
-    """The shape of a batch of images as [N, C, H, W]."""
-    if data_format != CHANNELS_LAST:
+    """The shape of a batch of images as [N, C, …]."""
+    if not is_channels_last(data_format):
         return shape
     batch, *image, channels = shape
     return (batch, channels, *image)
 
 
 def in_layout(data_format: str, shape: Shape) -> Shape:
-    """The shape [N, C, H, W] as the attribute `data_format` has it."""
-    if data_format != CHANNELS_LAST:
+    """The shape [N, C, …] as the attribute `data_format` has it."""
+    if not is_channels_last(data_format):
         return shape
     batch, channels, *image = shape
     return (batch, *image, channels)
 
 
 def seen_channels_first(data_format: str, array: Array) -> Array:
-    """A batch of images seen as [N, C, H, W]; a view."""
-    return array.transpose(0, 3, 1, 2) if data_format == CHANNELS_LAST else array
+    """A batch of images seen as [N, C, …]; a view."""
+    return np.moveaxis(array, -1, 1) if is_channels_last(data_format) else array
+
+
+def laid_out(data_format: str, images: Array) -> Array:
+    """Images [N, C, …] in the layout of the op's tensors, contiguous."""
+    last = is_channels_last(data_format)
+    return np.ascontiguousarray(np.moveaxis(images, 1, -1) if last else images)
 
 
 def text_channels_first(k: Kernel, data_format: str, images: Operand) -> str:
-    """The expression for a batch of images seen as [N, C, H, W]."""
-    if data_format != CHANNELS_LAST:
+    """The expression for a batch of images seen as [N, C, …]."""
+    if not is_channels_last(data_format):
         return str(images)
-    return k.once(f"{images}.transpose(0, 3, 1, 2)", [images], "nchw")
+    rank = images.type.rank
+    order = (0, rank - 1, *range(1, rank - 1))
+    return k.once(f"{images}.transpose{order}", [images], "nchw")
 
 
-def require_images(op: str, slot: str, images: TensorType) -> None:
-    """ShapeError unless an input has the four axes of a batch of images."""
-    if images.rank != 4 or not images.dtype.is_float:
+def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> None:
+    """ShapeError unless an input has the axes of a batch of images."""
+    if images.rank != rank or not images.dtype.is_float:
         raise ShapeError(
-            f"{op}: {slot} is {images}, expected four axes of floats: a batch of images"
+            f"{op}: {slot} is {images}, expected {rank} axes of floats: a batch of images"
         )

@@ -1,4 +1,4 @@
-"""Layers of networks: fully connected, convolution, pooling, normalisation, and arithmetic."""
+"""Layers of networks: fully connected, dropout, functions, and arithmetic."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any
 
 from fluid.checks import FLOATS, check_dtype, check_type, check_variable, check_variable_and_dtype
 from fluid.framework import Variable
-from fluid.initializer import Constant, Normal
+from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.param_attr import ParamAttr
 
 __all__ = [
     "autoincreased_step_counter",
-    "batch_norm",
     "clip",
     "clip_by_norm",
-    "conv2d",
     "dropout",
     "elementwise_add",
     "elementwise_div",
@@ -30,7 +27,6 @@ __all__ = [
     "matmul",
     "mean",
     "mul",
-    "pool2d",
     "reduce_max",
     "reduce_mean",
     "reduce_sum",
@@ -41,8 +37,6 @@ __all__ = [
     "sum",
     "topk",
 ]
-
-Padding = int | str | Sequence[Any]
 
 
 def fc(
@@ -78,241 +72,6 @@ def _product(
     weight = helper.create_parameter(attr, shape, input.dtype)
     attrs = {"x_num_col_dims": num_flatten_dims, "y_num_col_dims": 1}
     return helper.append_result("mul", {"X": input, "Y": weight}, attrs)
-
-
-# ---- convolution and pooling --------------------------------------------------------------------
-
-
-def conv2d(
-    input: Variable,
-    num_filters: int,
-    filter_size: int | Sequence[int],
-    stride: int | Sequence[int] = 1,
-    padding: Padding = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Convolve pictures [N, C, H, W] with `num_filters` filters of C / groups channels.
-
-    Padding is a number, [height, width], [top, bottom, left, right], "SAME" or "VALID". Raises
-    ValueError where the channels are unknown or not divisible by `groups`.
-    """
-    check_variable_and_dtype(input, "input", FLOATS, "conv2d")
-    channels = _channels(input, data_format, "conv2d")
-    if not isinstance(use_cudnn, bool):
-        raise ValueError(f"use_cudnn of conv2d must be True or False, not {use_cudnn!r}")
-    if channels % (groups or 1):
-        raise ValueError(
-            f"the channels of the input of conv2d must be divisible by groups, "
-            f"but {input.name!r} has {channels} and groups is {groups}"
-        )
-    alone = channels == groups and num_filters % channels == 0 and not use_cudnn
-    helper = LayerHelper(
-        "depthwise_conv2d" if alone else "conv2d",
-        param_attr=param_attr,
-        bias_attr=bias_attr,
-        act=act,
-        name=name,
-        use_cudnn=use_cudnn,
-    )
-    field = _pair(filter_size, "filter_size")
-    deviation = math.sqrt(2.0 / (math.prod(field) * channels))
-    filters = helper.create_parameter(
-        helper.param_attr,
-        [num_filters, channels // (groups or 1), *field],
-        input.dtype,
-        default_initializer=Normal(0.0, deviation),
-    )
-    paddings, algorithm = _paddings(padding, data_format)
-    attrs = {
-        "strides": _pair(stride, "stride"),
-        "paddings": paddings,
-        "dilations": _pair(dilation, "dilation"),
-        "groups": groups,
-        "use_cudnn": use_cudnn,
-        "use_mkldnn": False,
-        "fuse_relu_before_depthwise_conv": False,
-        "padding_algorithm": algorithm,
-        "data_format": data_format,
-    }
-    inputs = {"Input": input, "Filter": filters}
-    out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
-    axis = 1 if data_format == "NCHW" else 3
-    return helper.append_activation(helper.append_bias_op(out, axis, axis + 1))
-
-
-def pool2d(
-    input: Variable,
-    pool_size: int | Sequence[int] = -1,
-    pool_type: str = "max",
-    pool_stride: int | Sequence[int] = 1,
-    pool_padding: Padding = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCHW",
-) -> Variable:
-    """The largest entry or the average of each window of pictures [N, C, H, W].
-
-    `global_pooling` takes the whole picture as window; `ceil_mode` keeps partial windows at the
-    border; `exclusive` averages do not count padding. Raises ValueError for other arguments.
-    """
-    if pool_type not in ("max", "avg"):
-        raise ValueError(f"pool_type of pool2d must be 'max' or 'avg', not {pool_type!r}")
-    if not global_pooling and pool_size == -1:
-        raise ValueError("pool2d needs a pool_size, or global_pooling")
-    if not isinstance(use_cudnn, bool):
-        raise TypeError(f"use_cudnn of pool2d must be True or False, not {use_cudnn!r}")
-    _check_layout(data_format, "pool2d")
-    paddings, algorithm = _paddings(pool_padding, data_format)
-    if algorithm == "VALID" and ceil_mode:
-        raise ValueError("pool2d with padding 'VALID' can not have ceil_mode")
-    attrs = {
-        "pooling_type": pool_type,
-        "ksize": _pair(pool_size, "pool_size"),
-        "global_pooling": global_pooling,
-        "strides": _pair(pool_stride, "pool_stride"),
-        "paddings": paddings,
-        "padding_algorithm": algorithm,
-        "use_cudnn": use_cudnn,
-        "ceil_mode": ceil_mode,
-        "use_mkldnn": False,
-        "exclusive": exclusive,
-        "data_format": data_format,
-    }
-    return append_simple_op("pool2d", {"X": input}, attrs, name=name)
-
-
-def _channels(input: Variable, layout: str, op: str) -> int:
-    """How many channels pictures have; ValueError where they are no pictures or it is unknown."""
-    _check_layout(layout, op)
-    if len(input.shape) != 4:
-        raise ValueError(f"{op} takes pictures [N, C, H, W], but received {list(input.shape)}")
-    channels = input.shape[1 if layout == "NCHW" else 3]
-    if channels < 0:
-        raise ValueError(f"the channels of {input.name!r} must be known for {op}")
-    return channels
-
-
-def _check_layout(layout: str, op: str) -> None:
-    if layout not in ("NCHW", "NHWC"):
-        raise ValueError(f"the layout of {op} must be 'NCHW' or 'NHWC', not {layout!r}")
-
-
-def _pair(value: int | Sequence[int], name: str) -> list[int]:
-    """A number for height and width, or one for each; ValueError for anything else."""
-    sizes = [value, value] if isinstance(value, int) else list(value)
-    if len(sizes) != 2 or not all(isinstance(size, int) for size in sizes):
-        raise ValueError(f"{name} must be a number or two, but received {value!r}")
-    return sizes
-
-
-def _paddings(padding: Padding, layout: str) -> tuple[list[int], str]:
-    """The attributes `paddings` and `padding_algorithm`; ValueError for what is no padding."""
-    if isinstance(padding, str):
-        if padding.upper() not in ("SAME", "VALID"):
-            raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
-        return [0, 0], padding.upper()
-    sizes = list(padding) if isinstance(padding, list | tuple) else padding
-    if not isinstance(sizes, list) or len(sizes) != 4:
-        return _pair(sizes, "padding"), "EXPLICIT"
-    if isinstance(sizes[0], list | tuple):
-        sizes = _spatial(sizes, layout)
-    top, bottom, left, right = sizes
-    same = top == bottom and left == right
-    return [top, left] if same else [top, bottom, left, right], "EXPLICIT"
-
-
-def _spatial(pairs: Sequence[Sequence[int]], layout: str) -> list[int]:
-    """The pairs of height and width; ValueError where batch or channels are padded."""
-    first = 2 if layout == "NCHW" else 1
-    others = [*pairs[:first], *pairs[first + 2 :]]
-    if any(size for pair in others for size in pair):
-        raise ValueError(f"batch and channels can not be padded, but received {pairs!r}")
-    return [size for pair in pairs[first : first + 2] for size in pair]
-
-
-# ---- normalisation ------------------------------------------------------------------------------
-
-
-def batch_norm(
-    input: Variable,
-    act: str | None = None,
-    is_test: bool = False,
-    momentum: float = 0.9,
-    epsilon: float = 1e-05,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    data_layout: str = "NCHW",
-    in_place: bool = False,
-    name: str | None = None,
-    moving_mean_name: str | None = None,
-    moving_variance_name: str | None = None,
-    do_model_average_for_mean_and_var: bool = True,
-    use_global_stats: bool = False,
-) -> Variable:
-    """`(input - mean) / sqrt(variance + epsilon) * scale + bias`, a channel at a time.
-
-    Training uses the batch's mean and variance and moves the running ones by 1 - `momentum`;
-    testing, and `use_global_stats`, use those.
-    """
-    check_variable_and_dtype(input, "input", FLOATS, "batch_norm")
-    _check_layout(data_layout, "batch_norm")
-    helper = LayerHelper(
-        "batch_norm", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
-    )
-    if helper.param_attr is False or helper.bias_attr is False:
-        raise ValueError("batch_norm has a scale and a bias: neither attribute can be False")
-    shape = [input.shape[1 if data_layout == "NCHW" else -1]]
-    scale = helper.create_parameter(
-        helper.param_attr, shape, input.dtype, default_initializer=Constant(1.0)
-    )
-    bias = helper.create_parameter(helper.bias_attr, shape, input.dtype, is_bias=True)
-    mean, variance = (
-        _running(helper, each, start, shape, input.dtype, do_model_average_for_mean_and_var)
-        for each, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
-    )
-    saved_mean, saved_variance = (
-        helper.create_variable_for_type_inference(input.dtype, stop_gradient=True) for _ in range(2)
-    )
-    out = input if in_place else helper.create_variable_for_type_inference(input.dtype)
-    helper.append_op(
-        "batch_norm",
-        inputs={"X": input, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance},
-        outputs={
-            "Y": out,
-            "MeanOut": mean,
-            "VarianceOut": variance,
-            "SavedMean": saved_mean,
-            "SavedVariance": saved_variance,
-        },
-        attrs={
-            "momentum": momentum,
-            "epsilon": epsilon,
-            "is_test": is_test,
-            "data_layout": data_layout,
-            "use_mkldnn": False,
-            "fuse_with_relu": False,
-            "use_global_stats": use_global_stats,
-        },
-    )
-    return helper.append_activation(out)
-
-
-def _running(
-    helper: LayerHelper, name: str | None, start: float, shape: list[int], dtype: Any, average: bool
-) -> Variable:
-    """A running statistic: a parameter that no optimizer touches."""
-    attr = ParamAttr(name, Constant(start), trainable=False, do_model_average=average)
-    return helper.create_parameter(attr, shape, dtype, stop_gradient=True)
 
 
 def dropout(

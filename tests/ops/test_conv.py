@@ -99,11 +99,11 @@ def test_shapes_of_named_sizes() -> None:
 @pytest.mark.parametrize(
     ("images", "filters", "attrs", "error", "message"),
     [
-        ((2, 3, 8), (4, 3, 3, 3), {}, ShapeError, r"Input is f32\[2, 3, 8\], expected four axes"),
-        ((2, 3, 8, 8), (4, 3), {}, ShapeError, r"Filter is f32\[4, 3\], expected four axes"),
+        ((2, 3, 8), (4, 3, 3, 3), {}, ShapeError, r"Input is f32\[2, 3, 8\], expected 4 axes"),
+        ((2, 3, 8, 8), (4, 3), {}, ShapeError, r"Filter is f32\[4, 3\], expected 4 axes"),
         ((2, 3, 8, 8), (4, 2, 3, 3), {}, ShapeError, "3 channels, 4 filters of 2 channels"),
         ((2, 4, 8, 8), (3, 2, 3, 3), {"groups": 2}, ShapeError, "do not fit in 2 groups"),
-        ((2, 3, 2, 8), (4, 3, 3, 3), {}, ShapeError, "3 taps 1 apart does not fit on 2 rows"),
+        ((2, 3, 2, 8), (4, 3, 3, 3), {}, ShapeError, "3 taps 1 apart does not fit on an axis of 2"),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"strides": [0, 1]}, BadAttribute, r"strides is \[0, 1\]"),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"dilations": [1]}, BadAttribute, r"dilations is \[1\]"),
         ((2, 3, 8, 8), (4, 3, 3, 3), {"paddings": [1]}, BadAttribute, r"paddings is \[1\]"),

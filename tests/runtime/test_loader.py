@@ -12,6 +12,7 @@ import pytest
 from compiler.codegen.module import Module
 from compiler.errors import ParseError, ShapeError
 from compiler.pack import PackError
+from runtime import packings
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError
 from runtime.loader import Executable, MemoryReport, load
@@ -306,10 +307,8 @@ def test_every_packing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         packing = pack(lives)
         return type(packing)((0,) * len(lives), packing.height, packing.bound)
 
-    from runtime import loader
-
-    pack = loader.pack
-    monkeypatch.setattr(loader, "pack", overlapping)
+    pack = packings.pack
+    monkeypatch.setattr(packings, "pack", overlapping)
     with pytest.raises(PackError, match="lives 0 and 1 overlap"):
         load(LINE, params=weights())(batch(20))
 

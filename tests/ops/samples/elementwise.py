@@ -15,6 +15,14 @@ ALIGNED = [
     (numbers(1, seed=1), -1),
 ]
 BOTH = ("X", "Y")
+FACTOR, BIASES = np.array([2.5], np.float32), [{"bias": 1.0}, {"bias_after_scale": False}]
+WHOLE, DIVISIONS = integers(3, 4, low=-9, high=9), ("floordiv", "mod")
+DIVISORS = [
+    (integers(3, 4, low=1, high=5), {}),
+    (integers(4, low=-5, high=-1), {}),
+    (integers(3, low=1, high=5), {"axis": 0}),
+    (np.array([3]), {}),
+]
 
 SAMPLES = [
     *(Sample(f"elementwise_{name}", {"X": X, "Y": Y}, {}, BOTH) for name in ARITHMETIC),
@@ -37,6 +45,11 @@ SAMPLES = [
     Sample("scale", {"X": X}, {"scale": -2.5, "bias": 0.75}, ("X",)),
     Sample("scale", {"X": X}, {"scale": 3.0, "bias": -1.0, "bias_after_scale": False}, ("X",)),
     Sample("scale", {"X": X}, {}, ("X",)),
+    *(Sample("scale", {"X": X, "ScaleTensor": FACTOR}, attrs) for attrs in BIASES),
+    Sample("minus", {"X": X, "Y": Y}, {}, BOTH),
+    *(Sample(f"elementwise_{op}", {"X": WHOLE, "Y": y}, a) for op in DIVISIONS for y, a in DIVISORS),
+    Sample("elementwise_mod", {"X": X, "Y": Y}),
+    Sample("elementwise_pow", {"X": WHOLE * 2 + 1, "Y": WHOLE % 3 - 1}),
     Sample("scale", {"X": integers(2, 3, high=9)}, {"scale": 2.0, "bias": 1.0}),
     Sample("sum", {"X": [X, Y, numbers(2, 3, 4, seed=2)]}, {}, ("X",)),
     Sample("sum", {"X": [X]}, {}, ("X",)),

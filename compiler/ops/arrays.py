@@ -1,0 +1,265 @@
+"""Tensor arrays: lists of tensors that grow, which loops fill and read.
+
+An array is a value like any other: writing an item gives another list. Items nobody wrote are
+holes. Where the tensors are sequences, each level of an array's LoD is an array of offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, reads_previous, writes, writes_lod
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array as Tensor
+from compiler.ir.types import DType, Shape, TensorType
+
+LEVEL = TensorType(DType.INT64, (UNKNOWN,), is_array=True)
+"""The type of one level of the LoD of an array."""
+
+
+class WriteToArray(OpDef, op="write_to_array"):
+    """Out is the array it was before, with X as item I. Reference: tensor_array_read_write_op.cc.
+
+    The gradient is item I of Out's gradient, zeros where that has none.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    I = reads(no_grad=True)  # noqa: E741
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    Array = reads_previous("Out")
+    Array_lod = reads_lod("Array", optional=True)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType] | None,
+        Array: TensorType | None,
+        Array_lod: list[TensorType] | None,
+    ) -> dict[str, Any]:
+        levels = max(len(X_lod or ()), len(Array_lod or ()))
+        return {"Out": joined(self.kind, Array, X), "Out_lod": [LEVEL] * levels}
+
+    def numpy(
+        self,
+        X: Tensor,
+        X_lod: list[Tensor] | None,
+        I: Tensor,  # noqa: E741
+        Array: list[Tensor | None] | None,
+        Array_lod: list[list[Tensor | None]] | None,
+    ) -> dict[str, Any]:
+        place = place_of(I)
+        count = max(len(X_lod or ()), len(Array_lod or ()))
+        before = Array_lod or [None] * count
+        levels = X_lod or [None] * count
+        Out_lod = [with_item(before[k], place, levels[k]) for k in range(count)]
+        return {"Out": with_item(Array, place, X), "Out_lod": Out_lod}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
+        inputs = {"X": [grad(Out)], "I": op.inputs["I"], "X_W": [X]}
+        return [OpDesc("read_from_array", inputs, {"Out": [grad(X)]}, op.attrs)]
+
+
+class ReadFromArray(OpDef, op="read_from_array"):
+    """Out is item I of X; zeros like X_W, if that is given, where X has none.
+
+    The gradient is an array with that of Out as item I.
+    Reference: tensor_array_read_write_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    I = reads(no_grad=True)  # noqa: E741
+    X_W = reads(optional=True, shape_only=True, no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(
+        self, X: TensorType | None, X_lod: list[TensorType] | None, X_W: TensorType | None
+    ) -> dict[str, Any]:
+        if X is None:
+            return {}
+        levels = [TensorType(DType.INT64, (UNKNOWN,))] * len(X_lod or ())
+        return {"Out": X_W or TensorType(X.dtype, X.shape), "Out_lod": levels}
+
+    def numpy(
+        self,
+        X: list[Tensor | None],
+        X_lod: list[list[Tensor]] | None,
+        I: Tensor,  # noqa: E741
+        X_W: Shape | None,
+    ) -> dict[str, Any]:
+        place = place_of(I)
+        Out = item_or_zeros(X, place, X_W)
+        return {"Out": Out, "Out_lod": [level[place] for level in X_lod or ()]}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
+        inputs = {"X": [grad(Out)], "I": op.inputs["I"]}
+        return [OpDesc("write_to_array", inputs, {"Out": [grad(X)]}, op.attrs)]
+
+
+class LodArrayLength(OpDef, op="lod_array_length"):
+    """Out is how many items X has, holes counted. Reference: lod_array_length_op.cc."""
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self) -> TensorType:
+        return TensorType(DType.INT64, (1,))
+
+    def numpy(self, X: list[Tensor | None]) -> Tensor:
+        return np.array([len(X)], np.int64)
+
+
+class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
+    """Out is the items of X side by side along `axis`, or on a new axis with `use_stack`.
+
+    OutIndex is how many places along `axis` each item takes.
+    Reference: tensor_array_to_tensor_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+    OutIndex = writes(optional=True)
+    axis = attr(0)
+    use_stack = attr(False)
+
+    def infer(self, X: TensorType | None) -> dict[str, TensorType]:
+        index = TensorType(DType.INT32, (UNKNOWN,))
+        if X is None:
+            return {"OutIndex": index}
+        rank = X.rank + int(self.use_stack)
+        if not -rank <= self.axis < rank:
+            raise ShapeError(f"{self.kind}: axis {self.axis} of items {X} does not exist")
+        sizes: list[Size] = list(X.shape)
+        place = self.axis % rank
+        sizes[place : place + int(not self.use_stack)] = [UNKNOWN]
+        return {"Out": TensorType(X.dtype, tuple(sizes)), "OutIndex": index}
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: list[Tensor]) -> dict[str, Tensor]:
+        join = np.stack if self.use_stack else np.concatenate
+        sizes = [1 if self.use_stack else item.shape[self.axis] for item in X]
+        return {"Out": join(X, axis=self.axis), "OutIndex": np.array(sizes, np.int32)}
+
+    def grad(self, X: list[Tensor], d_Out: Tensor) -> dict[str, list[Tensor]]:
+        if self.use_stack:
+            return {"X": list(np.moveaxis(d_Out, self.axis, 0))}
+        ends = np.cumsum([item.shape[self.axis] for item in X])
+        return {"X": np.split(d_Out, ends[:-1], axis=self.axis)}
+
+
+# ---- gradients of arrays: no program has these ops, converting a program puts them in -----------
+
+
+class AddToArray(OpDef, op="add_to_array"):
+    """Out is the array it was before, with X added to item I; a hole becomes X.
+
+    What `write_to_array` is for an array of gradients, which collects what each reader gives.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    I = reads()  # noqa: E741
+    Out = writes()
+    Array = reads_previous("Out")
+
+    def infer(self, X: TensorType, Array: TensorType | None) -> TensorType:
+        return joined(self.kind, Array, X)
+
+    def numpy(self, X: Tensor, I: Tensor, Array: list[Tensor | None] | None) -> Any:  # noqa: E741
+        place = place_of(I)
+        before = item_of(Array or [], place)
+        return {"Out": with_item(Array, place, X if before is None else before + X)}
+
+
+class TakeFromArray(OpDef, op="take_from_array"):
+    """Out is item I of X, zeros like X_W where X has none; XOut is X with a hole there.
+
+    What `read_from_array` is for an array of gradients: an item that was written over had no
+    gradient before that.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    I = reads()  # noqa: E741
+    X_W = reads(shape_only=True)
+    Out = writes()
+    XOut = writes()
+
+    def infer(self, X: TensorType, X_W: TensorType) -> dict[str, TensorType]:
+        return {"Out": X_W, "XOut": X}
+
+    def numpy(self, X: list[Tensor | None], I: Tensor, X_W: Shape) -> dict[str, Any]:  # noqa: E741
+        place = place_of(I)
+        return {"Out": item_or_zeros(X, place, X_W), "XOut": with_item(X, place, None)}
+
+
+def joined(op: str, array: TensorType | None, item: TensorType) -> TensorType:
+    """The type of an array with one more item: a size that is not the same in all is unknown."""
+    if array is None:
+        return TensorType(item.dtype, item.shape, is_array=True)
+    if array.rank != item.rank:
+        raise ShapeError(f"{op}: X is {item}, but the items of the array are {array}")
+    pairs = zip(array.shape, item.shape, strict=True)
+    sizes = tuple(mine if mine == other else UNKNOWN for mine, other in pairs)
+    return TensorType(item.dtype, sizes, is_array=True)
+
+
+def place_of(index: Tensor) -> int:
+    """An index as a number; ValueError where it is none of an array."""
+    place = int(index.item())
+    if place < 0:
+        raise ValueError(f"a tensor array has no item {place}")
+    return place
+
+
+def item_of(items: Sequence[Any], place: int) -> Any:
+    """An item, None for a hole and behind the end.
+
+    >>> item_of(["a", None], 0), item_of(["a", None], 1), item_of(["a", None], 7)
+    ('a', None, None)
+    """
+    return items[place] if place < len(items) else None
+
+
+def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
+    """A list that differs in one item, with holes up to it where it was shorter.
+
+    >>> with_item(["a"], 2, "c")
+    ['a', None, 'c']
+    """
+    found = list(items or ())
+    found.extend([None] * (place + 1 - len(found)))
+    found[place] = item
+    return found
+
+
+def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Tensor:
+    """An item, or zeros of a shape where there is none; IndexError where no shape is given."""
+    item: Any = item_of(items, place)
+    if item is not None:
+        return item
+    if shape is None:
+        raise IndexError(f"read_from_array: nothing was written to item {place} of the array")
+    given: list[Any] = [each.dtype for each in items if each is not None]
+    dtype: Any = given[0] if given else np.float32
+    return np.zeros(shape, dtype)

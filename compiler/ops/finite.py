@@ -1,0 +1,121 @@
+"""Tests of values: finite, infinite, not a number, close to each other.
+
+Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. Those called `…_v2` are Paddle 2's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_same_dtype, require_same_shape
+
+
+class WholeTest(OpDef):
+    """One boolean for all of X: [1]."""
+
+    X = reads()
+    Out = writes()
+    lod_like = ""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return TensorType(DType.BOOL, (1,))
+
+
+class IsFinite(WholeTest, op="isfinite"):
+    """Out = whether all of X is finite."""
+
+    def numpy(self, X: Array) -> Array:
+        return np.isfinite(X).all(keepdims=True).reshape(1)
+
+
+class IsInf(WholeTest, op="isinf"):
+    """Out = whether any of X is infinite."""
+
+    def numpy(self, X: Array) -> Array:
+        return np.isinf(X).any(keepdims=True).reshape(1)
+
+
+class IsNan(WholeTest, op="isnan"):
+    """Out = whether any of X is not a number."""
+
+    def numpy(self, X: Array) -> Array:
+        return np.isnan(X).any(keepdims=True).reshape(1)
+
+
+class EachTest(Pointwise):
+    """A boolean for each element of X."""
+
+    X = reads()
+    Out = writes()
+
+    def result(self, operand: TensorType) -> TensorType:
+        """Booleans in the shape of X."""
+        return operand.with_dtype(DType.BOOL)
+
+
+class IsFiniteV2(EachTest, op="isfinite_v2"):
+    """Out = where X is finite."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.isfinite(X)
+
+
+class IsInfV2(EachTest, op="isinf_v2"):
+    """Out = where X is infinite."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.isinf(X)
+
+
+class IsNanV2(EachTest, op="isnan_v2"):
+    """Out = where X is not a number."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.isnan(X)
+
+
+class AllClose(OpDef, op="allclose"):
+    """Out = whether |Input - Other| <= atol + rtol * |Other| everywhere: one boolean, [1].
+
+    With `equal_nan` what is not a number is close to its like.
+    """
+
+    Input = reads()
+    Other = reads()
+    Out = writes()
+    rtol = attr(1e-5)
+    atol = attr(1e-8)
+    equal_nan = attr(False)
+    lod_like = ""
+
+    def infer(self, Input: TensorType, Other: TensorType) -> TensorType:
+        require_same_dtype(self.kind, Input=Input, Other=Other)
+        require_same_shape(self.kind, Input=Input, Other=Other)
+        return TensorType(DType.BOOL, (1,))
+
+    def numpy(self, Input: Array, Other: Array) -> Array:
+        close = np.isclose(Input, Other, self.rtol, self.atol, self.equal_nan)
+        return close.all(keepdims=True).reshape(1)
+
+
+class EqualAll(OpDef, op="equal_all"):
+    """Out = whether X and Y are the same: one boolean, [1]. An op of Paddle 2."""
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+    axis = attr(-1)
+    lod_like = ""
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype(self.kind, X=X, Y=Y)
+        return TensorType(DType.BOOL, (1,))
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        return np.full(1, np.array_equal(X, Y))
+
+
+class EqualReduce(EqualAll, op="equal_reduce"):
+    """Out = whether X and Y are the same: the name of `equal_all` before Paddle 2."""

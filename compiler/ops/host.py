@@ -1,0 +1,139 @@
+"""Ops that run on the host beside the numbers: printing, Python functions, assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from compiler.ir.opdef import HostOp, attr, reads, reads_lod, writes
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, TensorType
+
+FORWARD, BACKWARD = ("FORWARD", "BOTH"), ("BACKWARD", "BOTH")
+"""The phases in which `print` prints a value, and in which it prints its gradient."""
+
+
+class Print(HostOp, op="print"):
+    """Out = In, which is printed: in a `print_phase` of FORWARD or BOTH, `first_n` times if not -1.
+
+    The gradient is the same op with `is_forward` False, which prints in BACKWARD and BOTH.
+    `summarize` is how many elements are shown, all if negative. `In_name` is what converting a
+    program fills in. Reference: print_op.cc.
+    """
+
+    In = reads()
+    In_lod = reads_lod("In", optional=True)
+    Out = writes()
+    first_n = attr(-1)
+    message = attr("")
+    summarize = attr(20)
+    print_tensor_name = attr(True)
+    print_tensor_type = attr(True)
+    print_tensor_shape = attr(True)
+    print_tensor_lod = attr(True)
+    print_phase = attr("BOTH")
+    is_forward = attr(True)
+    In_name = attr("")
+    printed: int
+
+    def infer(self, In: TensorType) -> TensorType:
+        return In
+
+    def numpy(self, In: Array, In_lod: list[Array] | None) -> Array:
+        phases = FORWARD if self.is_forward else BACKWARD
+        if self.print_phase in phases and counted(self) != self.first_n:
+            self.printed = counted(self) + 1
+            print(description(self, In, In_lod or ()), flush=True)
+        return In
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        names = {"In": [grad(op.outputs["Out"][0])]}, {"Out": [grad(op.inputs["In"][0])]}
+        return [OpDesc("print", *names, {**op.attrs, "is_forward": False})]
+
+
+def counted(printer: Any) -> int:
+    """How often an op has printed so far."""
+    return getattr(printer, "printed", 0)
+
+
+def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
+    """What `print` says of a value, in the words of the reference."""
+    parts = [
+        (bool(printer.message), printer.message),
+        (printer.print_tensor_name, f"Tensor[{printer.In_name}]"),
+        (printer.print_tensor_shape, f"\tshape: {in_brackets(value.shape)}"),
+        (printer.print_tensor_type, f"\tdtype: {value.dtype.name}"),
+        (printer.print_tensor_lod and len(levels) > 0, f"\tLoD: {nested_brackets(levels)}"),
+    ]
+    count = value.size if printer.summarize < 0 else printer.summarize
+    shown = value.reshape(-1)[:count].tolist()
+    data = "".join(f"{item:g}," if isinstance(item, float) else f"{item}," for item in shown)
+    return "\n".join([text for wanted, text in parts if wanted] + [f"\tdata: {data}"])
+
+
+def in_brackets(sizes: Sequence[Any]) -> str:
+    """Numbers as the reference prints them.
+
+    >>> in_brackets([2, 3])
+    '[2,3,]'
+    """
+    return "[" + "".join(f"{size}," for size in sizes) + "]"
+
+
+def nested_brackets(levels: Sequence[Any]) -> str:
+    """The LoD of a value, level by level."""
+    return in_brackets([in_brackets(level.tolist()) for level in levels])
+
+
+class PyFunc(HostOp, op="py_func"):
+    """Out = what a Python function makes of X: number `forward_callable_id` of the program's.
+
+    With a `backward_callable_id`, the gradient is that function of X, Out and the gradients of Out,
+    without the variables of `backward_skip_vars`. A function takes and gives a list of arrays.
+    Reference: py_func_op.cc.
+    """
+
+    X = reads(many=True, optional=True)
+    Out = writes(many=True, optional=True)
+    forward_callable_id = attr(0)
+    backward_callable_id = attr(-1)
+    backward_skip_vars = attr(list[str]())
+    callables: ClassVar[Sequence[Callable[[list[Array]], list[Array]]]] = ()
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self, X: list[Array] | None) -> dict[str, list[Array]]:
+        return {"Out": self.callables[self.forward_callable_id](X or [])}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        if self.backward_callable_id < 0:
+            return []
+        known = [*op.inputs.get("X", []), *op.outputs.get("Out", [])]
+        read = [name for name in known if name not in self.backward_skip_vars]
+        read += [grad(name) for name in op.outputs["Out"]]
+        attrs = {"forward_callable_id": self.backward_callable_id, "backward_callable_id": -1}
+        return [OpDesc("py_func", {"X": read}, {"Out": list(map(grad, op.inputs["X"]))}, attrs)]
+
+
+class Assert(HostOp, op="assert"):
+    """Stop with the elements of Data, `summarize` of each if not -1, unless all of Cond is true.
+
+    Reference: assert_op.cc.
+    """
+
+    Cond = reads()
+    Data = reads(many=True, optional=True)
+    summarize = attr(-1)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self, Cond: Array, Data: list[Array] | None) -> dict[str, Array]:
+        if not np.all(Cond):
+            count = None if self.summarize < 0 else self.summarize
+            shown = "; ".join(str(item.reshape(-1)[:count].tolist()) for item in Data or ())
+            raise ValueError(f"an assertion of the program does not hold: {shown or 'no data'}")
+        return {}

@@ -1,0 +1,175 @@
+"""Normalisation of rows: `layer_norm`, forward and backward without a temporary."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, shown
+
+
+class LayerNorm(OpDef, op="layer_norm"):
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each row of X.
+
+    A row is what lies behind the first `begin_norm_axis` axes; Scale and Bias have an element for
+    each of a row, Mean and (biased) Variance one for each row. Reference: layer_norm_op.cc.
+    """
+
+    X = reads()
+    Scale = reads(optional=True)
+    Bias = reads(optional=True)
+    Y = writes()
+    Mean = writes(optional=True)
+    Variance = writes(optional=True)
+    epsilon = attr(1e-5)
+    begin_norm_axis = attr(1)
+    is_test = attr(False)
+
+    def infer(
+        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
+    ) -> dict[str, TensorType]:
+        if not 0 < self.begin_norm_axis < X.rank:
+            found = f"layer_norm: begin_norm_axis is {self.begin_norm_axis}"
+            raise BadAttribute(f"{found}, expected an axis of X {X} behind the first")
+        rows, columns = self.table(X.shape)
+        for slot, vector in (("Scale", Scale), ("Bias", Bias)):
+            if vector is not None and (vector.rank != 1 or differ(vector.shape[0], columns)):
+                found = shown(X=X, **{slot: vector})
+                raise ShapeError(f"layer_norm: {found} do not fit: a row has {columns} elements")
+        return {"Y": X, "Mean": X.with_shape((rows,)), "Variance": X.with_shape((rows,))}
+
+    def table(self, X: Shape) -> tuple[Size, Size]:
+        """How many rows X has, and how many elements a row."""
+        return product(X[: self.begin_norm_axis]), product(X[self.begin_norm_axis :])
+
+    def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
+        rows = X.reshape(int(np.prod(X.shape[: self.begin_norm_axis])), -1)
+        mean, variance = rows.mean(axis=1), rows.var(axis=1)
+        y = (rows - mean[:, None]) / np.sqrt(variance + self.epsilon)[:, None]
+        y = y if Scale is None else y * Scale
+        y = y if Bias is None else y + Bias
+        return {"Y": y.reshape(X.shape), "Mean": mean, "Variance": variance}
+
+    def grad(
+        self,
+        X: Array,
+        Scale: Array | None,
+        Bias: Shape,
+        Mean: Array,
+        Variance: Array,
+        d_Y: Array,
+    ) -> dict[str, Array]:
+        x, above = X.reshape(len(Mean), -1), d_Y.reshape(len(Mean), -1)
+        inverse = 1 / np.sqrt(Variance + self.epsilon)[:, None]
+        normal = (x - Mean[:, None]) * inverse
+        scaled = above if Scale is None else above * Scale
+        along = (scaled * normal).mean(axis=1, keepdims=True)
+        d_x = (scaled - scaled.mean(axis=1, keepdims=True) - normal * along) * inverse
+        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+        return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand | None,
+        Bias: Operand | None,
+        Y: Operand | None,
+        Mean: Operand | None,
+        Variance: Operand | None,
+    ) -> None:
+        table = self.table(X.shape)
+        rows, columns = table
+        dtype = X.type.dtype
+        mean, variance = (each or k.scratch((rows,), dtype) for each in (Mean, Variance))
+        x, y = X.view(table), (Y or k.scratch(table, dtype)).view(table)
+        deviation = k.scratch((rows,), dtype)
+        k.line(f"np.matmul({x}, {_share(k, columns, X)}, out={mean})")
+        k.line(f"np.subtract({x}, {mean.view((rows, 1))}, out={y})")
+        k.line(f"np.vecdot({y}, {y}, out={variance})")
+        k.line(f"np.divide({variance}, {columns}, out={variance})")
+        if Y is None:
+            return
+        k.line(f"np.add({variance}, {self.epsilon}, out={deviation})")
+        k.line(f"np.sqrt({deviation}, out={deviation})")
+        k.line(f"np.divide({y}, {deviation.view((rows, 1))}, out={y})")
+        if Scale is not None:
+            k.line(f"np.multiply({y}, {Scale}, out={y})")
+        if Bias is not None:
+            k.line(f"np.add({y}, {Bias}, out={y})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand | None,
+        Mean: Operand,
+        Variance: Operand,
+        d_Y: Operand,
+        d_X: Operand | None,
+        d_Scale: Operand | None,
+        d_Bias: Operand | None,
+    ) -> None:
+        """Sums over rows and over columns are products with a vector; d_Y * normal serves both."""
+        table = self.table(X.shape)
+        rows, columns = table
+        dtype, above = X.type.dtype, d_Y.view(table)
+        ones = k.once(f"np.ones({rows}, np.{dtype.numpy.name})", [], "ones")
+        if d_Bias is not None:
+            k.line(f"np.matmul({ones}, {above}, out={d_Bias})")
+        if d_X is None and d_Scale is None:
+            return
+        inverse, normal, part = (k.scratch(shape, dtype) for shape in ((rows,), table, table))
+        k.line(f"np.add({Variance}, {self.epsilon}, out={inverse})")
+        k.line(f"np.sqrt({inverse}, out={inverse})")
+        k.line(f"np.reciprocal({inverse}, out={inverse})")
+        k.line(f"np.subtract({X.view(table)}, {Mean.view((rows, 1))}, out={normal})")
+        k.line(f"np.multiply({normal}, {inverse.view((rows, 1))}, out={normal})")
+        k.line(f"np.multiply({above}, {normal}, out={part})")
+        if d_Scale is not None:
+            k.line(f"np.matmul({ones}, {part}, out={d_Scale})")
+        if d_X is not None:
+            share = self.share(k, columns, X, Scale)
+            self.lower_image(k, [d_Y, d_X], Scale, share, [inverse, normal, part])
+
+    def share(self, k: Kernel, columns: Size, X: Operand, Scale: Operand | None) -> str:
+        """The vector whose product with a row is the mean of the row times Scale."""
+        even = _share(k, columns, X)
+        if Scale is None:
+            return even
+        scaled = k.scratch((columns,), X.type.dtype)
+        k.line(f"np.multiply({Scale}, {even}, out={scaled})")
+        return str(scaled)
+
+    def lower_image(
+        self,
+        k: Kernel,
+        gradients: list[Operand],
+        Scale: Operand | None,
+        share: str,
+        work: list[Operand],
+    ) -> None:
+        """d_X = (scaled - mean(scaled) - normal * mean(scaled * normal)) * inverse."""
+        (d_Y, d_X), (inverse, normal, part) = gradients, work
+        rows, columns = normal.shape
+        means = k.scratch((rows,), normal.type.dtype)
+        above, made, column = d_Y.view((rows, columns)), d_X.view((rows, columns)), (rows, 1)
+        k.line(f"np.matmul({part}, {share}, out={means})")
+        k.line(f"np.multiply({normal}, {means.view(column)}, out={normal})")
+        k.line(f"np.matmul({above}, {share}, out={means})")
+        if Scale is not None:
+            k.line(f"np.multiply({above}, {Scale}, out={part})")
+            above = str(part)
+        k.line(f"np.subtract({above}, {means.view(column)}, out={made})")
+        k.line(f"np.subtract({made}, {normal}, out={made})")
+        k.line(f"np.multiply({made}, {inverse.view(column)}, out={made})")
+
+
+def _share(k: Kernel, columns: Size, X: Operand) -> str:
+    """The vector whose product with a row is the row's mean."""
+    dtype = X.type.dtype.numpy.name
+    return k.once(f"np.full({columns}, 1 / ({columns}), np.{dtype})", [], "share")

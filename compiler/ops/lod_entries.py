@@ -1,0 +1,50 @@
+"""Choosing and joining entries of tensors with LoD: sequences, or rows where there is none.
+
+An entry is what one step of the outermost level spans; without LoD it is a row. Functions here are
+carried into generated modules by themselves, so they use NumPy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+
+def picked(levels: Sequence[Array], entries: Any) -> tuple[list[Array], Array]:
+    """The LoD of some entries in the order given, and the rows they take.
+
+    >>> levels, rows = picked([np.array([0, 2, 5])], np.array([1, 0]))
+    >>> levels[0].tolist(), rows.tolist()
+    ([0, 3, 5], [2, 3, 4, 0, 1])
+    """
+    found: list[Array] = []
+    rows: Any = np.asarray(entries, np.int64)
+    for offsets in levels:
+        lengths = np.diff(offsets)[rows]
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        rows = np.repeat(offsets[:-1][rows] - ends[:-1], lengths) + np.arange(ends[-1])
+        found.append(ends)
+    return found, rows
+
+
+def behind(first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
+    """The LoD of two tensors one behind the other.
+
+    >>> behind([np.array([0, 2])], [np.array([0, 1, 4])])[0].tolist()
+    [0, 2, 3, 6]
+    """
+    pairs = zip(first, second, strict=True)
+    return [np.concatenate([mine, theirs[1:] + mine[-1]]) for mine, theirs in pairs]
+
+
+def starts_of(lengths: Any) -> Array:
+    """Offsets of entries of some lengths.
+
+    >>> starts_of([2, 3]).tolist()
+    [0, 2, 5]
+    """
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])

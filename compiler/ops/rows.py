@@ -1,0 +1,208 @@
+"""Sparse rows: the gradient of a table that was looked up, as values and the numbers of their rows.
+
+Row numbers may repeat; what they stand for is the sum. Ops that would do something else to repeated
+rows than to their sum merge them first. The plain functions here are carried into generated code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, writes_rows
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_same_dtype
+
+
+def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
+    """Each row number once, in rising order, and the sums of the values that carry it."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
+
+
+def lower_places(k: Kernel, rows: Operand, width: Size) -> str:
+    """Write where the elements of rows lie in a flat table: an expression for int64 positions."""
+    count = rows.type.numel
+    places = k.scratch((count, width), DType.INT64)
+    columns = k.once(f"np.arange({width})", [], "columns")
+    k.line(f"np.multiply({rows.view((count, 1))}, {width}, out={places})")
+    k.line(f"np.add({places}, {columns}, out={places})")
+    return places.view((count * width,))
+
+
+def lower_add_rows(
+    k: Kernel, table: Operand, rows: Operand, values: Operand, function: str = "add"
+) -> None:
+    """Write table[row] += value for every row, or -= with the function `subtract`.
+
+    Positions in flat arrays are NumPy's fastest way to add where rows repeat.
+    """
+    size = values.type.numel
+    places = lower_places(k, rows, product(table.shape[1:]))
+    flat = table.view((table.type.numel,))
+    k.line(f"np.{function}.at({flat}, {places}, {values.view((size,))})")
+
+
+def rows_type(count: Size) -> TensorType:
+    """The type of so many row numbers."""
+    return TensorType(DType.INT64, (count,))
+
+
+def merge_in_place(values: Array, rows: Array) -> tuple[Array, Array, int]:
+    """As many values and rows as before, merged ones first, and how many those are.
+
+    What is left over is 0 and has the number of the first row, to which it adds nothing.
+    """
+    numbers, total = merge_rows(values, rows)
+    merged, kept, count = np.zeros_like(values), np.zeros_like(rows), len(numbers)
+    merged[:count], kept[:count] = total, numbers
+    kept[count:] = numbers[:1]
+    return merged, kept, count
+
+
+class MergeSelectedRows(OpDef, op="merge_selected_rows"):
+    """Out has every row of X once: the sum of those with its number.
+
+    Row numbers are known where a graph is made; a program declares the shape of the whole.
+    Reference: merge_selected_rows_op.h.
+    """
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes()
+    Out_rows = writes_rows("Out")
+
+    def infer(self, X: TensorType, X_rows: TensorType | None) -> dict[str, TensorType]:
+        merged = X if X_rows is None else X.with_shape((UNKNOWN, *X.shape[1:]))
+        return {"Out": merged, "Out_rows": rows_type(UNKNOWN)}
+
+    def numpy(self, X: Array, X_rows: Array | None) -> dict[str, Array]:
+        if X_rows is None:
+            raise ValueError("merge_selected_rows takes a sparse gradient, but X is dense")
+        rows, values = merge_rows(X, X_rows)
+        return {"Out": values, "Out_rows": rows}
+
+
+class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
+    """Out = the values of sparse rows, one below the other, whatever their numbers.
+
+    Reference: get_tensor_from_selected_rows_op.cc.
+    """
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return X
+
+
+class SumRows(OpDef, op="sum_rows"):
+    """`sum` of sparse terms only: their rows, one term after the other."""
+
+    X = reads(many=True)
+    X_rows = reads_rows("X")
+    Out = writes()
+    Out_rows = writes_rows("Out")
+
+    def infer(
+        self, X: list[TensorType], X_rows: list[TensorType] | None
+    ) -> dict[str, TensorType]:
+        require_same_dtype("sum", **{f"X[{i}]": term for i, term in enumerate(X)})
+        count: Size = 0
+        for term in X if X_rows else X[:1]:
+            count = count + term.shape[0]
+        return {"Out": X[0].with_shape((count, *X[0].shape[1:])), "Out_rows": rows_type(count)}
+
+    def numpy(self, X: list[Array], X_rows: list[Array]) -> dict[str, Array]:
+        return {"Out": np.concatenate(X), "Out_rows": np.concatenate(X_rows)}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: list[Operand],
+        X_rows: list[Operand],
+        Out: Operand | None,
+        Out_rows: Operand | None,
+    ) -> None:
+        pairs = [(parts, whole) for parts, whole in ((X, Out), (X_rows, Out_rows)) if whole]
+        for parts, whole in pairs:
+            k.line(f"np.concatenate([{', '.join(map(str, parts))}], out={whole})")
+
+
+class SparseToSparse(OpDef):
+    """What has as many rows as X, each with a number."""
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes()
+    Out_rows = writes_rows("Out")
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return {"Out": X, "Out_rows": rows_type(X.shape[0])}
+
+
+class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
+    """`elementwise_mul` of sparse rows and a tensor of one element."""
+
+    Y = reads()
+    axis = attr(-1)
+
+    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
+        if differ(Y.numel, 1):
+            raise ShapeError(f"elementwise_mul: X is sparse, but Y is {Y}, expected one element")
+        return super().infer(X)
+
+    def numpy(self, X: Array, X_rows: Array, Y: Array) -> dict[str, Array]:
+        return {"Out": X * Y.reshape(1), "Out_rows": X_rows}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_rows: Operand,
+        Y: Operand,
+        Out: Operand | None,
+        Out_rows: Operand | None,
+    ) -> None:
+        if Out is not None:
+            k.line(f"np.multiply({X}, {Y.view((1,))}, out={Out})")
+        if Out_rows is not None:
+            k.line(f"np.copyto({Out_rows}, {X_rows})")
+
+
+class ClipRows(SparseToSparse, op="clip_rows"):
+    """`clip` of sparse rows: of their sums where they repeat. Rows that X lacks stay 0."""
+
+    Min = reads(optional=True)
+    Max = reads(optional=True)
+    min = required(float)
+    max = required(float)
+
+    def numpy(
+        self, X: Array, X_rows: Array, Min: Array | None, Max: Array | None
+    ) -> dict[str, Array]:
+        merged, rows, count = merge_in_place(X, X_rows)
+        low = self.min if Min is None else Min
+        high = self.max if Max is None else Max
+        merged[:count] = np.minimum(np.maximum(merged[:count], low), high)
+        return {"Out": merged, "Out_rows": rows}
+
+
+class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
+    """`clip_by_norm` of sparse rows: by the norm of their sums where they repeat."""
+
+    max_norm = required(float)
+
+    def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
+        total = merge_rows(X, X_rows)[1]
+        norm = np.sqrt(np.vdot(total, total))
+        factor = self.max_norm / norm if norm > self.max_norm else 1.0
+        return {"Out": X * X.dtype.type(factor), "Out_rows": X_rows}

@@ -1,0 +1,118 @@
+"""What ops on sequences share: which rows of a tensor belong to which sequence.
+
+Sequences of several lengths lie one after the other in a tensor; `offsets`, int64 [count + 1], say
+where each begins and the last ends. Sequences may be empty. The functions of arrays are carried
+into generated modules, and know nothing but their arguments and `np`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ
+
+
+def offsets_of(count: Size) -> TensorType:
+    """The type of one LoD level of `count` sequences."""
+    return TensorType(DType.INT64, (count + 1,))
+
+
+def count_of(offsets: TensorType) -> Size:
+    """How many sequences a LoD level has."""
+    return offsets.shape[0] - 1
+
+
+def require_one_level(op: str, slot: str, lod: Sequence[TensorType]) -> None:
+    """ShapeError for a LoD of several levels, which the reference's kernels refuse."""
+    if len(lod) != 1:
+        raise ShapeError(
+            f"{op}: {slot} has {len(lod)} LoD levels, expected 1",
+            hint="sequence_pool makes one level of two, lod_reset sets another",
+        )
+
+
+def require_rank(op: str, slot: str, type: TensorType, least: int) -> None:
+    """ShapeError unless an input has enough axes."""
+    if type.rank < least:
+        raise ShapeError(f"{op}: {slot} is {type}, expected {least} axes or more")
+
+
+def require_column(op: str, type: TensorType) -> None:
+    """ShapeError unless X is one number a row."""
+    if type.rank != 2 or differ(type.shape[1], 1):
+        raise ShapeError(f"{op}: X is {type}, expected [rows, 1]")
+
+
+def run_rows(starts: Array, lengths: Array) -> Array:
+    """Row numbers of runs, one run after the other: int64 [sum(lengths)].
+
+    >>> print(run_rows(np.array([5, 0, 2]), np.array([2, 0, 3])))
+    [5 6 2 3 4]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+
+
+def reversed_rows(offsets: Array) -> Array:
+    """Row numbers of the same sequences, each backwards: int64 [rows].
+
+    >>> print(reversed_rows(np.array([0, 2, 2, 5])))
+    [1 0 4 3 2]
+    """
+    rows: Array = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
+    rows -= np.arange(len(rows))
+    return rows
+
+
+def segment_sums(values: Array, offsets: Array) -> Array:
+    """The sum of each sequence's rows, 0 for an empty one: [count, …].
+
+    >>> print(segment_sums(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 1, 3])))
+    [1. 0. 6.]
+    """
+    filled = np.flatnonzero(np.diff(offsets))
+    sums = np.zeros((len(offsets) - 1, *values.shape[1:]), values.dtype)
+    sums[filled] = np.add.reduceat(values, offsets[filled], axis=0)
+    return sums
+
+
+def zeros(shape: Any, like: Array) -> Array:
+    """Zeros in a shape, of the element type of an array."""
+    sizes: tuple[int, ...] = shape
+    return np.zeros(sizes, like.dtype)
+
+
+def reshaped(values: Array, shape: Any) -> Array:
+    """The same elements in a shape."""
+    return values.reshape(shape)
+
+
+def window_rows(offsets: Array, start: int, length: int) -> tuple[Array, Array]:
+    """Row numbers of the window `start … start + length - 1` around each row: [rows, length].
+
+    With them comes how far each lies outside of its sequence: negative before its first row,
+    positive after its last, 0 within.
+
+    >>> rows, beyond = window_rows(np.array([0, 2, 3]), -1, 3)
+    >>> print(rows.tolist(), beyond.tolist())
+    [[-1, 0, 1], [0, 1, 2], [1, 2, 3]] [[-1, 0, 0], [0, 0, 1], [-1, 0, 1]]
+    """
+    lengths = np.diff(offsets)
+    rows: Array = np.arange(int(offsets[-1]))[:, None] + np.arange(start, start + length)
+    before = rows - np.repeat(offsets[:-1], lengths)[:, None]
+    after = rows - np.repeat(offsets[1:] - 1, lengths)[:, None]
+    return rows, np.minimum(before, 0) + np.maximum(after, 0)
+
+
+def window_values(values: Array, offsets: Array, start: int, length: int, border: float) -> Array:
+    """What each row's window sees, `border` outside of its sequence: [rows, length, …]."""
+    rows, beyond = window_rows(offsets, start, length)
+    seen = values.take(rows, axis=0, mode="clip")
+    seen[beyond != 0] = border
+    return seen

@@ -1,0 +1,71 @@
+"""Axes in another order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, Shape, TensorType
+
+
+class Transposing(OpDef):
+    """Axis i of Out is axis `axis[i]` of X; sequences do not outlive it. Reference: transpose_op.cc."""
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+    axis = required(list)
+    data_format = attr("AnyLayout")
+
+    def result(self, X: TensorType) -> Shape:
+        """The shape of Out; ShapeError where `axis` does not name each axis once."""
+        if sorted(self.axis) != list(range(X.rank)):
+            raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected each axis of X {X} once")
+        return tuple(X.shape[axis] for axis in self.axis)
+
+    def back(self) -> tuple[int, ...]:
+        """The order of axes that undoes this one."""
+        return tuple(self.axis.index(axis) for axis in range(len(self.axis)))
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
+        if Out is not None:
+            moved = k.once(f"{X}.transpose({tuple(self.axis)})", [X], "moved")
+            k.line(f"np.copyto({Out}, {moved})")
+
+    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+        moved = k.once(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
+        k.line(f"np.copyto({d_X}, {moved})")
+
+
+class Transpose(Transposing, op="transpose"):
+    """`Transposing`, spelled with one output."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape(self.result(X))
+
+    def numpy(self, X: Array) -> Array:
+        return np.transpose(X, self.axis)
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": np.transpose(d_Out, np.argsort(self.axis))}
+
+
+class Transpose2(Transposing, op="transpose2"):
+    """`Transposing`, spelled with XShape: X's shape after a first size of 0, without data."""
+
+    XShape = writes()
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return {"Out": X.with_shape(self.result(X)), "XShape": X.with_shape((0, *X.shape))}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        return {"Out": np.transpose(X, self.axis), "XShape": np.empty((0, *X.shape), X.dtype)}
+
+    def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        return {"X": d_Out.with_shape(XShape.shape[1:])}
+
+    def grad(self, XShape: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": np.transpose(d_Out, np.argsort(self.axis))}

@@ -1,0 +1,113 @@
+"""Flags: what the reference lets users tune by `fluid.set_flags` and by FLAGS_* variables.
+
+Nearly all of them steer its allocators and threads, which this runtime does not have: they keep
+what they are given and change nothing. `CPU_NUM`, which says how many CPU
+devices there are, is read here too.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import did_you_mean
+
+__all__ = ["cpu_count", "get_flags", "set_flags"]
+
+DEFAULTS: dict[str, bool | int | float | str] = {
+    "FLAGS_allocator_strategy": "auto_growth",
+    "FLAGS_benchmark": False,
+    "FLAGS_check_nan_inf": False,
+    "FLAGS_cpu_deterministic": False,
+    "FLAGS_cudnn_batchnorm_spatial_persistent": False,
+    "FLAGS_cudnn_deterministic": False,
+    "FLAGS_cudnn_exhaustive_search": False,
+    "FLAGS_eager_delete_tensor_gb": 0.0,
+    "FLAGS_enable_parallel_graph": False,
+    "FLAGS_enable_rpc_profiler": False,
+    "FLAGS_fraction_of_cpu_memory_to_use": 1.0,
+    "FLAGS_fraction_of_gpu_memory_to_use": 0.92,
+    "FLAGS_fuse_parameter_groups_size": 1,
+    "FLAGS_fuse_parameter_memory_size": -1.0,
+    "FLAGS_init_allocated_mem": False,
+    "FLAGS_initial_cpu_memory_in_mb": 500,
+    "FLAGS_inner_op_parallelism": 0,
+    "FLAGS_memory_fraction_of_eager_deletion": 1.0,
+    "FLAGS_multiple_of_cupti_buffer_size": 1,
+    "FLAGS_paddle_num_threads": 1,
+    "FLAGS_pe_profile_fname": "",
+    "FLAGS_print_sub_graph_dir": "",
+    "FLAGS_reader_queue_speed_test_mode": False,
+    "FLAGS_sync_nccl_allreduce": True,
+    "FLAGS_tracer_profile_fname": "xxgperf",
+    "FLAGS_use_pinned_memory": True,
+    "FLAGS_use_system_allocator": False,
+}
+"""The flags that release 1.8.5 shows, on a CPU and on a GPU, with their defaults."""
+
+_values = dict(DEFAULTS)
+
+
+def set_flags(flags: Mapping[str, Any]) -> None:
+    """Give flags values of their own type; all of them or, where one is refused, none.
+
+    Raises TypeError for no dict and for a value of another type, ValueError for an unknown flag.
+
+    >>> set_flags({"FLAGS_eager_delete_tensor_gb": 1})
+    >>> get_flags("FLAGS_eager_delete_tensor_gb")
+    {'FLAGS_eager_delete_tensor_gb': 1.0}
+    """
+    if not isinstance(flags, dict):
+        raise TypeError(f"flags in set_flags should be a dict, but received {type(flags).__name__}")
+    given = {name: _as_flag(_known(name, "set"), value) for name, value in flags.items()}
+    if given.get("FLAGS_check_nan_inf"):
+        warnings.warn(
+            "FLAGS_check_nan_inf changes nothing here: fetch the values that you doubt",
+            stacklevel=2,
+        )
+    _values.update(given)
+
+
+def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
+    """The values of flags by name; ValueError for an unknown one.
+
+    >>> get_flags(["FLAGS_benchmark", "FLAGS_paddle_num_threads"])
+    {'FLAGS_benchmark': False, 'FLAGS_paddle_num_threads': 1}
+    """
+    names = [flags] if isinstance(flags, str) else flags
+    if not isinstance(names, list | tuple):
+        kind = type(flags).__name__
+        raise TypeError(f"Flags in get_flags should be a list, tuple or string, not {kind}")
+    return {name: _values[_known(name, "get")] for name in names}
+
+
+def _known(name: Any, verb: str) -> str:
+    if name not in DEFAULTS:
+        hint = did_you_mean(str(name), DEFAULTS)
+        raise ValueError(
+            f"Flag {name} cannot {verb} its value through this function; {hint}".rstrip("; ")
+        )
+    return name
+
+
+def _as_flag(name: str, value: Any) -> bool | int | float | str:
+    kind = type(DEFAULTS[name])
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is str or isinstance(value, str) or kind(value) != value:
+        raise TypeError(f"{name} takes a value of type {kind.__name__}, but received {value!r}")
+    return kind(value)
+
+
+def cpu_count(environ: Mapping[str, str] = os.environ) -> int:
+    """How many CPU devices a data-parallel run has: `CPU_NUM`, or 1.
+
+    >>> cpu_count({}), cpu_count({"CPU_NUM": "4"})
+    (1, 4)
+    """
+    number = environ.get("CPU_NUM", "1")
+    if not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"the environment variable CPU_NUM is {number!r}, not a number from 1")
+    return int(number)

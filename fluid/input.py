@@ -1,0 +1,34 @@
+"""`fluid.embedding`: like the layer of that name, but for ids of any shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.layers.embedding import append_lookup, lookup_attributes
+
+__all__ = ["embedding"]
+
+
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """The rows of a table of `size` [rows, width], a new parameter, by their numbers.
+
+    `input` is int64 of any shape, the result has a last axis of `width` more. Everything else is as
+    in `fluid.layers.embedding`.
+
+    >>> import fluid
+    >>> words = fluid.data("words", [None, 7], dtype="int64")
+    >>> embedding(words, size=[100, 16]).shape
+    (-1, 7, 16)
+    """
+    attrs = lookup_attributes(size, is_sparse, is_distributed, padding_idx)
+    return append_lookup("lookup_table_v2", input, size, param_attr, dtype, attrs)

@@ -1,0 +1,82 @@
+"""Nested structures of variables: lists, tuples and dicts, as layers of control flow take them.
+
+Dicts go by their sorted keys. What is no structure is one entry by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+__all__ = ["assert_same_structure", "flatten", "is_sequence", "map_structure", "pack_sequence_as"]
+
+
+def is_sequence(value: Any) -> bool:
+    """True for what holds entries: a dict, or a sequence that is no text."""
+    return isinstance(value, dict) or (isinstance(value, Sequence) and not isinstance(value, str))
+
+
+def _entries(structure: Any) -> list[Any]:
+    if isinstance(structure, dict):
+        return [structure[key] for key in sorted(structure)]
+    return list(structure)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """Every entry of a structure, those within others in their place.
+
+    >>> flatten([1, (2, {"b": 4, "a": 3})])
+    [1, 2, 3, 4]
+    """
+    if not is_sequence(structure):
+        return [structure]
+    return [entry for each in _entries(structure) for entry in flatten(each)]
+
+
+def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
+    """A structure like another one, with other entries; ValueError where their number differs.
+
+    >>> pack_sequence_as([1, (2, 3)], "abc")
+    ['a', ('b', 'c')]
+    """
+    count = len(flatten(structure))
+    if count != len(flat_sequence):
+        raise ValueError(
+            f"a structure of {count} entries cannot be made of {len(flat_sequence)}: {structure}"
+        )
+    return _packed(structure, iter(flat_sequence))
+
+
+def _packed(structure: Any, entries: Iterator[Any]) -> Any:
+    if not is_sequence(structure):
+        return next(entries)
+    if isinstance(structure, dict):
+        packed = {key: _packed(structure[key], entries) for key in sorted(structure)}
+        return type(structure)((key, packed[key]) for key in structure)
+    parts = [_packed(each, entries) for each in structure]
+    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+
+
+def map_structure(function: Callable[..., Any], *structures: Any) -> Any:
+    """The results of a function of an entry of each structure, in a structure like the first.
+
+    >>> map_structure(lambda a, b: a + b, [1, (2,)], [10, (20,)])
+    [11, (22,)]
+    """
+    flat = zip(*map(flatten, structures), strict=False)
+    return pack_sequence_as(structures[0], [function(*entries) for entries in flat])
+
+
+def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> None:
+    """ValueError where two structures differ, TypeError where `check_types` and their types do."""
+    if len(flatten(first)) != len(flatten(second)) or is_sequence(first) != is_sequence(second):
+        raise ValueError(f"the structures {first} and {second} differ in their entries")
+    if not is_sequence(first):
+        return
+    if check_types and type(first) is not type(second):
+        kinds = f"{type(first).__name__} and {type(second).__name__}"
+        raise TypeError(f"the structures are of different types, {kinds}")
+    if isinstance(first, dict) and check_types and set(first) != set(second):
+        raise ValueError(f"the keys {sorted(first)} and {sorted(second)} differ")
+    for mine, other in zip(_entries(first), _entries(second), strict=False):
+        assert_same_structure(mine, other, check_types)

@@ -1,0 +1,105 @@
+"""What layers of sliding windows take: sizes an axis, paddings of every spelling, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.framework import Variable
+
+Padding = int | str | Sequence[Any]
+
+LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+"""The layouts of pictures and of volumes: channels first, channels last."""
+
+
+def check_layout(layout: str, op: str, axes: int = 2) -> None:
+    """ValueError where a layout is not one of those of images with so many axes."""
+    if layout not in LAYOUTS[axes]:
+        first, last = LAYOUTS[axes]
+        raise ValueError(f"the layout of {op} must be {first!r} or {last!r}, not {layout!r}")
+
+
+def check_flag(value: Any, name: str, op: str) -> None:
+    """ValueError where an argument is not True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} of {op} must be True or False, not {value!r}")
+
+
+def is_channels_last(layout: str) -> bool:
+    """True where the channels of a layout are its last axis."""
+    return layout.endswith("C")
+
+
+def channels_of(input: Variable, layout: str, op: str, axes: int = 2) -> int:
+    """How many channels images have; ValueError where they are no images or it is unknown.
+
+    >>> import fluid
+    >>> channels_of(fluid.layers.data("windows_doc", [3, 8, 8]), "NCHW", "conv2d")
+    3
+    """
+    check_layout(layout, op, axes)
+    if len(input.shape) != axes + 2:
+        wanted = "pictures [N, C, H, W]" if axes == 2 else "volumes [N, C, D, H, W]"
+        raise ValueError(f"{op} takes {wanted}, but received {list(input.shape)}")
+    channels = input.shape[-1 if is_channels_last(layout) else 1]
+    if channels < 0:
+        raise ValueError(f"the channels of {input.name!r} must be known for {op}")
+    return channels
+
+
+def sizes_of(value: Any, count: int, name: str) -> list[int]:
+    """A number for all axes, or one for each; ValueError for anything else.
+
+    >>> sizes_of(3, 2, "stride"), sizes_of((1, 2), 2, "stride")
+    ([3, 3], [1, 2])
+    """
+    several = isinstance(value, list | tuple)
+    sizes = list(value) if several else [value] * count
+    if len(sizes) != count or not all(isinstance(size, int) for size in sizes):
+        wanted = ("two", "three", "four", "five", "six")[count - 2]
+        raise ValueError(f"{name} must be a number or {wanted}, but received {value!r}")
+    return sizes
+
+
+def paddings_of(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
+    """The attributes `paddings`, one size an axis or two, and `padding_algorithm`.
+
+    A padding is a number, one for each axis, one before and one behind each, a pair for every axis
+    of the layout, "SAME" or "VALID". Raises ValueError for what is no padding.
+
+    >>> paddings_of([1, 1, 2, 2], "NCHW"), paddings_of("same", "NCHW")
+    (([1, 2], 'EXPLICIT'), ([0, 0], 'SAME'))
+    """
+    pairs, algorithm = padding_pairs(padding, layout, axes)
+    return without_twins(pairs), algorithm
+
+
+def padding_pairs(padding: Padding, layout: str, axes: int = 2) -> tuple[list[int], str]:
+    """Like `paddings_of`, with two sizes an axis: before and behind it."""
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise ValueError(f"padding must be numbers, 'SAME' or 'VALID', not {padding!r}")
+        return [0, 0] * axes, padding.upper()
+    several = list(padding) if isinstance(padding, list | tuple) else []
+    if len(several) == axes + 2 and isinstance(several[0], list | tuple):
+        return sizes_of(_spatial(several, layout), 2 * axes, "padding"), "EXPLICIT"
+    if len(several) == 2 * axes:
+        return sizes_of(several, 2 * axes, "padding"), "EXPLICIT"
+    return [size for size in sizes_of(padding, axes, "padding") for _ in range(2)], "EXPLICIT"
+
+
+def without_twins(pairs: list[int]) -> list[int]:
+    """One size an axis where the two of each are the same; else the pairs."""
+    first = pairs[::2]
+    return first if first == pairs[1::2] else pairs
+
+
+def _spatial(pairs: Sequence[Sequence[int]], layout: str) -> list[int]:
+    """The pairs of the axes of an image; ValueError where batch or channels are padded."""
+    last = is_channels_last(layout)
+    inside = pairs[1:-1] if last else pairs[2:]
+    others = (pairs[0], pairs[-1]) if last else pairs[:2]
+    if any(size for pair in others for size in pair):
+        raise ValueError(f"batch and channels can not be padded, but received {pairs!r}")
+    return [size for pair in inside for size in pair]

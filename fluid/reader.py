@@ -1,0 +1,186 @@
+"""`fluid.io.DataLoader` and `PyReader`: batches made while steps run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
+from fluid.framework import Variable
+from fluid.generator_loader import GeneratorLoader, Source, as_places, device_feeds, to_tensors
+from fluid.reader_decorators import in_processes
+from runtime.reader import Queue, prefetched
+from runtime.tensor import LoDTensor
+
+__all__ = ["DataLoader", "PyReader", "default_collate_fn"]
+
+
+class DataLoader:
+    """Batches of a dataset, as feeds for each place, to be looped over.
+
+    `batch_sampler` says which samples make up a batch, or `batch_size`, `shuffle` and `drop_last`
+    do; `collate_fn` makes arrays of them. Feeds are dicts by the names of `feed_list`, or lists
+    with `return_list`. `num_workers` processes load them, each begun with `worker_init_fn` of its
+    number; `timeout` seconds without a batch are an error. With `use_buffer_reader` they are
+    loaded ahead; `use_shared_memory` changes nothing here. Raises AssertionError for arguments of
+    another kind, as the reference.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        feed_list: Sequence[Variable] | None = None,
+        places: Any = None,
+        return_list: bool = False,
+        batch_sampler: BatchSampler | None = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Sequence[Any]] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+    ) -> None:
+        _expect(isinstance(dataset, Dataset), "dataset should be a fluid.dataloader.Dataset")
+        _expect(return_list or bool(feed_list), "feed_list should be set when return_list=False")
+        _expect(num_workers >= 0, "num_workers should be a non-negative value")
+        _expect(timeout >= 0, "timeout should be a non-negative value")
+        by_hand = (batch_size, shuffle, drop_last) != (1, False, False)
+        _expect(
+            batch_sampler is None or not by_hand,
+            "batch_size, shuffle and drop_last should not be set when batch_sampler is given",
+        )
+        self.dataset = dataset
+        self.feed_list = list(feed_list or ())
+        self.places = as_places(places)
+        self.return_list = return_list
+        self.batch_sampler = batch_sampler or BatchSampler(
+            dataset, shuffle=shuffle, batch_size=batch_size, drop_last=drop_last
+        )
+        self.collate_fn = collate_fn or default_collate_fn
+        self.num_workers = num_workers
+        self.use_buffer_reader = use_buffer_reader
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return len(self.batch_sampler)
+
+    def __call__(self) -> Iterator[list[Any]]:
+        """The same as `iter(loader)`."""
+        return iter(self)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """The feeds from the first one on: a list with one for each place."""
+        places = len(self.places)
+        names = None if self.return_list else [var.name for var in self.feed_list]
+        ahead = prefetched(self._batches, 2 * places) if self.use_buffer_reader else self._batches()
+        return device_feeds(ahead, names, places, drop_last=True)
+
+    def _batches(self) -> Iterator[list[LoDTensor]]:
+        for batch in self._in_processes() if self.num_workers else self._load(self.batch_sampler):
+            names = [var.name for var in self.feed_list] or [str(i) for i in range(len(batch))]
+            yield to_tensors(batch, names)
+
+    def _in_processes(self) -> Iterator[Sequence[Any]]:
+        """The batches in their order, each loaded by the process whose turn it is."""
+        chosen = list(self.batch_sampler)
+        shares = [chosen[number :: self.num_workers] for number in range(self.num_workers)]
+        workers = [partial(self._work, number, share) for number, share in enumerate(shares)]
+        return in_processes(workers, self.timeout)
+
+    def _work(self, number: int, chosen: list[list[int]]) -> Iterator[Sequence[Any]]:
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(number)
+        return self._load(chosen)
+
+    def _load(self, chosen: Iterable[list[int]]) -> Iterator[Sequence[Any]]:
+        return (self.collate_fn([self.dataset[index] for index in each]) for each in chosen)
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> GeneratorLoader:
+        """A loader of what a generator gives, made up to `capacity` batches ahead in a thread.
+
+        Set the generator by `set_sample_generator`, `set_sample_list_generator` or
+        `set_batch_generator`. If `iterable`, loop over the loader and pass on the feeds that it
+        gives: dicts, or lists with `return_list`. Otherwise the default main program reads from it
+        between `start` and `reset`, and running it raises `fluid.core.EOFException` at the end.
+        Over several places `drop_last` drops the last batches if they are too few.
+        `use_double_buffer` and `use_multiprocess` change nothing here.
+
+        Raises ValueError without a capacity or without variables.
+        """
+        return GeneratorLoader(feed_list or [], capacity or 0, iterable, return_list, drop_last)
+
+
+class PyReader:
+    """The loader of `DataLoader.from_generator` under its older names."""
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        self._loader = DataLoader.from_generator(
+            feed_list, capacity, use_double_buffer, iterable, return_list
+        )
+
+    @property
+    def iterable(self) -> bool:
+        """Whether it is for a loop; otherwise the program reads from it."""
+        return self._loader.iterable
+
+    @property
+    def queue(self) -> Queue[list[LoDTensor]]:
+        """The batches that wait in a started reader."""
+        return self._loader.queue
+
+    def __call__(self) -> PyReader:
+        """The reader itself, so that `for feed in reader()` reads well."""
+        return self
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """The feeds from the first one on: a list with one for each place."""
+        return iter(self._loader)
+
+    def start(self) -> None:
+        """Begin to make batches for the program; AssertionError where it is iterable."""
+        self._loader.start()
+
+    def reset(self) -> None:
+        """Stop, so that `start` begins with the first batch; AssertionError as `start`."""
+        self._loader.reset()
+
+    def decorate_sample_generator(
+        self, sample_generator: Source, batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> None:
+        """Read single samples, each with a field for each variable, and make batches of them."""
+        self._loader.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
+    def decorate_sample_list_generator(self, reader: Source, places: Any = None) -> None:
+        """Read lists of samples, each with a field for each variable."""
+        self._loader.set_sample_list_generator(reader, places)
+
+    def decorate_batch_generator(self, reader: Source, places: Any = None) -> None:
+        """Read whole batches: an array or a LoDTensor for each variable."""
+        self._loader.set_batch_generator(reader, places)
+
+
+def _expect(holds: bool, wanted: str) -> None:
+    if not holds:
+        raise AssertionError(wanted)

@@ -1,0 +1,184 @@
+"""How long each step of a module takes: clocks written into its source, spans, a table, a trace.
+
+A module names the ops above the code of each of its steps. `Recorder.tap` gives a module that tells
+the time at each of these comments and computes the same; without it, nothing is timed and nothing
+costs anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter_ns
+
+from compiler.codegen.module import Module
+
+MARK = "mark"
+"""The name that a tapped source calls with the number of the step it comes to."""
+
+START = -1
+"""The number a tapped source gives before its first step."""
+
+SORTS = {"calls": "calls", "total": "total", "max": "max", "min": "min", "ave": "average"}
+"""Columns a table is sorted by, as users name them, and the field of a `Row`."""
+
+_OP = re.compile(r"(?:.* = )?(\w+)\(.*")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A step that ran from `start` to `stop`, in nanoseconds; `ops` as the module has them."""
+
+    ops: tuple[str, ...]
+    start: int
+    stop: int
+
+    @property
+    def kinds(self) -> str:
+        """The types of the ops, one after the other where they are fused.
+
+        >>> Span(("y = mul(x, w)  a.py:3", "z = relu(y)"), 0, 9).kinds
+        'mul+relu'
+        """
+        return "+".join(_OP.sub(r"\1", text) for text in self.ops)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All spans of one name, in milliseconds; `ratio` is their part of the time of all."""
+
+    name: str
+    calls: int
+    total: float
+    min: float
+    max: float
+    ratio: float
+
+    @property
+    def average(self) -> float:
+        """The mean time of a call."""
+        return self.total / self.calls
+
+
+class Recorder:
+    """The spans of all the modules it tapped, in the order they ended."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def clear(self) -> None:
+        """Forget what was recorded."""
+        self.spans.clear()
+
+    def tap(self, module: Module) -> tuple[Module, dict[str, Callable[[int], None]]]:
+        """A module that tells this recorder what it does, and the names its source then needs."""
+        steps: list[tuple[str, ...]] = []
+        lines = _tapped(module.source.splitlines(), steps)
+        tapped = replace(module, source="\n".join([*lines, ""]))
+        return tapped, {MARK: self._clock(steps)}
+
+    def _clock(self, steps: list[tuple[str, ...]]) -> Callable[[int], None]:
+        """What a tapped module calls with START, the number of each step, and their count."""
+        times: list[tuple[int, int]] = []
+
+        def mark(number: int) -> None:
+            if number == START:
+                times.clear()
+                return
+            times.append((number, perf_counter_ns()))
+            if number == len(steps):
+                for (step, start), (_, stop) in pairwise(times):
+                    self.spans.append(Span(steps[step], start, stop))
+
+        return mark
+
+
+def _tapped(lines: Iterable[str], steps: list[tuple[str, ...]]) -> Iterator[str]:
+    """The lines of a module with a mark above each group of comments in its `step`.
+
+    The ops of each group are added to `steps`.
+    """
+    inside = False
+    group: list[str] = []
+    for line in lines:
+        text = line.lstrip()
+        indent = line[: len(line) - len(text)]
+        if inside and text.startswith("# "):
+            group.append(text[2:])
+            continue
+        if group and not text.startswith(("else", "elif")):
+            yield f"{indent}{MARK}({len(steps)})"
+            steps.append(tuple(group))
+        yield from (f"{indent}# {each}" for each in group)
+        group.clear()
+        if inside and line.startswith("        return "):
+            yield f"{indent}{MARK}({len(steps)})"
+            inside = False
+        yield line
+        if text.startswith("def step("):
+            inside = True
+            yield f"{indent}    {MARK}({START})"
+
+
+# ---- what is shown of spans
+
+
+def rows(spans: Iterable[Span], name: Callable[[Span], str]) -> list[Row]:
+    """A row for each name of spans, in the order the first of each ended."""
+    times: dict[str, list[int]] = {}
+    for span in spans:
+        times.setdefault(name(span), []).append(span.stop - span.start)
+    whole = max(sum(map(sum, times.values())), 1)
+    return [_row(each, found, whole) for each, found in times.items()]
+
+
+def _row(name: str, times: Sequence[int], whole: int) -> Row:
+    total, least, most = sum(times) / 1e6, min(times) / 1e6, max(times) / 1e6
+    return Row(name, len(times), total, least, most, sum(times) / whole)
+
+
+def table(rows: Sequence[Row], place: str, key: str | None = None) -> str:
+    """Rows as text, the largest of a column first; in their order without a `key`."""
+    field = SORTS[key] if key else ""
+    shown = sorted(rows, key=lambda row: getattr(row, field), reverse=True) if key else rows
+    wide = max([len("Event"), *(len(row.name) for row in rows)]) + 2
+    order = f"{key} time" if key in ("total", "max", "min", "ave") else key or "first end time"
+    lines = [
+        "------------------------->     Profiling Report     <-------------------------",
+        "",
+        f"Place: {place}",
+        "Time unit: ms",
+        f"Sorted by {order}" + " in descending order" * bool(key),
+        "",
+        f"{'Event':{wide}}" + "".join(f"{each:12}" for each in _COLUMNS),
+    ]
+    return "\n".join(lines + [_line(row, wide) for row in shown]) + "\n"
+
+
+_COLUMNS = ("Calls", "Total", "Min.", "Max.", "Ave.", "Ratio.")
+
+
+def _line(row: Row, wide: int) -> str:
+    numbers = (row.total, row.min, row.max, row.average, row.ratio)
+    return f"{row.name:{wide}}{row.calls:<12}" + "".join(f"{each:<12.6g}" for each in numbers)
+
+
+def trace(spans: Iterable[Span]) -> str:
+    """Spans as a Chrome trace, which chrome://tracing and Perfetto open."""
+    events = [
+        {
+            "name": span.kinds,
+            "cat": "op",
+            "ph": "X",
+            "ts": span.start / 1e3,
+            "dur": (span.stop - span.start) / 1e3,
+            "pid": 0,
+            "tid": 0,
+            "args": {"ops": list(span.ops)},
+        }
+        for span in spans
+    ]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})

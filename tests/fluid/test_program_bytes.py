@@ -1,0 +1,93 @@
+"""Programs as bytes: parameters stay parameters, and 1.8.5 is none the wiser."""
+
+from typing import Any
+
+import pytest
+
+import fluid
+from compiler.errors import CompileError
+from compiler.ir.proto import Message, parse
+from compiler.ir.serial import dump_program
+from fluid.framework import Program
+
+pytestmark = pytest.mark.usefixtures("fresh_programs")
+
+
+def model() -> fluid.Program:
+    x = fluid.data("x", [None, 3])
+    hidden = fluid.layers.batch_norm(fluid.layers.fc(x, 2))
+    frozen = fluid.ParamAttr(name="frozen", trainable=False)
+    fluid.layers.mean(fluid.layers.fc(hidden, 1, param_attr=frozen, bias_attr=False))
+    return fluid.default_main_program()
+
+
+def parameters(program: fluid.Program) -> dict[str, tuple[bool, bool]]:
+    return {p.name: (p.trainable, p.stop_gradient) for p in program.all_parameters()}
+
+
+def test_parameters_come_back_as_such() -> None:
+    main = model()
+    parsed = Program.parse_from_string(main.desc.serialize_to_string())
+    assert parsed.global_block().var("x").stop_gradient
+    assert list(parameters(parsed)) == list(parameters(main))
+    assert {name for name, (trained, _) in parameters(parsed).items() if not trained} == {
+        "batch_norm_0.w_1",
+        "batch_norm_0.w_2",
+    }
+    assert parsed.desc.serialize_to_string() == main.desc.serialize_to_string()
+    assert str(parsed) == str(main)
+
+
+def test_a_parsed_program_trains() -> None:
+    parsed = Program.parse_from_string(model().desc.serialize_to_string())
+    loss = parsed.global_block().ops[-1].output("Out")[0]
+    with fluid.program_guard(parsed, fluid.Program()):
+        _, pairs = fluid.optimizer.SGD(0.1).minimize(parsed.global_block().var(loss))
+    assert {"fc_0.w_0", "fc_0.b_0"} <= {param.name for param, _ in pairs}
+
+
+def test_what_is_added_is_unknown_to_the_format_of_1_8_5() -> None:
+    main = model()
+    (block,) = parse(main.desc.serialize_to_string()).many("blocks", Message)
+    flags = {var.one("name", str): var.unknown for var in block.many("vars", Message)}
+    assert flags["fc_0.b_0"] == ((40, b"\x01"),)
+    assert flags["x"] == ((48, b"\x01"),)
+    assert flags["fc_0.tmp_0"] == ()
+
+
+def plain(program: fluid.Program) -> fluid.Program:
+    """The program as bytes without anything added give it back."""
+    return Program.parse_from_string(dump_program(program))
+
+
+def test_without_a_word_parameters_are_what_is_only_read() -> None:
+    main = model()
+    main.global_block().create_var(name="counter", shape=[1], dtype="int64", persistable=True)
+    found = parameters(plain(main))
+    assert found.keys() == parameters(main).keys()
+    assert not found["batch_norm_0.w_1"][0]
+
+
+def test_without_a_word_parameters_are_what_is_trained() -> None:
+    main = model()
+    loss = main.global_block().var(main.global_block().ops[-1].output("Out")[0])
+    fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    found = parameters(plain(main))
+    assert "learning_rate_0" not in found
+    assert not any("velocity" in name for name in found)
+    assert parameters(main).keys() - found.keys() == {"frozen"}
+
+
+@pytest.mark.parametrize("data", [b"nonsense", b""])
+def test_bytes_that_are_no_program(data: bytes) -> None:
+    with pytest.raises(CompileError, match="the bytes given is not a saved program"):
+        Program.parse_from_string(data)
+
+
+def test_other_blocks_keep_their_flags() -> None:
+    main: Any = model()
+    inner = main._create_block()
+    inner.create_var(name="inner", shape=[1], dtype="float32", stop_gradient=True)
+    main._rollback()
+    parsed = Program.parse_from_string(main.desc.serialize_to_string())
+    assert parsed.block(1).var("inner").stop_gradient

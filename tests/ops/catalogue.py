@@ -1,0 +1,86 @@
+"""The table of all ops in docs/ops.md, made from the registry.
+
+`pytest tests/ops/test_catalogue.py --update` writes it anew.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, find, registered
+from compiler.ir.slots import Slot
+
+HEAD = """# Ops
+
+Every op of a program that can be compiled and run, made from the registry by
+`pytest tests/ops/test_catalogue.py --update`. Slots: `*` takes many, `?` may be empty. *gradient*
+is the op that `append_backward` writes, or "ops" where the gradient is other ops. *code* says how
+the NumPy target writes it: *fused* with its neighbours, by a *lowering* of its own, or by calling
+its *meaning*. *sequences* (LoD) and *rows* (sparse gradients) are read or written as they are.
+
+"""
+
+COLUMNS = ("op", "inputs", "outputs", "attributes", "gradient", "code", "also", "meaning")
+
+
+def catalogue() -> str:
+    """Return docs/ops.md: a section for each file of `compiler/ops`, a row for each op."""
+    kinds = [kind for kind in registered() if not issubclass(find(kind), GradOp)]
+    families = sorted({find(kind).__module__ for kind in kinds})
+    parts = [section(family, [k for k in kinds if find(k).__module__ == family])
+             for family in families]  # fmt: skip
+    count = f"{len(kinds)} ops, {sum(map(has_gradient, kinds))} with a gradient.\n\n"
+    return HEAD + count + "\n".join(parts)
+
+
+def section(family: str, kinds: Iterable[str]) -> str:
+    """Return one family: its title and its table."""
+    rows = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    rows += [f"| {' | '.join(row(find(kind)))} |" for kind in kinds]
+    return f"## {family.rpartition('.')[2]}\n\n" + "\n".join(rows) + "\n"
+
+
+def row(cls: type[OpDef]) -> tuple[str, ...]:
+    """Return what is said of one op."""
+    attributes = ", ".join(f"{name}={attr.default!r}" for name, attr in cls.attrs.items())
+    return (
+        f"`{cls.kind}`", slots(cls.inputs()), slots(cls.outputs()), attributes.replace("|", "\\|"),
+        gradient(cls), code(cls), companions(cls), sentence(cls),
+    )  # fmt: skip
+
+
+def slots(declared: Mapping[str, Slot]) -> str:
+    """Return the names of slots a program gives."""
+    marks = (
+        (s.name, "*" * s.many + "?" * s.optional) for s in declared.values() if not s.companion
+    )
+    return ", ".join(name + mark.replace("*", "\\*") for name, mark in marks)
+
+
+def has_gradient(kind: str) -> bool:
+    """Tell whether backward goes through an op."""
+    return bool(gradient(find(kind)))
+
+
+def gradient(cls: type[OpDef]) -> str:
+    """Return the gradient op, or "ops"."""
+    if cls.grad_class is not None:
+        return f"`{cls.grad_class.kind}`"
+    return "ops" if hasattr(cls, "grad_ops") or hasattr(cls, "gradient_block") else ""
+
+
+def code(cls: type[OpDef]) -> str:
+    """Return how the NumPy target writes it."""
+    if issubclass(cls, Pointwise):
+        return "fused"
+    return "lowering" if hasattr(cls, "lower") else "meaning" if hasattr(cls, "numpy") else ""
+
+
+def companions(cls: type[OpDef]) -> str:
+    """Return whether it knows sequences or sparse rows."""
+    kinds = {slot.companion for slot in cls.slots.values()}
+    rows_too = "rows" in kinds or cls.rows_like or cls.sparse_grads
+    return ", ".join(["sequences"] * ("lod" in kinds) + ["rows"] * bool(rows_too))
+
+
+def sentence(cls: type[OpDef]) -> str:
+    """Return the first line of what the class says of itself."""
+    return (cls.__doc__ or "").strip().partition("\n")[0].replace("|", "\\|")

@@ -1,0 +1,49 @@
+"""Packings that serve more sizes than the ones they were made for."""
+
+import numpy as np
+
+from compiler.codegen.module import lives_of
+from compiler.ir.dims import Dim
+from compiler.plan import Buffer
+from runtime import packings
+from runtime.packings import Packings, rounded
+
+N, M = Dim.named("N"), Dim.named("M")
+BUFFERS = (Buffer("a", N * 64, 0, 2), Buffer("b", N * M * 4, 1, 3), Buffer("c", M * 128, 2, 4))
+
+
+def find(known: Packings, buffers: tuple[Buffer, ...] = BUFFERS, **sizes: int) -> packings.Packing:
+    return known.find(lives_of(buffers, sizes), sizes)
+
+
+def counted(monkeypatch) -> list[int]:
+    made: list[int] = []
+    pack = packings.pack
+    monkeypatch.setattr(packings, "pack", lambda lives: made.append(len(lives)) or pack(lives))
+    return made
+
+
+def test_the_first_sizes_are_packed_exactly() -> None:
+    exact = find(Packings(BUFFERS), N=37, M=5)
+    assert exact.height == exact.bound
+
+
+def test_near_sizes_share_a_packing(monkeypatch) -> None:
+    made, known = counted(monkeypatch), Packings(BUFFERS)
+    for rows in np.random.default_rng(0).integers(50, 80, 40):
+        packing = find(known, N=int(rows), M=16)
+        for life, place in zip(lives_of(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True):
+            assert place + life.size <= packing.height
+    assert len(made) <= 6
+
+
+def test_what_does_not_grow_with_its_names_is_packed_as_it_is() -> None:
+    shrinking = (Buffer("a", N * 64, 0, 2), Buffer("b", (M - N) * 64, 1, 3))
+    known = Packings(shrinking)
+    find(known, shrinking, N=3, M=40)
+    packing = find(known, shrinking, N=17, M=40)
+    assert packing.height == packing.bound == 40 * 64
+
+
+def test_rounding_wastes_an_eighth_at_most() -> None:
+    assert all(n <= rounded(n) <= n * 1.125 for n in range(1, 5000))
