@@ -44,6 +44,7 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
+from fluid.input import embedding
 from fluid.installed import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
 from fluid.io import load, load_program_state, save, set_program_state
 from fluid.lod_tensor import (
@@ -53,7 +54,7 @@ from fluid.lod_tensor import (
     create_random_int_lodtensor,
 )
 from fluid.missing import not_yet
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -75,6 +76,7 @@ __all__ = [
     "Scope",
     "Tensor",
     "Variable",
+    "WeightNormParamAttr",
     "backward",
     "clip",
     "compiler",
@@ -92,6 +94,7 @@ __all__ = [
     "device_guard",
     "disable_dygraph",
     "disable_imperative",
+    "embedding",
     "enable_dygraph",
     "enable_imperative",
     "executor",

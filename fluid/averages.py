@@ -77,9 +77,9 @@ class ModelAverage(_Averages, Optimizer):
         self.max_average_window = max_average_window
         self.params_grads = _backups("", "tmp")
         for param, backup in self.params_grads:
-            with default_main_program()._optimized_guard([param, backup]):
-                with name_scope("move_average"):
-                    self._append_average_accumulate_op(param)
+            guard = default_main_program()._optimized_guard([param, backup])
+            with guard, name_scope("move_average"):
+                self._append_average_accumulate_op(param)
         self.apply_program = _program(self.params_grads, self._add_average_apply_op)
         self.restore_program = _program(self.params_grads, _add_restore)
 

@@ -8,6 +8,7 @@ would change numbers is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -27,9 +28,13 @@ class _Strategy:
 
     _defaults: ClassVar[MappingProxyType[str, Any]]
 
+    def __init_subclass__(cls) -> None:
+        for name, value in cls._defaults.items():
+            setattr(cls, name, value)
+
     def __init__(self) -> None:
         for name, value in self._defaults.items():
-            setattr(self, name, value() if callable(value) else value)
+            setattr(self, name, copy(value))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._defaults:
@@ -82,14 +87,14 @@ class BuildStrategy(_Strategy):
             "hierarchical_allreduce_inter_nranks": 0,
             "is_distribution": False,
             "memory_optimize": None,
-            "mkldnn_enabled_op_types": set,
+            "mkldnn_enabled_op_types": set(),
             "nccl_comm_num": 1,
             "num_trainers": 1,
             "reduce_strategy": ReduceStrategy.AllReduce,
             "remove_unnecessary_lock": True,
             "sync_batch_norm": False,
             "trainer_id": 0,
-            "trainers_endpoints": list,
+            "trainers_endpoints": [],
             "use_hierarchical_allreduce": False,
         }
     )
@@ -141,11 +146,14 @@ class CompiledProgram:
         """Let it run on `places`, or on as many as `CPU_NUM` says; returns itself.
 
         More than one is refused when it runs. Raises AssertionError where it was called before,
-        and without `loss_name` for a program that computes gradients; ValueError where
-        `share_vars_from` was not called so.
+        and without `loss_name` for a program that computes gradients; ValueError where the
+        program has no variable of that name, or `share_vars_from` was not called so.
         """
         if self._parallel:
             raise AssertionError("Already compiled with parallel, cannot be recompiled.")
+        if loss_name is not None and loss_name not in self.program.global_block().vars:
+            hint = did_you_mean(loss_name, self.program.global_block().vars)
+            raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
         if loss_name is None and _has_backward(self.program):
             raise AssertionError("the program computes gradients: pass the loss_name they are of")
         if share_vars_from is not None and not share_vars_from._parallel:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.types import DType
+from fluid import unique_name
 from fluid.framework import Block, Operator, Variable
 
 __all__ = [
@@ -203,7 +205,7 @@ class NumpyArrayInitializer(Initializer):
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `assign_value`; ValueError where the shape or the element type does not fit."""
-        dtype = var.element.numpy
+        dtype = (DType.FP32 if var.element is DType.FP16 else var.element).numpy
         if self._value.shape != var.shape or dtype.name not in _VALUES:
             raise ValueError(
                 f"an array of shape {self._value.shape} can not start {var.name!r}, "
@@ -214,8 +216,19 @@ class NumpyArrayInitializer(Initializer):
 
 
 def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
-    where = {"shape": list(var.shape), "dtype": var.dtype}
-    return block._prepend_op(op_type, outputs={"Out": var}, attrs={**where, **attrs})
+    """Prepend an op that fills a variable: what is float16 is filled as float32, then cast."""
+    filled = var if var.element is not DType.FP16 else _single(op_type, var, block)
+    where = {"shape": list(var.shape), "dtype": filled.dtype}
+    op = block._prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})
+    if filled is not var:
+        types = {"in_dtype": filled.dtype, "out_dtype": var.dtype}
+        block.append_op("cast", inputs={"X": filled}, outputs={"Out": var}, attrs=types)
+    return op
+
+
+def _single(op_type: str, var: Variable, block: Block) -> Variable:
+    name = unique_name.generate(f"{op_type}.{var.name}.tmp")
+    return block.create_var(name=name, shape=var.shape, dtype="float32")
 
 
 Constant = ConstantInitializer

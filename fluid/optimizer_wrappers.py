@@ -1,7 +1,7 @@
 """Optimizers that change how another one works: slow weights, less memory; and two that cannot be.
 
-`LookaheadOptimizer` keeps a slow copy of every parameter, `RecomputeOptimizer` lets backward compute
-parts of forward again in place of keeping them.
+`LookaheadOptimizer` keeps a slow copy of every parameter, `RecomputeOptimizer` lets backward
+compute parts of forward again in place of keeping them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RecomputeOptimizer(Optimizer):
     def load(self, stat_dict: Any) -> NoReturn:
         """Raise NotImplementedError, as in the reference."""
         raise NotImplementedError(
-            "RecomputeOptimizer loads no state: load that of the optimizer it wraps, with fluid.load"
+            "RecomputeOptimizer loads no state: load that of the optimizer it wraps (fluid.load)"
         )
 
     def minimize(
@@ -82,9 +82,7 @@ class RecomputeOptimizer(Optimizer):
         self._dtype = self._optimizer._dtype = loss.dtype
         callbacks = [error_clip_callback] if callbacks is None else callbacks
         with program_guard(loss.block.program, startup_program):
-            return append_backward(
-                loss, parameter_list, no_grad_set, callbacks, self._checkpoints
-            )
+            return append_backward(loss, parameter_list, no_grad_set, callbacks, self._checkpoints)
 
     def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
         """As in the optimizer it wraps."""
@@ -139,8 +137,9 @@ class LookaheadOptimizer:
         turn = layers.elementwise_mod(step, k)
         with layers.Switch() as switch, switch.case(turn == zero):
             for fast, kept in slow.values():
+                share = layers.elementwise_mul(fast, alpha)
                 rest = layers.elementwise_mul(kept, layers.elementwise_sub(one, alpha))
-                moved = layers.elementwise_add(layers.elementwise_mul(fast, alpha), rest)
+                moved = layers.elementwise_add(share, rest)
                 layers.assign(moved, output=kept)
                 layers.assign(moved, output=fast)
 

@@ -55,7 +55,10 @@ def _with_flags(block: Block, message: Message) -> Message:
 
 
 def _set(var: VarDesc) -> tuple[tuple[int, bytes], ...]:
-    return tuple((tag, _TRUE) for flag, tag in _FLAGS.items() if getattr(var, flag))
+    """The fields for what holds of a variable; a parameter that is not trained stops gradients."""
+    stops = var.stop_gradient or not getattr(var, "trainable", True)
+    holds = {"is_parameter": var.is_parameter, "stop_gradient": stops}
+    return tuple((tag, _TRUE) for flag, tag in _FLAGS.items() if holds[flag])
 
 
 def _flags(block: Message) -> dict[str, set[str]]:

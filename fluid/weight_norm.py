@@ -19,7 +19,12 @@ __all__ = ["create_normalized_weight"]
 
 
 def create_normalized_weight(
-    main: Block, startup: Block, stem: str, attr: WeightNormParamAttr, shape: Sequence[int], dtype: Any
+    main: Block,
+    startup: Block,
+    stem: str,
+    attr: WeightNormParamAttr,
+    shape: Sequence[int],
+    dtype: Any,
 ) -> Variable:
     """Make the parameters `<name>_g` and `<name>_v` and append what computes the weight.
 

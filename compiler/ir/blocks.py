@@ -15,6 +15,7 @@ from compiler.ir.body_scan import (
 )  # fmt: skip
 from compiler.ir.graph import Var
 from compiler.ir.program import Block, OpDesc
+from compiler.ir.scan import copying
 
 ENTRY = "@ENTRY"
 """What follows a name in the name of the value it had when a run began."""
@@ -104,7 +105,7 @@ def at_entry(inner: BlockScan, name: str, op: OpDesc) -> Var | None:
     if feed is None or feed.role != "feed":
         return None
     copy = inner.graph.var(name + ENTRY, feed.type)
-    first = inner.graph.op("assign", {"X": [feed]}, {"Out": [copy]}, {}, op.source)
+    first = inner.graph.op(copying(feed), {"X": [feed]}, {"Out": [copy]}, {}, op.source)
     inner.graph.reorder([first, *(each for each in inner.graph.ops() if each is not first)])
     inner.lods[copy] = inner.lod_of(feed)
     return copy

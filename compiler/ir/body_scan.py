@@ -17,7 +17,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import check_slots
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD, Block, OpDesc, OpRole, VarKind
-from compiler.ir.scan import LOD, Scan, Slots
+from compiler.ir.scan import LOD, Scan, Slots, copying
 from compiler.ir.types import SAVED, DType, Shape, TensorType
 
 SUB_BLOCK = "sub_block"
@@ -137,14 +137,10 @@ class BlockScan(Scan):
     def add_up(self, name: str, vars: Sequence[Var], op: OpDesc) -> Var:
         """From here on a name stands for the sum of vars, made dense where they differ in kind."""
         dense = [self.densified(var) for var in vars]
-        sum_type = find("sum")(None).infer_types({"X": [var.type for var in dense]})["Out"]
-        last = self.graph.latest(name)
-        out = (
-            self.graph.var(name, sum_type)
-            if last is None
-            else self.graph.next_version(last, sum_type, same_storage=False)
-        )
-        self.graph.op("sum", {"X": dense}, {"Out": [out]}, {}, op.source, last=True)
+        kind = "sum_arrays" if dense[0].type.is_array else "sum"
+        type = find(kind)(None).infer_types({"X": [var.type for var in dense]})["Out"]
+        out = self.graph.another(name, type)
+        self.graph.op(kind, {"X": dense}, {"Out": [out]}, {}, op.source, last=True)
         return self.note(name, out)
 
     # ---- bodies ----
@@ -170,13 +166,8 @@ class BlockScan(Scan):
 
     def copied(self, name: str, var: Var, type: TensorType) -> Var:
         """Give a name the value of a var in storage of its own."""
-        last = self.graph.latest(name)
-        copy = (
-            self.graph.var(name, type)
-            if last is None
-            else self.graph.next_version(last, type, same_storage=False)
-        )
-        self.graph.op("assign", {"X": [var]}, {"Out": [copy]}, last=True)
+        copy = self.graph.another(name, type)
+        self.graph.op(copying(var), {"X": [var]}, {"Out": [copy]}, last=True)
         self.lods[copy] = self.lod_of(var)
         return self.note(name, copy)
 

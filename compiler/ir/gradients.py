@@ -61,18 +61,21 @@ def _slot(slot: str, known: Mapping[str, Sequence[str]], grad: NameOf) -> list[s
 class Inside:
     """What the gradient of a block asks of the gradients around it, and what it gives to them.
 
-    `asked` are the variables whose gradient it takes in; `given` those whose gradient it leaves;
-    `passed` those that the op may write over or not, so that their gradient may go through.
+    `asked` are the variables whose gradient it takes in, `known` those that have one outside;
+    `given` are those whose gradient it leaves; `passed` those that the op may write over or not, so
+    that their gradient may go through.
     """
 
     asked: Sequence[str]
+    known: frozenset[str]
     given: frozenset[str]
     passed: Sequence[str]
     grad: NameOf
 
     def taken(self, names: Iterable[str]) -> list[str]:
-        """Gradients of variables where they are asked for, `EMPTY` in the place of others."""
-        return [self.grad(name) if name in self.asked else EMPTY for name in names]
+        """Gradients of variables where there are such and they are asked for, else `EMPTY`."""
+        taken = self.known.intersection(self.asked)
+        return [self.grad(name) if name in taken else EMPTY for name in names]
 
     def left(self, names: Iterable[str], inside: Iterable[str] | None = None) -> list[str]:
         """Gradients of variables where the block leaves them, `EMPTY` in the place of others.

@@ -225,6 +225,13 @@ class Graph:
         """Declare a temporary."""
         return self._add(Var(name, type, "temp", version))
 
+    def another(self, name: str, type: TensorType) -> Var:
+        """Declare the temporary for another write of a name, or for the first one."""
+        last = self.latest(name)
+        if last is None:
+            return self.var(name, type)
+        return self.next_version(last, type, same_storage=False)
+
     def next_version(self, var: Var, type: TensorType, *, same_storage: bool) -> Var:
         """Declare the var for another write of a name; `same_storage` makes it overwrite."""
         last = self.latest(var.name) or var

@@ -6,6 +6,8 @@ Here sizes may be unknown (-1); what an op infers from an unknown size is unknow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from dataclasses import replace
 from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
@@ -104,8 +106,13 @@ def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:
 
 
 def _is_tensor(block: Block, name: str) -> bool:
-    """False for readers, lists of feeds and the like, of which no op asks the type."""
+    """False for readers, lists of feeds and the like, of which no op asks the type.
+
+    An array that nothing was written to yet has none either.
+    """
     var = block.lookup(name)
+    if var is not None and var.kind in (VarKind.TENSOR_ARRAY, VarKind.RANK_TABLE):
+        return var.dims is not None
     return var is None or var.holds_tensor
 
 
@@ -116,7 +123,8 @@ def var_type(block: Block, name: str) -> TensorType:
         raise CompileError(f"variable {name!r} is not declared in this block or around it")
     if var.dims is None:
         raise CompileError(f"variable {name!r} has no shape yet")
-    return from_fluid(var.dims, var.element)
+    type = from_fluid(var.dims, var.element)
+    return replace(type, is_array=var.kind is VarKind.TENSOR_ARRAY)
 
 
 def _store(block: Block, name: str, inferred: TensorType | None) -> None:

@@ -126,6 +126,14 @@ class OpDef:
         """Its output slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if slot.is_output}
 
+    def for_rows(self) -> str:
+        """The op that does the same to sparse values, where that is another one."""
+        return ""
+
+    def for_arrays(self) -> str:
+        """The op that does the same to tensor arrays, where that is another one."""
+        return ""
+
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
         """The types of what stands in input slots, as `infer_types` takes them."""
         held = {slot: [each.type for each in items] for slot, items in inputs.items()}

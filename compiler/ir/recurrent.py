@@ -16,6 +16,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Var
 from compiler.ir.opdef import find
 from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.ir.scan import copying
 from compiler.ir.types import TensorType
 from compiler.ir.unwind import TOTAL, add_to_total, inner_gradient, others_written, zeros_like
 
@@ -107,7 +108,7 @@ def _hand_on(inner: BlockScan, states: dict[str, str], op: OpDesc) -> None:
     values = {target: inner.read(source, op) for target, source in states.items()}
     for target, value in values.items():
         if value.role == "feed":
-            values[target] = emit(inner, f"{target}@NEXT", "assign", {"X": [value]}, op)
+            values[target] = emit(inner, f"{target}@NEXT", copying(value), {"X": [value]}, op)
     for target, value in values.items():
         emit(inner, target, "assign", {"X": [value]}, op)
 
@@ -156,12 +157,7 @@ def emit(
     """Add an op that no program has; its output is what a name stands for from here on."""
     defn = find(kind)(attrs)
     type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
-    last = scan.graph.latest(name)
-    out = (
-        scan.graph.var(name, type)
-        if last is None
-        else scan.graph.next_version(last, type, same_storage=False)
-    )
+    out = scan.graph.another(name, type)
     scan.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
     return scan.note(name, out)
 
@@ -223,6 +219,8 @@ def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
             whole = inner.capture(name + GRAD + STEPS, scan.read(gradient, op))
             sides = {"X": [whole], "I": [inner.current[INDEX]]}
             emit(inner, name + GRAD, "take_step", sides, op)
+        elif inner.sees(name):
+            inner.note(name + GRAD, zeros_like(inner, name, op, name + GRAD))
     for (after, _), state in zip(_states(op), op.attrs["states"], strict=True):
         carried = {"X": [inner.current[after + GRAD]]}
         emit(inner, state + GRAD, "assign", carried, op)

@@ -10,7 +10,7 @@ sparse gradient is made dense for an op that does not know rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from compiler.errors import CompileError
@@ -18,7 +18,7 @@ from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import bind, check_slots, infer_types, op_text
 from compiler.ir.opdef import OpDef, Pointwise, Slot, find, listed
-from compiler.ir.program import EMPTY, GRAD, Block, OpDesc
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid
 
 LOD = "@LOD"
@@ -47,10 +47,36 @@ class Scan:
     def add(self, op: OpDesc) -> None:
         """Add one op of the block to the graph."""
         check_slots(op)
+        op = self._chosen(op)
         inputs = self.inputs(op)
         outputs = self.outputs(op, inputs)
         self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
         self._settle(op, outputs)
+
+    def _chosen(self, op: OpDesc) -> OpDesc:
+        """The op in the form that suits what it reads: for tensor arrays, for sparse rows."""
+        defn = bind(op)
+        kind = defn.for_arrays()
+        if kind and any(self.read(name, op).type.is_array for name in op.reads()):
+            return OpDesc(kind, op.inputs, op.outputs, {}, op.source)
+        kind = defn.for_rows()
+        return self._for_rows(op, kind) if kind and self._is_sparse(op, kind) else op
+
+    def _is_sparse(self, op: OpDesc, kind: str) -> bool:
+        """True where everything is sparse that the form for rows wants sparse."""
+        wanted = [slot.of for slot in find(kind).inputs().values() if slot.companion == "rows"]
+        names = [name for slot in wanted for name in op.inputs.get(slot, ())]
+        return bool(names) and all(self.rows_of(self.read(name, op)) for name in names)
+
+    def _for_rows(self, op: OpDesc, kind: str) -> OpDesc:
+        """The form for rows, unless it cannot take these: then the dense form of them does."""
+        sparse = OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
+        try:
+            defn = bind(sparse)
+            defn.infer_types(defn.types_of(self.inputs(sparse)))
+        except CompileError:
+            return op
+        return sparse
 
     def inputs(self, op: OpDesc) -> Slots:
         """The vars an op reads, with the companions it asks for."""
@@ -108,7 +134,8 @@ class Scan:
         desc = self.block.lookup(name)
         if desc is None or desc.dims is None:
             raise CompileError(f"variable {name!r} has no declared shape")
-        return from_fluid(desc.dims, desc.element)
+        type = from_fluid(desc.dims, desc.element)
+        return replace(type, is_array=desc.kind is VarKind.TENSOR_ARRAY)
 
     def note(self, name: str, var: Var) -> Var:
         """From here on a name stands for this var."""
@@ -138,7 +165,7 @@ class Scan:
         type = type or self.declared(name)
         previous = self.current.get(name)
         if previous is None and not self.is_state(name):
-            return self.note(name, self.graph.var(name, type))
+            return self.note(name, self.graph.another(name, type))
         if previous is None:
             return self.note(name, self.graph.param(name, type))
         state = previous.role == "param"
@@ -154,7 +181,7 @@ class Scan:
                 if self.current.get(name) is not var:
                     last = self.current[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
-                    self.graph.op("assign", {"X": [var]}, {"Out": [after]}, last=True)
+                    self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
                     self.note(name, after)
 
     # ---- companions that an op reads ----
@@ -256,10 +283,7 @@ class Scan:
 
     def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
         name = var.name + (f"{LOD}{index}" if slot.companion == "lod" else ROWS)
-        last = self.graph.latest(name)
-        if last is None:
-            return self.graph.var(name, type)
-        return self.graph.next_version(last, type, same_storage=False)
+        return self.graph.another(name, type)
 
     def _height(self, slot: Slot, inputs: Slots) -> Size:
         """How many rows there are in all: those of the parameter, or of a sparse input."""
@@ -299,6 +323,11 @@ def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> 
     """The vars that names in slots stand for; empty slots left out."""
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}
+
+
+def copying(var: Var) -> str:
+    """The op that copies a var."""
+    return "copy_array" if var.type.is_array else "assign"
 
 
 def offsets_type(count: Size) -> TensorType:

@@ -264,7 +264,8 @@ class Tape:
         passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
         inner.give_zeros(passed)
         given = frozenset(name for name in inner.names if inner.gives(name))
-        made = owner.block_grad(op, Inside(inner.asked(), given, passed, self.grad))
+        known = frozenset(name for name in op.writes() if self._has_for(name))
+        made = owner.block_grad(op, Inside(inner.asked(), known, given, passed, self.grad))
         made.source = op.source
         self.inner[made] = inner
         return made
@@ -326,8 +327,8 @@ class Tape:
         return {}
 
     def _declare(self, name: str) -> None:
-        """A gradient, whole or part, is declared like its variable."""
-        like = self.block.lookup(self.variables.get(name, EMPTY))
+        """A gradient, whole or part, is declared like its variable, a counter as it is."""
+        like = self.block.lookup(self.variables.get(name, name))
         if like is None:
             self.target.add_var(name)
             return

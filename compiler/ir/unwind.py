@@ -15,6 +15,8 @@ from compiler.ir.body_scan import MOST_WIDENINGS, RUNS, BlockScan, written_outsi
 from compiler.ir.graph import Var
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 
+AROUND = "@AROUND"
+"""What follows a name in the name, inside, of the variable around the block."""
 TOTAL = "@TOTAL"
 """What follows a variable's gradient in the name, inside, of the sum over the runs so far."""
 
@@ -77,14 +79,30 @@ def _walk(
             inner.capture(mine, scan.read(theirs, op))
     others = others_written(scan, inner)
     scan.see_all(op, others, inner)
+    counted = _counted_back(scan, inner, op)
     for each in inner.block.ops:
         inner.add(each)
     for x in read:
         add_to_total(inner, x, op)
-    left = {x + GRAD: g for x, g in changed.items()}
+    for name in counted:
+        inner.copied(name + AROUND, inner.current[name], inner.current[name].type)
+    left = {name + AROUND: name for name in counted}
+    left |= {x + GRAD: g for x, g in changed.items()}
     left |= {x + GRAD + TOTAL: g for x, g in read.items()}
     left |= {name: name for name in others if name in inner.current}
     return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
+
+
+def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
+    """Variables around that the forward block changed and the gradient's changes back: counters.
+
+    Each run begins with the value that was kept of it; what the last one leaves is left outside.
+    """
+    written = dict.fromkeys(name for each in inner.block.ops for name in each.writes())
+    names = [n for n in written if n in inner.current and n not in inner.captured and scan.sees(n)]
+    for name in names:
+        inner.capture(name + AROUND, scan.owned(name, op))
+    return names
 
 
 def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
@@ -108,12 +126,7 @@ def others_written(scan: BlockScan, inner: BlockScan) -> list[str]:
 def zeros_like(scan: BlockScan, variable: str, op: OpDesc, name: str = "") -> Var:
     """A var of zeros in the shape of a variable; an empty list for a tensor array."""
     like = scan.densified(scan.read(variable, op))
-    last = scan.graph.latest(name or variable + GRAD + TOTAL)
-    zeros = (
-        scan.graph.var(name or variable + GRAD + TOTAL, like.type)
-        if last is None
-        else scan.graph.next_version(last, like.type, same_storage=False)
-    )
+    zeros = scan.graph.another(name or variable + GRAD + TOTAL, like.type)
     kind = "empty_array" if like.type.is_array else "fill_zeros_like"
     scan.graph.op(kind, {"X": [like]}, {"Out": [zeros]}, {}, op.source, last=True)
     scan.lods[zeros] = scan.lod_of(like)

@@ -84,6 +84,11 @@ def without(sizes: Sequence[Size], axes: Sequence[int]) -> Shape:
     return tuple(size for axis, size in enumerate(sizes) if axis not in axes) or (1,)
 
 
+def spread(X: Array, sizes: Sizes) -> Array:
+    """A tensor broadcast to a shape."""
+    return np.broadcast_to(X, sizes)
+
+
 def blank(sizes: Sizes, like: Array) -> Array:
     """Zeros in a shape, of the element type that another array has."""
     return np.zeros(sizes, like.dtype)

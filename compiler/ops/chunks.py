@@ -14,7 +14,9 @@ from compiler.ops.checks import require_dtype, require_same_shape, shown
 from compiler.ops.padded import places_by_length
 
 F1 = "F1-Score"
-SCHEMES = {"IOB": "BI", "IOE": "IE", "IOBES": "BIES", "plain": "-"}
+CHUNK_SHARES: tuple[str, ...] = ("Precision", "Recall", F1)
+CHUNK_COUNTS: tuple[str, ...] = ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
+CHUNK_SCHEMES = (("IOB", "BI"), ("IOE", "IE"), ("IOBES", "BIES"), ("plain", "-"))
 """What the tags of one type of chunk say: Begin, Inside, End, Single."""
 
 
@@ -100,9 +102,10 @@ class ChunkEval(OpDef, op="chunk_eval"):
     def infer(
         self, Inference: TensorType, Label: TensorType, SeqLength: TensorType | None
     ) -> dict[str, TensorType]:
-        if self.chunk_scheme not in SCHEMES:
+        if self.chunk_scheme not in dict(CHUNK_SCHEMES):
+            names = ", ".join(dict(CHUNK_SCHEMES))
             raise BadAttribute(
-                f"{self.kind}: 'chunk_scheme' is {self.chunk_scheme!r}, not one of {list(SCHEMES)}"
+                f"{self.kind}: 'chunk_scheme' is {self.chunk_scheme!r}, not one of {names}"
             )
         for slot, labels in (("Inference", Inference), ("Label", Label)):
             require_dtype(self.kind, slot, labels, DType.INT64)
@@ -111,8 +114,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
             given = shown(Inference=Inference, SeqLength=SeqLength)
             raise ShapeError(f"{self.kind}: {given}, expected padded lines")
         share, count = TensorType(DType.FP32, (1,)), TensorType(DType.INT64, (1,))
-        shares = dict.fromkeys(("Precision", "Recall", F1), share)
-        return shares | dict.fromkeys(("NumInferChunks", "NumLabelChunks", "NumCorrectChunks"), count)
+        return dict.fromkeys(CHUNK_SHARES, share) | dict.fromkeys(CHUNK_COUNTS, count)
 
     def numpy(
         self,
@@ -122,7 +124,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
         Inference_lod: list[Array] | None,
         Label_lod: list[Array] | None,
     ) -> dict[str, Array]:
-        tags, levels = SCHEMES[self.chunk_scheme], Label_lod or Inference_lod
+        tags, levels = dict(CHUNK_SCHEMES)[self.chunk_scheme], Label_lod or Inference_lod
         highest = self.num_chunk_types * len(tags)
         found = checked_labels(Inference, "Inference", highest)
         real = checked_labels(Label, "Label", highest)
@@ -139,11 +141,6 @@ class ChunkEval(OpDef, op="chunk_eval"):
         inferred, labeled, correct = count_chunks(found, real, first, tags, kinds, excluded)
         precision, recall = correct / max(inferred, 1), correct / max(labeled, 1)
         score = 2 * precision * recall / (precision + recall) if correct else 0.0
-        return {
-            "Precision": np.array([precision], np.float32),
-            "Recall": np.array([recall], np.float32),
-            "F1-Score": np.array([score], np.float32),
-            "NumInferChunks": np.array([inferred], np.int64),
-            "NumLabelChunks": np.array([labeled], np.int64),
-            "NumCorrectChunks": np.array([correct], np.int64),
-        }
+        shares = np.array([[precision], [recall], [score]], np.float32)
+        counts = np.array([[inferred], [labeled], [correct]], np.int64)
+        return dict(zip((*CHUNK_SHARES, *CHUNK_COUNTS), (*shares, *counts), strict=True))

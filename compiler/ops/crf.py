@@ -112,7 +112,7 @@ def path_weight(
 
 
 def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Array, Array]:
-    """How often the tags of each line occur by step, and how often as in Transition, times scale."""
+    """How often tags occur by line and step, and how often as in Transition, times scale."""
     present = np.zeros((*tags.shape, count), scale.dtype)
     np.put_along_axis(present, tags[..., None], there[..., None] * scale[:, None, None], 2)
     moves = np.zeros((count + 2, count), scale.dtype)
@@ -186,7 +186,9 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
             "LogLikelihood_lod": [],
         }
 
-    def infer_grad(self, EmissionExps: TensorType, TransitionExps: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, EmissionExps: TensorType, TransitionExps: TensorType
+    ) -> dict[str, TensorType]:
         return {"Emission": EmissionExps, "Transition": TransitionExps}
 
     def numpy(
@@ -247,9 +249,9 @@ def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
     """The tags of highest weight for each line of `scores` [lines, steps, tags]; of equal ones the
     first. Beyond the end of a line they are 0.
     """
-    lines, steps, tags = scores.shape
-    came, best = np.zeros(scores.shape, np.int64), np.zeros((lines, steps), np.int64)
-    reached = scores[:, 0] + Transition[0]
+    steps = scores.shape[1]
+    came, best = np.zeros(scores.shape, np.int64), np.zeros(there.shape, np.int64)
+    reached: Array = scores[:, 0] + Transition[0]
     for step in range(1, steps):
         moves = reached[:, :, None] + Transition[2:]
         came[:, step] = moves.argmax(1)

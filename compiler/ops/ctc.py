@@ -66,7 +66,7 @@ def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) ->
     the place before it may.
     """
     width = emitted.shape[2]
-    place = np.arange(width)
+    place = np.arange(int(width))
     final = np.where((place == ends[:, None]) | (place == ends[:, None] - 1), 0.0, -np.inf)
     mirrored = np.zeros_like(skips)
     mirrored[:, 2:] = skips[:, ::-1][:, : max(width - 2, 0)]
@@ -96,7 +96,8 @@ def ctc_lines(
     """
     shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
     shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
-    emitted = np.take_along_axis(shares, np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1])), 2)
+    everywhere = np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1]))
+    emitted = np.take_along_axis(shares, everywhere, 2)
     skips, counts = may_skip(lattice, blank), there.sum(1)
     ahead = scores_forward(emitted, skips)
     behind = scores_backward(emitted, skips, counts, ends)
@@ -147,7 +148,7 @@ class WarpCtc(OpDef, op="warpctc"):
             raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
         classes = Logits.shape[-1]
         if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
-            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, which no class of {Logits} is")
+            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, no class of {Logits}")
         count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
         wide = Logits.shape if padded else (UNKNOWN, count, classes)
         return {

@@ -18,8 +18,8 @@ def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) ->
     A row of the table has, for each prefix of the reference, its distance to the tokens read so
     far. Insertions run along the row: a running minimum of what is left when places are taken off.
     """
-    place = np.arange(refs.shape[1] + 1)
-    row = np.broadcast_to(place, (len(refs), len(place)))
+    place: Array = np.arange(int(refs.shape[1]) + 1)
+    row: Array = np.broadcast_to(place, (len(refs), len(place)))
     for step in range(hyps.shape[1]):
         changed = row[:, :-1] + (refs != hyps[:, step, None])
         best = np.minimum(changed, row[:, 1:] + 1)
@@ -97,7 +97,7 @@ class EditDistance(OpDef, op="edit_distance"):
         found = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
         if self.normalized and not counts.all():
             empty = int(counts.argmin())
-            raise ValueError(f"sequence {empty} of Refs is empty: no distance can be normalized by it")
+            raise ValueError(f"sequence {empty} of Refs is empty: nothing can be normalized by it")
         share = found / counts[:, None] if self.normalized else found
         return {
             "SequenceNum": np.array([len(refs)], np.int64),

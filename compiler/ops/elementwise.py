@@ -197,7 +197,8 @@ def holds_floats(value: Value) -> bool:
 class Scale(Pointwise, op="scale"):
     """Out = scale * X + bias, or scale * (X + bias) unless `bias_after_scale`.
 
-    ScaleTensor goes before `scale`.
+    ScaleTensor goes before `scale`. For whole numbers what lies behind the point of factor and bias
+    is cut off first. Reference: scale_op.h.
     """
 
     X = reads()
@@ -208,10 +209,12 @@ class Scale(Pointwise, op="scale"):
     bias_after_scale = attr(True)
 
     def compute(self, xp: Xp, X: Value, ScaleTensor: Value) -> Value:
-        factor = first_given(ScaleTensor, number(self.scale))
+        floats = holds_floats(X)
+        factor = first_given(ScaleTensor, number(self.scale) if floats else int(self.scale))
+        bias = number(self.bias) if floats else int(self.bias)
         if self.bias_after_scale:
-            return biased(scaled(X, factor), number(self.bias))
-        return scaled(biased(X, number(self.bias)), factor)
+            return biased(scaled(X, factor), bias)
+        return scaled(biased(X, bias), factor)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         attrs = {"scale": self.scale, "bias": 0.0, "bias_after_scale": True}
@@ -243,6 +246,10 @@ class Sum(Pointwise, op="sum"):
 
     X = reads(many=True)
     Out = writes()
+
+    def for_arrays(self) -> str:
+        """Tensor arrays are added tensor by tensor."""
+        return "sum_arrays"
 
     def for_rows(self) -> str:
         """Sparse terms only: their rows, one term after the other."""

@@ -12,6 +12,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype
 from compiler.ops.rows import lower_add_rows, rows_type
 
+
 def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
     """Set out[i] to table[ids[i]]; ValueError for an id that is no row of the table.
 

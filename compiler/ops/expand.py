@@ -10,8 +10,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.axes import Sizes, listed_count, open_shape, whole_numbers
-from compiler.ops.checks import require_same_dtype
+from compiler.ops.axes import Sizes, listed_count, open_shape, spread, whole_numbers
 
 
 def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
@@ -86,7 +85,9 @@ class ExpandAs(OpDef, op="expand_as"):
 
     def infer(self, X: TensorType, target_tensor: TensorType) -> TensorType:
         pairs = list(zip(X.shape, target_tensor.shape, strict=False))
-        odd = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and b % a]
+        odd = [
+            (a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a and b % a
+        ]
         if X.rank != target_tensor.rank or odd:
             raise ShapeError(
                 f"expand_as: X {X} does not go into target_tensor {target_tensor} whole times"
@@ -182,7 +183,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
             return X.with_shape(open_shape(listed_count(self.kind, "Shape", Shape)))
         told = Shape is not None or bool(expand_shapes_tensor)
         if len(self.shape) < X.rank:
-            raise ShapeError(f"expand_v2: X is {X}, which 'shape' {self.shape} has too few axes for")
+            raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
         ahead = len(self.shape) - X.rank
         return X.with_shape([self.size(X, a - ahead, n, told) for a, n in enumerate(self.shape)])
 
@@ -218,8 +219,6 @@ class ExpandAsV2(OpDef, op="expand_as_v2"):
         self, X: TensorType, Y: TensorType | None, target_tensor: TensorType | None
     ) -> TensorType:
         like = Y or target_tensor
-        if like is not None:
-            require_same_dtype(self.kind, X=X, Y=like.with_dtype(X.dtype))
         wanted = like.shape if like is not None else tuple(self.target_shape)
         ahead = len(wanted) - X.rank
         pairs = zip(X.shape, wanted[max(ahead, 0) :], strict=False)
@@ -227,8 +226,8 @@ class ExpandAsV2(OpDef, op="expand_as_v2"):
             raise ShapeError(f"expand_as_v2: X is {X}, which does not broadcast to {wanted}")
         return X.with_shape(wanted)
 
-    def numpy(self, X: Array, Y: Shape | None, target_tensor: Shape | None) -> Array:
-        return np.broadcast_to(X, Y or target_tensor or self.target_shape)
+    def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
+        return spread(X, Y or target_tensor or tuple(self.target_shape))
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": unbroadcast(d_Out, X)}

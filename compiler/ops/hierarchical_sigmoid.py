@@ -108,7 +108,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
         if not fits or differ(Label.numel, X.shape[0]):
             given = shown(X=X, W=W, Label=Label)
-            raise ShapeError(f"{self.kind}: {given}, expected rows, forks of their width, a label a row")
+            raise ShapeError(f"{self.kind}: {given}, expected rows, as wide forks, a label a row")
         longest: Size = (self.num_classes - 1).bit_length()
         if PathTable is not None:
             longest = PathTable.shape[1]

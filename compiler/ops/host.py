@@ -19,8 +19,7 @@ class Print(HostOp, op="print"):
     """Out = In, which is printed: in a `print_phase` of FORWARD or BOTH, `first_n` times if not -1.
 
     The gradient is the same op with `is_forward` False, which prints in BACKWARD and BOTH.
-    `summarize` is how many elements are shown, all if negative. `In_name` is what converting a
-    program fills in. Reference: print_op.cc.
+    `summarize` is how many elements are shown, all if negative. Reference: print_op.cc.
     """
 
     In = reads()
@@ -35,7 +34,6 @@ class Print(HostOp, op="print"):
     print_tensor_lod = attr(True)
     print_phase = attr("BOTH")
     is_forward = attr(True)
-    In_name = attr("")
     printed: int
 
     def infer(self, In: TensorType) -> TensorType:
@@ -53,6 +51,12 @@ class Print(HostOp, op="print"):
         return [OpDesc("print", *names, {**op.attrs, "is_forward": False})]
 
 
+class PrintNamed(Print, op="print_named"):
+    """`print` that knows what its operand is called: converting a program puts it in its place."""
+
+    In_name = attr("")
+
+
 def counted(printer: Any) -> int:
     """How often an op has printed so far."""
     return getattr(printer, "printed", 0)
@@ -62,7 +66,7 @@ def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
     """What `print` says of a value, in the words of the reference."""
     parts = [
         (bool(printer.message), printer.message),
-        (printer.print_tensor_name, f"Tensor[{printer.In_name}]"),
+        (printer.print_tensor_name, f"Tensor[{getattr(printer, 'In_name', '')}]"),
         (printer.print_tensor_shape, f"\tshape: {in_brackets(value.shape)}"),
         (printer.print_tensor_type, f"\tdtype: {value.dtype.name}"),
         (printer.print_tensor_lod and len(levels) > 0, f"\tLoD: {nested_brackets(levels)}"),

@@ -6,6 +6,9 @@ whatever lies beside the tensor.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import ShapeError
@@ -13,7 +16,7 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.axes import blank, expect_inside, open_shape, place, whole_numbers
+from compiler.ops.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
@@ -23,7 +26,7 @@ def require_places(op: str, **slots: TensorType) -> None:
         require_dtype(op, slot, type, DType.INT32, DType.INT64)
 
 
-def axis_index(positions: Array, axis: int) -> tuple[slice | Array, ...]:
+def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
     """An index that takes some places of one axis, and all of every axis before it."""
     return (*(slice(None),) * axis, positions)
 
@@ -62,9 +65,7 @@ class Gather(OpDef, op="gather"):
         expect_inside(Index, X.shape[axis], "gather")
         return np.take(X, Index.reshape(-1), axis=axis)
 
-    def grad(
-        self, X: Shape, Index: Array, Axis: Array | None, d_Out: Array
-    ) -> dict[str, Array]:
+    def grad(self, X: Shape, Index: Array, Axis: Array | None, d_Out: Array) -> dict[str, Array]:
         d_X = blank(X, d_Out)
         taken = axis_index(Index.reshape(-1), whole_numbers(Axis, None, [self.axis])[0] % d_X.ndim)
         if self.overwrite:
@@ -259,10 +260,9 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
         return {"X": d_Out, "Updates": Updates}
 
     def grad(self, Index: Array, Updates: Shape, d_Out: Value) -> dict[str, Value]:
-        taken = np.broadcast_to(d_Out, Updates)
-        if Index.shape[-1]:
-            taken = d_Out[tuple(np.moveaxis(Index, -1, 0))]
-        return {"X": d_Out, "Updates": taken}
+        if not Index.shape[-1]:
+            return {"X": d_Out, "Updates": spread(d_Out, Updates)}
+        return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
 
 
 # ---- by a condition -----------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Where(Pointwise, op="where"):
     Condition = reads(no_grad=True)
     Out = writes()
 
-    def infer_types(self, types: dict[str, TensorType]) -> dict[str, TensorType]:
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """The type of X; ShapeError where shapes or element types differ."""
         require_dtype(self.kind, "Condition", types["Condition"], DType.BOOL)
         require_same_dtype(self.kind, X=types["X"], Y=types["Y"])

@@ -12,7 +12,7 @@ from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.axes import at, open_shape, place, whole_numbers
+from compiler.ops.axes import Sizes, at, open_shape, place, whole_numbers
 from compiler.ops.checks import differ, require_same_dtype
 
 
@@ -46,6 +46,11 @@ def bounds(sizes: Sequence[Size]) -> list[str]:
     return parts
 
 
+def ends_along(shapes: Sequence[Sizes], axis: int) -> list[int]:
+    """Where each of several tensors ends that lie one behind the other along an axis."""
+    return [sum(sizes[axis] for sizes in shapes[: i + 1]) for i in range(len(shapes))]
+
+
 class Concat(OpDef, op="concat"):
     """Out = the tensors of X, one behind the other along `axis`, or the axis AxisTensor says.
 
@@ -73,8 +78,7 @@ class Concat(OpDef, op="concat"):
         self, X: list[Shape], AxisTensor: Array | None, d_Out: Array
     ) -> dict[str, list[Array]]:
         axis = whole_numbers(AxisTensor, None, [self.axis])[0]
-        ends = np.cumsum([sizes[axis] for sizes in X])
-        return {"X": np.split(d_Out, ends[:-1], axis=axis)}
+        return {"X": np.split(d_Out, ends_along(X, axis)[:-1], axis=axis)}
 
     def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
         parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
@@ -172,7 +176,7 @@ class Split(OpDef, op="split"):
 def expect_whole(size: int, total: int) -> None:
     """ValueError where the parts of an axis are not all of it."""
     if size != total:
-        raise ValueError(f"split: an axis of size {size} does not fall into parts of {total} in all")
+        raise ValueError(f"split: an axis of size {size} has no parts of {total} in all")
 
 
 # ---- a new axis ---------------------------------------------------------------------------------
@@ -245,7 +249,10 @@ class Unstack(OpDef, op="unstack"):
 
 
 class Unbind(OpDef, op="unbind"):
-    """Out = what lies at each place of an axis of X, whose size is known. Reference: unbind_op.cc."""
+    """Out = what lies at each place of an axis of X, whose size is known.
+
+    Reference: unbind_op.cc.
+    """
 
     X = reads()
     Out = writes(many=True)
@@ -300,7 +307,10 @@ class Multiplex(OpDef, op="multiplex"):
 
 
 class Meshgrid(OpDef, op="meshgrid"):
-    """Out = each of the vectors of X, spread along an axis of its own. Reference: meshgrid_op.cc."""
+    """Out = each of the vectors of X, spread along an axis of its own.
+
+    Reference: meshgrid_op.cc.
+    """
 
     lod_like = ""
 

@@ -1,7 +1,6 @@
 """Products of vectors and matrices beside plain multiplication, and traces.
 
-Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h, bilinear_tensor_product_op.h,
-fsp_op.h.
+Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h, bilinear_tensor_product_op.h.
 """
 
 from __future__ import annotations
@@ -155,9 +154,9 @@ def paired(X: Array, rank: int, after: int) -> Array:
 
 
 class Trace(OpDef, op="trace"):
-    """Out = the sum along the diagonal of the axes `dim1` and `dim2`, `offset` columns to the right.
+    """Out = the sum along the diagonal of two axes, `dim1` and `dim2`, `offset` columns to the right.
 
-    Those axes go; at least [1] stays.
+    Columns are the later of both axes, whichever comes first. Both go; at least [1] stays.
     """
 
     Input = reads()
@@ -176,16 +175,26 @@ class Trace(OpDef, op="trace"):
         return Input.with_shape([n for axis, n in enumerate(Input.shape) if axis not in gone] or [1])
 
     def numpy(self, Input: Array) -> Array:
-        total = np.trace(Input, self.offset, self.dim1, self.dim2, dtype=Input.dtype)
+        rows, columns = plane(Input.ndim, self.dim1, self.dim2)
+        total = np.trace(Input, self.offset, rows, columns, dtype=Input.dtype)
         return np.atleast_1d(total)
 
     def grad(self, Input: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"Input": on_diagonal(d_Out, Input, (self.offset, self.dim1, self.dim2))}
+        axes = plane(len(Input), self.dim1, self.dim2)
+        return {"Input": on_diagonal(d_Out, Input, self.offset, axes)}
 
 
-def on_diagonal(values: Array, shape: Any, where: tuple[int, int, int]) -> Array:
-    """Zeros of a shape with a value along each diagonal that `where` = offset, axes names."""
-    offset, *axes = where
+def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
+    """The axes of a diagonal, the earlier one first.
+
+    >>> plane(3, -1, 0)
+    (0, 2)
+    """
+    return min(dim1 % rank, dim2 % rank), max(dim1 % rank, dim2 % rank)
+
+
+def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
+    """Zeros of a shape with one value along each diagonal of two axes."""
     whole = np.zeros_like(values, shape=shape)
     seen = np.moveaxis(whole, axes, (-2, -1))
     count = np.diagonal(seen, offset, -2, -1).shape[-1]
@@ -230,28 +239,3 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
             "Weight": np.tensordot(outer, Y, ([0], [0])),
             "Bias": np.sum(d_Out, axis=0, keepdims=True),
         }
-
-
-class Fsp(OpDef, op="fsp"):
-    """Out[n, i, j] = the mean over pixels of X[n, i] * Y[n, j]: the flow between two layers."""
-
-    X = reads()
-    Y = reads()
-    Out = writes()
-
-    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Y=Y)
-        alike = X.rank == Y.rank == 4 and not any(differ(X.shape[a], Y.shape[a]) for a in (0, 2, 3))
-        if not alike:
-            raise ShapeError(f"fsp: {shown(X=X, Y=Y)}, expected pictures of one height and width")
-        return X.with_shape((*X.shape[:2], Y.shape[1]))
-
-    def numpy(self, X: Array, Y: Array) -> Array:
-        x, y = X.reshape(*X.shape[:2], -1), Y.reshape(*Y.shape[:2], -1)
-        return np.matmul(x, y.swapaxes(1, 2)) / x.dtype.type(x.shape[2])
-
-    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x, y = X.reshape(*X.shape[:2], -1), Y.reshape(*Y.shape[:2], -1)
-        share = d_Out / x.dtype.type(x.shape[2])
-        by_x, by_y = np.matmul(share, y), np.matmul(share.swapaxes(1, 2), x)
-        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}

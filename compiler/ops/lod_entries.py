@@ -22,10 +22,10 @@ def picked(levels: Sequence[Array], entries: Any) -> tuple[list[Array], Array]:
     ([0, 3, 5], [2, 3, 4, 0, 1])
     """
     found: list[Array] = []
-    rows: Any = np.asarray(entries, np.int64)
+    rows: Array = np.array(entries, np.int64)
     for offsets in levels:
         lengths = np.diff(offsets)[rows]
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        ends = starts_of(lengths)
         rows = np.repeat(offsets[:-1][rows] - ends[:-1], lengths) + np.arange(ends[-1])
         found.append(ends)
     return found, rows

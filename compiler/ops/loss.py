@@ -60,8 +60,7 @@ def known_labels(labels: Array, classes: int, ignore: int) -> tuple[Array, Array
 
 
 def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
-    """ShapeError unless Label has a class number for each row of X, on an axis of size 1 or none.
-    """
+    """ShapeError unless Label has a class for each row of X, on an axis of size 1 or on none."""
     require_dtype(op, "Label", Label, DType.INT64)
     sizes = zip(Label.shape, (*X.shape[:-1], 1), strict=False)
     if X.rank - Label.rank not in (0, 1) or any(differ(a, b) for a, b in sizes):

@@ -115,7 +115,8 @@ class KldivLoss(OpDef, op="kldiv_loss"):
     """How far X, the logarithm of a distribution, is from Target: Target * (log(Target) - X).
 
     0 where Target is not above 0. `reduction` "none" keeps every element, the others give a tensor
-    [1]: the "sum", its "mean" over elements, or over rows ("batchmean"). Reference: kldiv_loss_op.h.
+    [1]: the "sum", its "mean" over elements, or that over rows ("batchmean").
+    Reference: kldiv_loss_op.h.
     """
 
     X = reads()

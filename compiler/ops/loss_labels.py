@@ -49,9 +49,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
         k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")
 
 
-def weigh(
-    labels: Array, weights: Array | None, classes: int, ignore: int
-) -> tuple[Array, Array]:
+def weigh(labels: Array, weights: Array | None, classes: int, ignore: int) -> tuple[Array, Array]:
     """The labels and the weight of each, both 0 for those to ignore; ValueError for no class."""
     known, counted = known_labels(labels, classes, ignore)
     return known, counted * (np.float32(1) if weights is None else weights[known])
@@ -86,8 +84,8 @@ class NllLoss(OpDef, op="nll_loss"):
             raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label a row")
         if Weight is not None:
             require_same_dtype(self.kind, X=X, Weight=Weight)
-        one = X.with_shape((1,))
-        return {"Out": X.with_shape(labels) if self.reduction == "none" else one, "Total_weight": one}
+        out = labels if self.reduction == "none" else (1,)
+        return {"Out": X.with_shape(out), "Total_weight": X.with_shape((1,))}
 
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_dtype, require_same_shape
+from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
 
 
 class Accuracy(OpDef, op="accuracy"):
@@ -60,3 +61,194 @@ class Accuracy(OpDef, op="accuracy"):
             k.line(f"{Correct}.fill({count})")
         if Total is not None:
             k.line(f"{Total}.fill({rows})")
+
+
+def checked_classes(classes: Array, slot: str, count: int) -> Array:
+    """The classes in one line; ValueError for one that is not from 0 up to `count`."""
+    flat = classes.reshape(-1)
+    wrong = (flat < 0) | (flat >= count)
+    if wrong.any():
+        raise ValueError(f"{slot} has {flat[wrong][0]}, expected classes from 0 to {count - 1}")
+    return flat
+
+
+class MeanIou(OpDef, op="mean_iou"):
+    """OutMeanIou [1] = the mean over classes of what is right / what is claimed or true or both.
+
+    OutCorrect counts the right ones by class, OutWrong each wrong one for both its classes: int32
+    [num_classes]. What is in InWrongs and InCorrects counts too, and what is in InMeanIou is added.
+    Classes that do not occur are left out. Reference: mean_iou_op.h.
+    """
+
+    Predictions = reads()
+    Labels = reads()
+    InWrongs = reads(many=True, optional=True)
+    InCorrects = reads(many=True, optional=True)
+    InMeanIou = reads(many=True, optional=True)
+    OutMeanIou = writes()
+    OutWrong = writes()
+    OutCorrect = writes()
+    num_classes = required(int)
+
+    lod_like = ""
+
+    def infer(self, Predictions: TensorType, Labels: TensorType) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Predictions", Predictions, DType.INT32, DType.INT64)
+        require_same_dtype(self.kind, Predictions=Predictions, Labels=Labels)
+        require_same_shape(self.kind, Predictions=Predictions, Labels=Labels)
+        counts = TensorType(DType.INT32, (self.num_classes,))
+        mean = TensorType(DType.FP32, (1,))
+        return {"OutMeanIou": mean, "OutWrong": counts, "OutCorrect": counts}
+
+    def numpy(
+        self,
+        Predictions: Array,
+        Labels: Array,
+        InWrongs: list[Array] | None,
+        InCorrects: list[Array] | None,
+        InMeanIou: list[Array] | None,
+    ) -> dict[str, Array]:
+        count = self.num_classes
+        claimed = checked_classes(Predictions, "Predictions", count)
+        true = checked_classes(Labels, "Labels", count)
+        right = claimed == true
+        correct = np.bincount(true[right], minlength=count)
+        wrong = np.bincount(np.concatenate([true[~right], claimed[~right]]), minlength=count)
+        wrong = (wrong + sum(InWrongs or [])).astype(np.int32)
+        correct = (correct + sum(InCorrects or [])).astype(np.int32)
+        every = wrong + correct
+        mean = (correct / np.maximum(every, 1)).sum() / max(np.count_nonzero(every), 1)
+        total = np.array([mean], np.float32) + sum(InMeanIou or [])
+        return {"OutMeanIou": total, "OutWrong": wrong, "OutCorrect": correct}
+
+
+def share_of(part: Array, rest: Array) -> Array:
+    """Part / (part + rest), and 1 where nothing is there to be right or wrong about."""
+    whole = part + rest
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 1.0)
+
+
+def summary(states: Array) -> Array:
+    """Precision, recall and F1, averaged over classes and then over all rows: [6] float64.
+
+    `states` [classes, 4] has true positives, false positives, true negatives, false negatives.
+    """
+    found = np.empty(6)
+    total = states.sum(0, keepdims=True)
+    for place, counts in ((0, states), (3, total)):
+        precision = share_of(counts[:, 0], counts[:, 1]).mean()
+        recall = share_of(counts[:, 0], counts[:, 3]).mean()
+        both = precision + recall
+        score = 2 * precision * recall / both if both > 0 else 0.0
+        found[place : place + 3] = precision, recall, score
+    return found
+
+
+class PrecisionRecall(OpDef, op="precision_recall"):
+    """Precision, recall and F1 of guessed classes, for the batch and together with StatesInfo.
+
+    Metrics are [6] float64: averaged over classes, then over rows. States are [class_number, 4]
+    float32: true positives, false positives, true negatives, false negatives, each row counted
+    with its weight. Indices and Labels are int32 [rows, 1]. Reference: precision_recall_op.h.
+    """
+
+    MaxProbs = reads(shape_only=True)
+    Indices = reads()
+    Labels = reads()
+    Weights = reads(optional=True)
+    StatesInfo = reads(optional=True)
+    BatchMetrics = writes()
+    AccumMetrics = writes()
+    AccumStatesInfo = writes()
+    class_number = required(int)
+
+    lod_like = ""
+
+    def infer(self, Indices: TensorType, Labels: TensorType) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Indices", Indices, DType.INT32)
+        require_dtype(self.kind, "Labels", Labels, DType.INT32)
+        require_same_shape(self.kind, Indices=Indices, Labels=Labels)
+        metrics = TensorType(DType.FP64, (6,))
+        states = TensorType(DType.FP32, (self.class_number, 4))
+        return {"BatchMetrics": metrics, "AccumMetrics": metrics, "AccumStatesInfo": states}
+
+    def numpy(
+        self, Indices: Array, Labels: Array, Weights: Array | None, StatesInfo: Array | None
+    ) -> dict[str, Array]:
+        count = self.class_number
+        guessed = checked_classes(Indices, "Indices", count)
+        true = checked_classes(Labels, "Labels", count)
+        weights = np.ones(true.size) if Weights is None else Weights.reshape(-1)
+        right = guessed == true
+        hits = np.bincount(true, weights * right, count)
+        false = np.bincount(guessed, weights * ~right, count)
+        missed = np.bincount(true, weights * ~right, count)
+        batch = np.stack([hits, false, weights.sum() - hits - false - missed, missed], axis=1)
+        states = batch if StatesInfo is None else batch + StatesInfo
+        return {
+            "BatchMetrics": summary(batch),
+            "AccumMetrics": summary(states),
+            "AccumStatesInfo": states.astype(np.float32),
+        }
+
+
+class PositiveNegativePair(OpDef, op="positive_negative_pair"):
+    """How many pairs of rows of one query the scores put in the order of their labels.
+
+    Score is [rows, width], of which `column` counts; Label and QueryID are [rows, 1]. Pairs of
+    different labels count with the mean of their weights: PositivePair those in order,
+    NegativePair all others, NeutralPair those of equal scores; [1] each, added to what has been
+    accumulated. Reference: positive_negative_pair_op.h.
+    """
+
+    Score = reads()
+    Label = reads()
+    QueryID = reads()
+    AccumulatePositivePair = reads(optional=True)
+    AccumulateNegativePair = reads(optional=True)
+    AccumulateNeutralPair = reads(optional=True)
+    Weight = reads(optional=True)
+    PositivePair = writes()
+    NegativePair = writes()
+    NeutralPair = writes(optional=True)
+    column = attr(0)
+
+    lod_like = ""
+
+    def infer(
+        self, Score: TensorType, Label: TensorType, QueryID: TensorType
+    ) -> dict[str, TensorType]:
+        require_dtype(self.kind, "QueryID", QueryID, DType.INT64)
+        require_same_shape(self.kind, Label=Label, QueryID=QueryID)
+        width = Score.shape[-1]
+        if Score.rank != 2 or (isinstance(width, int) and not -width <= self.column < width):
+            raise ShapeError(f"{self.kind}: Score is {Score}, expected a column {self.column}")
+        one = Score.with_shape((1,))
+        return {"PositivePair": one, "NegativePair": one, "NeutralPair": one}
+
+    def numpy(
+        self,
+        Score: Array,
+        Label: Array,
+        QueryID: Array,
+        AccumulatePositivePair: Array | None,
+        AccumulateNegativePair: Array | None,
+        AccumulateNeutralPair: Array | None,
+        Weight: Array | None,
+    ) -> dict[str, Array]:
+        score, label, query = Score[:, self.column], Label.reshape(-1), QueryID.reshape(-1)
+        weight = np.ones_like(score) if Weight is None else Weight.reshape(-1)
+        first, second = np.triu_indices(len(score), 1)
+        pairs = (query[first] == query[second]) & (label[first] != label[second])
+        first, second = first[pairs], second[pairs]
+        lead = score[first] - score[second]
+        ordered = lead * (label[first] - label[second]) > 0
+        weights = 0.5 * (weight[first] + weight[second])
+        counts = [weights[of].sum() for of in (ordered, ~ordered, lead == 0)]
+        before = AccumulatePositivePair, AccumulateNegativePair, AccumulateNeutralPair
+        return {
+            name: np.array([count], Score.dtype) + (0 if so_far is None else so_far.reshape(1))
+            for name, count, so_far in zip(
+                ("PositivePair", "NegativePair", "NeutralPair"), counts, before, strict=True
+            )
+        }

@@ -10,7 +10,7 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.rows import rows_type
-from compiler.ops.samplers import CUSTOM, class_chances, draw_classes
+from compiler.ops.samplers import LOG_UNIFORM, SAMPLERS, UNIFORM, class_chances, draw_classes
 
 
 def row_labels(Label: Array, count: int) -> Array:
@@ -76,9 +76,10 @@ class Nce(OpDef, op="nce"):
                 f"{self.kind}: 'custom_neg_classes' has {len(given)} classes, but "
                 f"'num_neg_samples' is {self.num_neg_samples}"
             )
-        if self.sampler not in (0, 1, CUSTOM) or (self.sampler == CUSTOM) > (CustomDistProbs is not None):
+        samplers = (UNIFORM, LOG_UNIFORM) if CustomDistProbs is None else SAMPLERS
+        if self.sampler not in samplers:
             raise BadAttribute(
-                f"{self.kind}: 'sampler' is {self.sampler}, expected 0, 1, or 2 with CustomDistProbs"
+                f"{self.kind}: 'sampler' is {self.sampler}, expected 0, 1, or 2 and CustomDistProbs"
             )
         fits = (Input.rank, Weight.rank) == (2, 2) and not differ(Input.shape[1], Weight.shape[1])
         if not fits or differ(Weight.shape[0], self.num_total_classes) or Label.rank not in (1, 2):
@@ -95,7 +96,11 @@ class Nce(OpDef, op="nce"):
         }
 
     def infer_grad(
-        self, Input: TensorType, Weight: TensorType, Bias: TensorType | None, SampleLabels: TensorType
+        self,
+        Input: TensorType,
+        Weight: TensorType,
+        Bias: TensorType | None,
+        SampleLabels: TensorType,
     ) -> dict[str, TensorType]:
         found = {"Input": Input, "Weight": Weight}
         if Bias is not None:
@@ -131,8 +136,10 @@ class Nce(OpDef, op="nce"):
             scores = scores + Bias.reshape(-1)[labels]
         shares = np.exp(-np.logaddexp(0, -scores))
         expected = class_chances(labels, self.sampler, count, CustomDistProbs) * negatives
-        meant = np.arange(labels.shape[1]) < trues.shape[1]
-        costs = np.log(shares + expected) - np.log(np.where(meant, shares, expected))
+        chosen = np.concatenate(
+            [shares[:, : trues.shape[1]], expected[:, trues.shape[1] :]], axis=1
+        )
+        costs = np.log(shares + expected) - np.log(chosen)
         total = costs.sum(1, keepdims=True)
         if SampleWeight is not None:
             total = total * SampleWeight.reshape(-1, 1)
@@ -153,10 +160,11 @@ class Nce(OpDef, op="nce"):
         SampleLabels: Array,
         d_Cost: Array,
     ) -> dict[str, Array]:
-        count, labels, shares = self.num_total_classes, SampleLabels, SampleLogits
-        trues = labels.shape[1] - self.num_neg_samples
-        expected = class_chances(labels, self.sampler, count, CustomDistProbs) * self.num_neg_samples
-        slope = np.where(np.arange(labels.shape[1]) < trues, -expected, shares)
+        count, negatives = self.num_total_classes, self.num_neg_samples
+        labels, shares = SampleLabels, SampleLogits
+        trues = labels.shape[1] - negatives
+        expected = class_chances(labels, self.sampler, count, CustomDistProbs) * negatives
+        slope = np.concatenate([-expected[:, :trues], shares[:, trues:]], axis=1)
         slope = slope * (1 - shares) / (shares + expected) * d_Cost.reshape(-1, 1)
         if SampleWeight is not None:
             slope = slope * SampleWeight.reshape(-1, 1)

@@ -5,6 +5,10 @@ All work element by element; a sparse gradient reaches them as a dense one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import MissingSlot
 from compiler.ir.opdef import Value, Xp, attr, reads, writes
 from compiler.ops.optimizer import Update, Updated
 
@@ -63,8 +67,8 @@ class DecayedAdagrad(Update, op="decayed_adagrad"):
 class Rmsprop(Update, op="rmsprop"):
     """Gradients over the root of their mean square, with momentum (Tieleman & Hinton, 2012).
 
-    MeanSquare = decay * MeanSquare + (1 - decay) * Grad**2; where `centered`, the square of MeanGrad
-    (the moving mean of Grad, else left as it is) is taken off it;
+    MeanSquare = decay * MeanSquare + (1 - decay) * Grad**2; where `centered`, the square of
+    MeanGrad (the moving mean of Grad, else left as it is) is taken off it;
     Moment = momentum * Moment + LearningRate * Grad / sqrt(MeanSquare + epsilon); Param -= Moment.
     Reference: rmsprop_op.h.
     """
@@ -80,6 +84,12 @@ class Rmsprop(Update, op="rmsprop"):
     momentum = attr(0.0)
     centered = attr(False)
 
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The types of what is overwritten; MissingSlot where `centered` lacks MeanGrad."""
+        if self.centered and types.get("MeanGrad") is None:
+            raise MissingSlot("Input MeanGrad not found: rmsprop needs it where it is centered")
+        return super().infer_types(types)
+
     def compute(
         self,
         xp: Xp,
@@ -87,7 +97,7 @@ class Rmsprop(Update, op="rmsprop"):
         Grad: Value,
         LearningRate: Value,
         MeanSquare: Value,
-        MeanGrad: Value | None,
+        MeanGrad: Value,
         Moment: Value,
     ) -> Value:
         square = MeanSquare * self.decay + Grad * Grad * (1.0 - self.decay)

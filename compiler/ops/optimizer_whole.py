@@ -80,10 +80,10 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
         self, Param: Array, Grad: Array, Velocity: Array, LearningRate: Array
     ) -> dict[str, Array]:
         length, slope = np.sqrt(np.vdot(Param, Param)), np.sqrt(np.vdot(Grad, Grad))
-        rate = LearningRate
+        decay, rate = self.lars_weight_decay, LearningRate
         if length > 0.0 and slope > 0.0:
-            rate = LearningRate * self.lars_coeff * length / (slope + self.lars_weight_decay * length)
-        velocity = Velocity * self.mu + rate * (Grad + Param * self.lars_weight_decay)
+            rate = LearningRate * self.lars_coeff * length / (slope + decay * length)
+        velocity = Velocity * self.mu + rate * (Grad + Param * decay)
         return {"ParamOut": Param - velocity, "VelocityOut": velocity}
 
 

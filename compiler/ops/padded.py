@@ -19,8 +19,8 @@ def places_by_lod(offsets: Array) -> tuple[Array, Array]:
     [[0, 0], [1, 2]]
     """
     counts = np.diff(offsets)
-    steps = np.arange(counts.max(initial=0))
-    there = steps < counts[:, None]
+    steps: Array = np.arange(int(counts.max(initial=0)))
+    there: Array = steps < counts[:, None]
     return np.where(there, offsets[:-1, None] + steps, 0), there
 
 

@@ -6,13 +6,17 @@ the numbers themselves differ from the reference's, whose generator is the C++ l
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
-from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import literal_shape
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.axes import element_type, whole_numbers
+from compiler.ops.checks import literal_shape, require_dtype
+from compiler.ops.creation import BatchSizeLike, count_like, sizes_like, told_shape
 
 SEEDS = 2**32
 
@@ -22,15 +26,6 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed % SEEDS if seed else None)
 
 
-def truncated_normal(seed: int, shape: list[int], mean: float, std: float) -> Array:
-    """Float64 normal numbers within two standard deviations; a module carries this function."""
-    source = np.random.default_rng(seed % 2**32 if seed else None)
-    numbers = source.standard_normal(shape)
-    while (beyond := np.abs(numbers) > 2.0).any():
-        numbers[beyond] = source.standard_normal(int(beyond.sum()))
-    return numbers * std + mean
-
-
 def lower_generator(k: Kernel, seed: int) -> str:
     """The same in generated code; one source serves all unseeded steps of a binding."""
     if seed:
@@ -38,21 +33,73 @@ def lower_generator(k: Kernel, seed: int) -> str:
     return k.once("np.random.default_rng()", [], "generator")
 
 
+def require_float(op: str, code: int) -> None:
+    """BadAttribute unless `dtype` is float32 or float64."""
+    dtype = DType.of(code)
+    if dtype not in (DType.FP32, DType.FP64):
+        raise BadAttribute(f"{op}: 'dtype' is {dtype.text}, expected f32 or f64")
+
+
+# ---- what bodies use ----------------------------------------------------------------------------
+
+
+def even_numbers(seed: int, sizes: list[int], low: float, high: float, code: int) -> Array:
+    """Numbers that are even over low <= number < high."""
+    dtype = element_type(code).type
+    source: Any = generator(seed)
+    return source.random(sizes, dtype) * dtype(high - low) + dtype(low)
+
+
+def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
+    """The same with elements that lie `step` + 1 apart in flat order made a value."""
+    Out.reshape(-1)[: count * (step + 1) : step + 1] = value
+    return Out
+
+
+def normal_numbers(seed: int, sizes: list[int], mean: float, std: float, code: int) -> Array:
+    """Normal numbers of a mean and a standard deviation."""
+    dtype = element_type(code).type
+    source: Any = generator(seed)
+    return source.standard_normal(sizes, dtype) * dtype(std) + dtype(mean)
+
+
+def truncated_normal(seed: int, shape: list[int], mean: float, std: float) -> Array:
+    """Float64 normal numbers within two standard deviations."""
+    source = generator(seed)
+    numbers = source.standard_normal(shape)
+    while (beyond := np.abs(numbers) > 2.0).any():
+        numbers[beyond] = source.standard_normal(int(beyond.sum()))
+    return numbers * std + mean
+
+
+# ---- tensors of a given shape -------------------------------------------------------------------
+
+
 class Filled(OpDef):
-    """A new tensor of random numbers."""
+    """A new tensor of random numbers, in the shape `shape` or the one that tensors say.
+
+    ShapeTensor lists the sizes, ShapeTensorList has a tensor for each.
+    """
 
     is_random = True
 
+    ShapeTensor = reads(optional=True, no_grad=True)
+    ShapeTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes()
     shape = attr(list[int]())
     seed = attr(0)
     dtype = attr(DType.FP32.code)
 
-    def infer(self) -> TensorType:
-        dtype = DType.of(self.dtype)
-        if dtype not in (DType.FP32, DType.FP64):
-            raise BadAttribute(f"{self.kind}: 'dtype' is {dtype.text}, expected f32 or f64")
-        return TensorType(dtype, literal_shape(self.kind, self.shape))
+    def infer(
+        self, ShapeTensor: TensorType | None, ShapeTensorList: list[TensorType] | None
+    ) -> TensorType:
+        self.check()
+        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        return TensorType(DType.of(self.dtype), shape)
+
+    def check(self) -> None:
+        """BadAttribute for an element type it does not make."""
+        require_float(self.kind, self.dtype)
 
 
 class UniformRandom(Filled, op="uniform_random"):
@@ -68,14 +115,10 @@ class UniformRandom(Filled, op="uniform_random"):
     diag_step = attr(0)
     diag_val = attr(1.0)
 
-    def numpy(self) -> Array:
-        dtype = DType.of(self.dtype).numpy
-        Out = generator(self.seed).random(self.shape, dtype.type)
-        Out = Out * dtype.type(self.max - self.min) + dtype.type(self.min)
-        if self.diag_num:
-            step = self.diag_step + 1
-            Out.reshape(-1)[: self.diag_num * step : step] = self.diag_val
-        return Out
+    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        Out = even_numbers(self.seed, sizes, self.min, self.max, self.dtype)
+        return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
     def lower(self, k: Kernel, Out: Operand) -> None:
         dtype = f"np.{Out.type.dtype.numpy.name}"
@@ -97,10 +140,9 @@ class GaussianRandom(Filled, op="gaussian_random"):
     mean = attr(0.0)
     std = attr(1.0)
 
-    def numpy(self) -> Array:
-        dtype = DType.of(self.dtype).numpy
-        Out = generator(self.seed).standard_normal(self.shape, dtype.type)
-        return Out * dtype.type(self.std) + dtype.type(self.mean)
+    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        return normal_numbers(self.seed, sizes, self.mean, self.std, self.dtype)
 
     def lower(self, k: Kernel, Out: Operand) -> None:
         dtype = f"np.{Out.type.dtype.numpy.name}"
@@ -109,92 +151,154 @@ class GaussianRandom(Filled, op="gaussian_random"):
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
 
-class TruncatedGaussianRandom(GaussianRandom, op="truncated_gaussian_random"):
+class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
     """Normal, but what lies beyond two standard deviations is drawn again.
 
     Reference: truncated_gaussian_random_op.cc.
     """
 
+    is_random = True
+
+    Out = writes()
+    shape = attr(list[int]())
+    seed = attr(0)
+    dtype = attr(DType.FP32.code)
+    mean = attr(0.0)
+    std = attr(1.0)
+
+    def infer(self) -> TensorType:
+        require_float(self.kind, self.dtype)
+        return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
+
     def numpy(self) -> Array:
-        dtype = DType.of(self.dtype).numpy
-        return truncated_normal(self.seed, self.shape, self.mean, self.std).astype(dtype)
-
-    def lower(self, k: Kernel, Out: Operand) -> None:
-        drawn = f"{self.seed}, {self.shape}, {self.mean!r}, {self.std!r}"
-        k.line(f"np.copyto({Out}, {k.function(truncated_normal)}({drawn}), casting='unsafe')")
+        drawn = truncated_normal(self.seed, self.shape, self.mean, self.std)
+        return drawn.astype(element_type(self.dtype))
 
 
-class Dropout(OpDef, op="dropout"):
-    """In training Out = X where Mask, else 0; each Mask is 0 with probability `dropout_prob`.
+class RandomIntegers(Filled, op="randint"):
+    """Out is even over the whole numbers low <= Out < high. Reference: randint_op.cc."""
 
-    `upscale_in_train` divides what is kept by 1 - dropout_prob, and testing passes X on;
-    `downgrade_in_infer` keeps X as it is in training and multiplies by 1 - dropout_prob in testing.
-    `seed` counts only with `fix_seed`. Reference: dropout_op.h.
+    dtype = attr(DType.INT64.code)
+    low = required(int)
+    high = required(int)
+
+    def check(self) -> None:
+        """BadAttribute for an element type that holds no whole numbers, or an empty range."""
+        if DType.of(self.dtype) not in (DType.INT32, DType.INT64) or self.low >= self.high:
+            raise BadAttribute(
+                f"randint: 'low' {self.low}, 'high' {self.high} and 'dtype' {self.dtype} do not go "
+                "together"
+            )
+
+    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        drawn = generator(self.seed).integers(self.low, self.high, sizes)
+        return drawn.astype(element_type(self.dtype))
+
+
+class RandomPermutation(OpDef, op="randperm"):
+    """Out = the numbers from 0 to n - 1 in a random order. Reference: randperm_op.h."""
+
+    is_random = True
+
+    Out = writes()
+    n = required(int)
+    dtype = attr(DType.INT64.code)
+    seed = attr(0)
+
+    def infer(self) -> TensorType:
+        if self.n < 0:
+            raise BadAttribute(f"randperm: 'n' is {self.n}, expected 0 or more")
+        return TensorType(DType.of(self.dtype), (self.n,))
+
+    def numpy(self) -> Array:
+        return generator(self.seed).permutation(self.n).astype(element_type(self.dtype))
+
+
+# ---- tensors as long as another -----------------------------------------------------------------
+
+
+class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
+    """`BatchSizeLike`, with numbers that are even over min <= Out < max.
+
+    Reference: uniform_random_batch_size_like_op.cc.
     """
 
     is_random = True
 
-    X = reads()
-    Out = writes()
-    Mask = writes(optional=True)
-    dropout_prob = attr(0.5)
-    is_test = attr(False)
-    fix_seed = attr(False)
+    min = attr(-1.0)
+    max = attr(1.0)
     seed = attr(0)
-    dropout_implementation = attr("downgrade_in_infer")
+    diag_num = attr(0)
+    diag_step = attr(0)
+    diag_val = attr(1.0)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        if not 0.0 <= self.dropout_prob <= 1.0:
-            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, not from 0 to 1")
-        if self.dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
-            raise BadAttribute(
-                f"dropout: 'dropout_implementation' is {self.dropout_implementation!r}, expected "
-                "'downgrade_in_infer' or 'upscale_in_train'"
-            )
-        if not X.dtype.is_float:
-            raise ShapeError(f"dropout: X is {X}, expected floating point")
-        return {"Out": X, "Mask": X.with_dtype(DType.UINT8)}
+    def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
+        count = count_like(Input, self.input_dim_idx, Input_lod)
+        sizes = sizes_like(self.shape, self.output_dim_idx, count)
+        Out = even_numbers(self.seed, sizes, self.min, self.max, self.dtype)
+        return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
-    def factor(self) -> float:
-        """What the elements that are kept are multiplied by."""
-        kept = 1.0 - self.dropout_prob
-        if self.dropout_implementation == "downgrade_in_infer":
-            return kept if self.is_test else 1.0
-        return 1.0 if self.is_test or kept == 0.0 else 1.0 / kept
 
-    def source(self) -> int:
-        """The seed that counts."""
-        return self.seed if self.fix_seed else 0
+class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
+    """`BatchSizeLike`, with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
 
-    def noise(self, X: DType) -> DType:
-        """The element type in which chance is drawn: X's, where NumPy's generators have it."""
-        return X if X in (DType.FP32, DType.FP64) else DType.FP32
+    is_random = True
 
-    def numpy(self, X: Array) -> dict[str, Array]:
-        if self.is_test:
-            return {"Out": X * X.dtype.type(self.factor()), "Mask": np.ones(X.shape, np.uint8)}
-        noise = self.noise(DType.of(X.dtype)).numpy.type
-        kept = generator(self.source()).random(X.shape, noise) >= noise(self.dropout_prob)
-        return {"Out": X * kept * X.dtype.type(self.factor()), "Mask": kept.view(np.uint8)}
+    mean = attr(0.0)
+    std = attr(1.0)
+    seed = attr(0)
 
-    def grad(self, xp: Xp, Mask: Value, d_Out: Value) -> Value:
-        kept = d_Out * Mask
-        return {"X": kept if self.factor() == 1.0 else kept * self.factor()}
+    def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
+        count = count_like(Input, self.input_dim_idx, Input_lod)
+        sizes = sizes_like(self.shape, self.output_dim_idx, count)
+        return normal_numbers(self.seed, sizes, self.mean, self.std, self.dtype)
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None, Mask: Operand | None) -> None:
-        result = Out or k.scratch(X.shape, X.type.dtype)
-        if self.is_test:
-            k.line(f"np.multiply({X}, {self.factor()!r}, out={result})")
-            if Mask is not None:
-                k.line(f"{Mask}.fill(1)")
-            return
-        dtype = self.noise(X.type.dtype)
-        chance = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
-        mask = Mask or k.scratch(X.shape, DType.UINT8)
-        kept = k.once(f"{mask}.view(np.bool_)", [mask], "kept")
-        source = lower_generator(k, self.source())
-        k.line(f"{source}.random(dtype=np.{dtype.numpy.name}, out={chance})")
-        k.line(f"np.greater_equal({chance}, {self.dropout_prob!r}, out={kept})")
-        k.line(f"np.multiply({X}, {kept}, out={result})")
-        if self.factor() != 1.0:
-            k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
+
+# ---- chances ------------------------------------------------------------------------------------
+
+
+class Bernoulli(OpDef, op="bernoulli"):
+    """Out = 1 with the probability that X says, element by element, else 0. From Paddle 2.0."""
+
+    is_random = True
+
+    X = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64)
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return (generator(0).random(X.shape) < X).astype(X.dtype)
+
+
+class SamplingId(OpDef, op="sampling_id"):
+    """Out = for each row of X, weights in turn, the place where they pass a random number.
+
+    The number is even over `min` to `max`; where all weights together do not pass it, it is the
+    last place. Places have the element type of X, as in the reference. Reference: sampling_id_op.h.
+    """
+
+    lod_like = ""
+    is_random = True
+
+    X = reads(no_grad=True)
+    Out = writes()
+    min = attr(0.0)
+    max = attr(1.0)
+    seed = attr(0)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if X.rank != 2:
+            raise ShapeError(f"sampling_id: X is {X}, expected [batch, weights]")
+        if self.min >= self.max:
+            raise BadAttribute(f"sampling_id: 'min' is {self.min}, not below 'max' {self.max}")
+        return X.with_shape(X.shape[:1])
+
+    def numpy(self, X: Array) -> Array:
+        drawn = generator(self.seed).uniform(self.min, self.max, (len(X), 1))
+        passed = np.cumsum(X, axis=1) > drawn
+        passed[:, -1] = True
+        return np.argmax(passed, axis=1).astype(X.dtype)

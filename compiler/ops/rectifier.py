@@ -7,12 +7,13 @@ Where two pieces meet, the gradient is that of the piece the reference's kernel 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
-from compiler.ir.types import Shape, TensorType
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.activation import Unary
 from compiler.ops.checks import differ, shown
 
@@ -184,3 +185,42 @@ class Prelu(Pointwise, op="prelu"):
     def grad(self, xp: Xp, X: Value, Alpha: Value, d_Out: Value) -> Value:
         sloped = d_Out * (X <= 0.0)
         return {"X": xp.where(X > 0.0, d_Out, d_Out * Alpha), "Alpha": sloped * X}
+
+
+class Maxout(OpDef, op="maxout"):
+    """Out = the largest of every `groups` channels in a row, so that there are that many fewer.
+
+    Channels are `axis`; of equal values the first gets the gradient. Reference: maxouting.cc.
+    """
+
+    X = reads()
+    Out = writes()
+    groups = required(int)
+    axis = attr(1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if not -X.rank <= self.axis < X.rank:
+            raise ShapeError(f"maxout: X is {X}, which has no axis {self.axis}")
+        axis = self.axis % X.rank
+        channels = X.shape[axis]
+        if self.groups < 2 or (isinstance(channels, int) and channels % self.groups):
+            text = f"groups={self.groups}, expected 2 or more that divide the {channels} channels"
+            raise ShapeError(f"maxout: X is {X} and {text}")
+        return X.with_shape((*X.shape[:axis], channels // self.groups, *X.shape[axis + 1 :]))
+
+    def numpy(self, X: Array) -> Array:
+        axis = self.axis % X.ndim
+        return in_groups(X, self.groups, axis).max(axis=axis + 1)
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        axis = self.axis % X.ndim
+        seen = in_groups(X, self.groups, axis)
+        first = np.expand_dims(seen.argmax(axis=axis + 1), axis + 1)
+        d_X = np.zeros_like(seen)
+        np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
+        return {"X": d_X.reshape(X.shape)}
+
+
+def in_groups(X: Array, groups: int, axis: int) -> Array:
+    """X with its channels split in two axes, of which the second is `groups` long."""
+    return X.reshape(*X.shape[:axis], -1, groups, *X.shape[axis + 1 :])

@@ -85,11 +85,6 @@ class Fold(Reduction):
     ufunc: ClassVar[str] = "add"
     averages: ClassVar[bool] = False
 
-    def infer(self, X: TensorType) -> TensorType:
-        if self.averages:
-            require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16)
-        return super().infer(X)
-
     def count(self, X: Shape) -> Size:
         """How many elements of X make one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
@@ -102,7 +97,8 @@ class Fold(Reduction):
             source, axis, target = str(X), str(axes), Out.view(self.spread(X.shape))
         k.line(f"np.{self.ufunc}.reduce({source}, axis={axis}, keepdims=True, out={target})")
         if self.averages:
-            k.line(f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out})")
+            divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
+            k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
     def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
         """The count as an array of one element: quicker for NumPy than a Python number."""
@@ -127,6 +123,10 @@ class Mean(Summation, op="mean"):
 
     averages = True
     lod_like = ""
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16)
+        return super().infer(X)
 
     def numpy(self, X: Array) -> Array:
         return X.mean(keepdims=True).reshape(1)
@@ -174,14 +174,14 @@ class ReduceSum(AxisReduction, Summation, op="reduce_sum"):
 
 
 class ReduceMean(AxisReduction, Summation, op="reduce_mean"):
-    """Out = X averaged over axes."""
+    """Out = X averaged over axes; for whole numbers cut off towards zero."""
 
     averages = True
 
     def numpy(self, X: Array) -> Array:
         axes = axes_of(X.ndim, self.dim, self.reduce_all)
         total = reduced(np.add, X, axes, self.keep_dim, self.out_dtype)
-        return total / total.dtype.type(X.size // max(total.size, 1))
+        return (total / total.dtype.type(X.size // max(total.size, 1))).astype(total.dtype)
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         axes = axes_of(len(X), self.dim, self.reduce_all)

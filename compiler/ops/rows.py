@@ -6,6 +6,9 @@ rows than to their sum merge them first. The plain functions here are carried in
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import ShapeError
@@ -112,9 +115,7 @@ class SumRows(OpDef, op="sum_rows"):
     Out = writes()
     Out_rows = writes_rows("Out")
 
-    def infer(
-        self, X: list[TensorType], X_rows: list[TensorType] | None
-    ) -> dict[str, TensorType]:
+    def infer(self, X: list[TensorType], X_rows: list[TensorType] | None) -> dict[str, TensorType]:
         require_same_dtype("sum", **{f"X[{i}]": term for i, term in enumerate(X)})
         count: Size = 0
         for term in X if X_rows else X[:1]:
@@ -145,8 +146,9 @@ class SparseToSparse(OpDef):
     Out = writes()
     Out_rows = writes_rows("Out")
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": X, "Out_rows": rows_type(X.shape[0])}
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X, and of a number for each of its rows."""
+        return {"Out": types["X"], "Out_rows": rows_type(types["X"].shape[0])}
 
 
 class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
@@ -155,10 +157,13 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
     Y = reads()
     axis = attr(-1)
 
-    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
-        if differ(Y.numel, 1):
-            raise ShapeError(f"elementwise_mul: X is sparse, but Y is {Y}, expected one element")
-        return super().infer(X)
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The types as above; ShapeError where Y has more than one element."""
+        if differ(types["Y"].numel, 1):
+            raise ShapeError(
+                f"elementwise_mul: X is sparse, but Y is {types['Y']}, expected one element"
+            )
+        return super().infer_types(types)
 
     def numpy(self, X: Array, X_rows: Array, Y: Array) -> dict[str, Array]:
         return {"Out": X * Y.reshape(1), "Out_rows": X_rows}

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype, shown
+from compiler.ops.checks import differ, numeric, require_dtype, require_same_shape, shown
 from compiler.ops.nce import row_labels
 from compiler.ops.samplers import LOG_UNIFORM, class_chances, draw_unique
 
@@ -18,11 +18,12 @@ HIT = 1e20
 class SampleLogits(OpDef, op="sample_logits"):
     """SampledLogits = Logits of Samples, less the logarithm of their Probabilities.
 
-    Samples [rows, trues + num_samples] are the true classes of each row and `num_samples` others, the
-    same for all rows and log-uniform, never one twice whatever `uniq` says; Probabilities say how likely each is among so many.
-    `use_customized_samples` takes both from the user. `remove_accidental_hits` rules drawn classes
-    out where they are true ones. SampledLabels are the places of the true classes. LogitsDim and
-    LabelsDim bring shapes and hold no data. Reference: sample_logits_op.h.
+    Samples [rows, trues + num_samples] are the true classes of each row and `num_samples` others,
+    the same for all rows and log-uniform, never one twice whatever `uniq` says. Probabilities say
+    how likely each is among so many. `use_customized_samples` takes both from the user, and
+    `remove_accidental_hits` rules drawn classes out where they are true ones. SampledLabels are the
+    places of the true classes. LogitsDim and LabelsDim bring shapes and hold no data.
+    Reference: sample_logits_op.h.
     """
 
     is_random = True
@@ -56,11 +57,15 @@ class SampleLogits(OpDef, op="sample_logits"):
             raise ShapeError(f"{self.kind}: {given}, expected [rows, classes] and true ones by row")
         classes = Logits.shape[1]
         if isinstance(classes, int) and self.num_samples > classes:
-            raise BadAttribute(f"{self.kind}: 'num_samples' is {self.num_samples} of {classes} classes")
+            raise BadAttribute(f"{self.kind}: 'num_samples' is {self.num_samples} of {classes}")
         drawn = (Logits.shape[0], Labels.shape[1] + self.num_samples)
-        for slot, given in (("Samples", CustomizedSamples), ("Probabilities", CustomizedProbabilities)):
-            if self.use_customized_samples and (given is None or given.rank != 2):
-                raise ShapeError(f"{self.kind}: Customized{slot} is {given}, expected {list(drawn)}")
+        missing = CustomizedSamples is None or CustomizedProbabilities is None
+        if self.use_customized_samples and missing:
+            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are missing")
+        if CustomizedSamples is not None and CustomizedProbabilities is not None:
+            chances = CustomizedProbabilities
+            given = Logits.with_shape(drawn)
+            require_same_shape(self.kind, drawn=given, Samples=CustomizedSamples, Chances=chances)
         return {
             "Samples": TensorType(DType.INT64, drawn),
             "Probabilities": Logits.with_shape(drawn),
@@ -95,14 +100,14 @@ class SampleLogits(OpDef, op="sample_logits"):
             hits = (samples[:, :, None] == trues[:, None, :]).any(2)
             hits[:, : trues.shape[1]] = False
             sampled = sampled - np.where(hits, HIT, 0)
-        places = np.broadcast_to(np.arange(trues.shape[1]), trues.shape)
+        places: Array = np.arange(int(trues.shape[1]))
         return {
             "Samples": samples,
             "Probabilities": chances,
             "LogitsDim": np.empty((*Logits.shape, 0), Logits.dtype),
             "LabelsDim": np.empty((*Labels.shape, 0), Logits.dtype),
             "SampledLogits": sampled.astype(Logits.dtype),
-            "SampledLabels": places.astype(np.int64),
+            "SampledLabels": np.broadcast_to(places, trues.shape).astype(np.int64),
         }
 
     def grad(

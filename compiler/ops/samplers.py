@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 
-UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
+SAMPLERS = UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
 
 
 def class_chances(classes: Array, sampler: int, count: int, given: Array | None) -> Array:

@@ -70,16 +70,59 @@ def reversed_rows(offsets: Array) -> Array:
     return rows
 
 
+def row_places(offsets: Array) -> tuple[Array, Array]:
+    """For each row its place in its sequence, and how long that is: int64 [rows] each.
+
+    >>> print(*row_places(np.array([0, 2, 2, 5])))
+    [0 1 0 1 2] [2 2 3 3 3]
+    """
+    lengths = offsets[1:] - offsets[:-1]
+    starts = offsets[:-1].repeat(lengths)
+    return np.arange(len(starts)) - starts, lengths.repeat(lengths)
+
+
+def segments(offsets: Array) -> tuple[Any, Array, Array]:
+    """Which sequences have rows (a slice where all do), where these begin, how long they are."""
+    lengths = offsets[1:] - offsets[:-1]
+    if lengths.all():
+        return slice(None), offsets[:-1], lengths
+    filled = lengths.nonzero()[0]
+    return filled, offsets[filled], lengths[filled]
+
+
 def segment_sums(values: Array, offsets: Array) -> Array:
     """The sum of each sequence's rows, 0 for an empty one: [count, …].
 
     >>> print(segment_sums(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 1, 3])))
     [1. 0. 6.]
     """
-    filled = np.flatnonzero(np.diff(offsets))
+    filled, starts, _ = segments(offsets)
     sums = np.zeros((len(offsets) - 1, *values.shape[1:]), values.dtype)
-    sums[filled] = np.add.reduceat(values, offsets[filled], axis=0)
+    sums[filled] = np.add.reduceat(values, starts, axis=0)
     return sums
+
+
+def window_index(places: tuple[Array, Array], start: int, length: int) -> Array:
+    """The rows of the window `start … start + length - 1` around each row: [rows, length].
+
+    `places` are those of `row_places`. The number of rows stands for what lies outside of the
+    sequence.
+
+    >>> print(window_index(row_places(np.array([0, 2, 3])), -1, 3).tolist())
+    [[3, 0, 1], [0, 1, 3], [3, 2, 3]]
+    """
+    positions, lengths = places
+    steps, count = np.arange(start, start + length), len(positions)
+    seen = np.add.outer(positions, steps)
+    inside = seen.view(np.uint64) < lengths.view(np.uint64)[:, None]
+    return np.where(inside, np.add.outer(np.arange(count), steps), count)
+
+
+def window_values(values: Array, offsets: Array, start: int, length: int, border: float) -> Array:
+    """What each row's window sees, `border` outside of its sequence: [rows, length, …]."""
+    beyond = np.full((1, *values.shape[1:]), border, values.dtype)
+    index = window_index(row_places(offsets), start, length)
+    return np.concatenate([values, beyond]).take(index, axis=0)
 
 
 def zeros(shape: Any, like: Array) -> Array:
@@ -91,28 +134,3 @@ def zeros(shape: Any, like: Array) -> Array:
 def reshaped(values: Array, shape: Any) -> Array:
     """The same elements in a shape."""
     return values.reshape(shape)
-
-
-def window_rows(offsets: Array, start: int, length: int) -> tuple[Array, Array]:
-    """Row numbers of the window `start … start + length - 1` around each row: [rows, length].
-
-    With them comes how far each lies outside of its sequence: negative before its first row,
-    positive after its last, 0 within.
-
-    >>> rows, beyond = window_rows(np.array([0, 2, 3]), -1, 3)
-    >>> print(rows.tolist(), beyond.tolist())
-    [[-1, 0, 1], [0, 1, 2], [1, 2, 3]] [[-1, 0, 0], [0, 0, 1], [-1, 0, 1]]
-    """
-    lengths = np.diff(offsets)
-    rows: Array = np.arange(int(offsets[-1]))[:, None] + np.arange(start, start + length)
-    before = rows - np.repeat(offsets[:-1], lengths)[:, None]
-    after = rows - np.repeat(offsets[1:] - 1, lengths)[:, None]
-    return rows, np.minimum(before, 0) + np.maximum(after, 0)
-
-
-def window_values(values: Array, offsets: Array, start: int, length: int, border: float) -> Array:
-    """What each row's window sees, `border` outside of its sequence: [rows, length, …]."""
-    rows, beyond = window_rows(offsets, start, length)
-    seen = values.take(rows, axis=0, mode="clip")
-    seen[beyond != 0] = border
-    return seen

@@ -1,4 +1,9 @@
-"""Convolutions along sequences: every row sees a window of its own sequence."""
+"""Convolution along sequences: every row sees a window of its own sequence.
+
+Windows are gathered, and one product of matrices serves all rows. The gradient of the rows is a
+convolution of the gradient above by the mirrored filter, and what that gathers serves the filter's
+gradient too.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +11,24 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.sequence import require_one_level, window_rows, window_values
+from compiler.ops.sequence import require_one_level, row_places, window_values
+from compiler.ops.sequence_windows import lower_index, lower_windows, padding_index
 
 
-def padding_rows(beyond: Array, start: int) -> Array:
-    """The rows of the trained padding that stand for what lies outside: first those before."""
-    outside = beyond[beyond != 0]
-    return max(0, -start) + outside - (outside > 0)
-
-
-def context(X: Array, offsets: Array, start: int, length: int, padding: Array | None) -> Array:
-    """The windows of X around each row, with zeros or `padding` outside: [rows, length, size]."""
-    seen = window_values(X, offsets, start, length, 0.0)
-    if padding is not None:
-        beyond = window_rows(offsets, start, length)[1]
-        seen[beyond != 0] = padding[padding_rows(beyond, start)]
-    return seen
-
-
-def context_gradient(d_Out: Array, offsets: Array, start: int, weight: Array) -> Array:
-    """The gradient of X, by the filter [length, size, filters]: what each row gave to whom."""
-    length, size, filters = weight.shape
-    above = window_values(d_Out, offsets, 1 - start - length, length, 0.0)
-    mirrored = weight[::-1].transpose(0, 2, 1).reshape(length * filters, size)
-    return above.reshape(len(d_Out), length * filters) @ mirrored
+def trained_gradients(
+    X: Array, places: tuple[Array, Array], start: int, padding: Array, Filter: Array, d_Out: Array
+) -> tuple[Array, Array, Array]:
+    """The gradients of X, of the trained padding below it, and of the filter."""
+    index = padding_index(places, start, len(Filter) // X.shape[1])
+    below = np.concatenate([X, padding])
+    d_below = np.zeros_like(below)
+    np.add.at(d_below, index, (d_Out @ Filter.T).reshape(*index.shape, -1))
+    seen = below.take(index, axis=0).reshape(len(X), -1)
+    return d_below[: len(X)], d_below[len(X) :], seen.T @ d_Out
 
 
 class SequenceConv(OpDef, op="sequence_conv"):
@@ -92,69 +88,96 @@ class SequenceConv(OpDef, op="sequence_conv"):
     def numpy(
         self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array
     ) -> Array:
-        padding = PaddingData if self.paddingTrainable else None
-        seen = context(X, X_lod[0], self.contextStart, self.contextLength, padding)
+        start, length = self.contextStart, self.contextLength
+        if PaddingData is None or not self.paddingTrainable:
+            seen = window_values(X, X_lod[0], start, length, 0.0)
+        else:
+            index = padding_index(row_places(X_lod[0]), start, length)
+            seen = np.concatenate([X, PaddingData]).take(index, axis=0)
         return seen.reshape(len(X), -1) @ Filter
 
     def grad(
         self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array, d_Out: Array
     ) -> dict[str, Array]:
         start, length, size = self.contextStart, self.contextLength, X.shape[1]
-        padding = PaddingData if self.paddingTrainable else None
-        seen = context(X, X_lod[0], start, length, padding).reshape(len(X), length * size)
-        weight = Filter.reshape(length, size, -1)
-        d_X = context_gradient(d_Out, X_lod[0], start, weight)
-        found = {"X": d_X, "Filter": seen.T @ d_Out}
+        if PaddingData is not None and self.paddingTrainable:
+            places = row_places(X_lod[0])
+            found = trained_gradients(X, places, start, PaddingData, Filter, d_Out)
+            return dict(zip(("X", "PaddingData", "Filter"), found, strict=True))
+        above = window_values(d_Out, X_lod[0], 1 - start - length, length, 0.0)
+        above = above.reshape(len(X), -1)
+        mirrored = Filter.reshape(length, size, -1)[::-1].transpose(0, 2, 1)
+        d_mirrored = (X.T @ above).reshape(size, length, -1).transpose(1, 0, 2)
+        found = {
+            "X": above @ mirrored.reshape(-1, size),
+            "Filter": d_mirrored[::-1].reshape(Filter.shape),
+        }
         if PaddingData is not None:
             found["PaddingData"] = np.zeros_like(PaddingData)
-        if padding is not None:
-            beyond = window_rows(X_lod[0], start, length)[1]
-            d_seen = (d_Out @ Filter.T).reshape(len(X), length, size)[beyond != 0]
-            np.add.at(found["PaddingData"], padding_rows(beyond, start), d_seen)
         return found
 
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_lod: list[Operand],
+        PaddingData: Operand | None,
+        Filter: Operand,
+        Out: Operand,
+    ) -> None:
+        start, length, padded = self.contextStart, self.contextLength, self.paddingTrainable
+        index = lower_index(k, X_lod[0], start, length, padded)
+        seen = lower_windows(k, X, index, length, PaddingData if padded else None)
+        k.line(f"np.matmul({seen.view((X.shape[0], Filter.shape[0]))}, {Filter}, out={Out})")
 
-def rows_of_batch(X: Array, lod: list[Array] | None) -> Array:
-    """Where sequences lie: as the LoD says, or all of one length in X [batch, length, size]."""
-    return lod[-1] if lod else np.arange(len(X) + 1) * X.shape[1]
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_lod: list[Operand],
+        PaddingData: Operand | None,
+        Filter: Operand,
+        d_Out: Operand,
+        d_X: Operand | None,
+        d_PaddingData: Operand | None,
+        d_Filter: Operand | None,
+    ) -> None:
+        start, length = self.contextStart, self.contextLength
+        if PaddingData is not None and self.paddingTrainable:
+            places = f"{k.function(row_places)}({X_lod[0]})"
+            given = f"{X}, {places}, {start}, {PaddingData}, {Filter}, {d_Out}"
+            k.line(f"result = {k.function(trained_gradients)}({given})")
+            for place, wanted in enumerate((d_X, d_PaddingData, d_Filter)):
+                if wanted is not None:
+                    k.line(f"np.copyto({wanted}, result[{place}])")
+            return
+        index = lower_index(k, X_lod[0], 1 - start - length, length, padded=False)
+        above = lower_windows(k, d_Out, index, length, None)
+        if d_X is not None:
+            self.lower_rows(k, above, Filter, d_X)
+        if d_Filter is not None:
+            self.lower_filter(k, above, X, d_Filter)
+        if d_PaddingData is not None:
+            k.line(f"{d_PaddingData}.fill(0.0)")
 
+    def lower_rows(self, k: Kernel, above: Operand, Filter: Operand, d_X: Operand) -> None:
+        """The windows of the gradient above times the mirrored filter."""
+        rows, length, filters = above.shape
+        size = d_X.shape[1]
+        mirrored = k.scratch((length, filters, size), d_X.type.dtype)
+        turned = f"{Filter.view((length, size, filters))}[::-1].transpose(0, 2, 1)"
+        k.line(f"np.copyto({mirrored}, {k.once(turned, [Filter], 'turned')})")
+        factors = above.view((rows, length * filters)), mirrored.view((length * filters, size))
+        k.line(f"np.matmul({factors[0]}, {factors[1]}, out={d_X})")
 
-class RowConv(OpDef, op="row_conv"):
-    """Out[t] = sum over k of Filter[k] * X[t + k], as far as the sequence goes.
-
-    X is [rows, size] with a LoD, or [batch, length, size]; Filter is [steps ahead + 1, size].
-    Reference: row_conv_op.cc.
-    """
-
-    X = reads()
-    X_lod = reads_lod("X", optional=True)
-    Filter = reads()
-    Out = writes()
-
-    def infer(
-        self, X: TensorType, X_lod: list[TensorType] | None, Filter: TensorType
-    ) -> TensorType:
-        if X_lod:
-            require_one_level("row_conv", "X", X_lod)
-        rank = 2 if X_lod else 3
-        if X.rank != rank or Filter.rank != 2 or differ(X.shape[-1], Filter.shape[1]):
-            raise ShapeError(
-                f"row_conv: {shown(X=X, Filter=Filter)} do not go together, expected X [rows, size]"
-                " with a LoD, or [batch, length, size], and Filter [steps, size]"
-            )
-        return X
-
-    def numpy(self, X: Array, X_lod: list[Array] | None, Filter: Array) -> Array:
-        rows = X.reshape(-1, X.shape[-1])
-        seen = window_values(rows, rows_of_batch(X, X_lod), 0, len(Filter), 0.0)
-        return np.einsum("tks,ks->ts", seen, Filter).reshape(X.shape)
-
-    def grad(
-        self, X: Array, X_lod: list[Array] | None, Filter: Array, d_Out: Array
-    ) -> dict[str, Array]:
-        offsets, length = rows_of_batch(X, X_lod), len(Filter)
-        rows, d_rows = X.reshape(-1, X.shape[-1]), d_Out.reshape(-1, X.shape[-1])
-        seen = window_values(rows, offsets, 0, length, 0.0)
-        above = window_values(d_rows, offsets, 1 - length, length, 0.0)
-        d_X = np.einsum("tks,ks->ts", above, Filter[::-1]).reshape(X.shape)
-        return {"X": d_X, "Filter": np.einsum("tks,ts->ks", seen, d_rows)}
+    def lower_filter(self, k: Kernel, above: Operand, X: Operand, d_Filter: Operand) -> None:
+        """The rows times the windows of the gradient above, mirrored."""
+        rows, length, filters = above.shape
+        size = X.shape[1]
+        product = k.scratch((size, length, filters), X.type.dtype)
+        factors = k.once(f"{X}.T", [X], "columns"), above.view((rows, length * filters))
+        k.line(
+            f"np.matmul({factors[0]}, {factors[1]}, out={product.view((size, length * filters))})"
+        )
+        turned = f"{d_Filter.view((length, size, filters))}[::-1].transpose(1, 0, 2)"
+        k.line(f"np.copyto({k.once(turned, [d_Filter], 'turned')}, {product})")

@@ -9,7 +9,13 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.sequence import count_of, require_column, require_one_level, reshaped, window_rows
+from compiler.ops.sequence import (
+    count_of,
+    require_column,
+    require_one_level,
+    reshaped,
+    window_values,
+)
 
 
 class SequenceErase(OpDef, op="sequence_erase"):
@@ -59,10 +65,7 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
         return X.with_shape((X.shape[0], self.win_size))
 
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
-        rows, beyond = window_rows(X_lod[0], 0, self.win_size)
-        seen = X[:, 0].take(rows, mode="clip")
-        seen[beyond != 0] = self.pad_value
-        return seen
+        return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
 
 
 def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -142,6 +141,7 @@ class Reshape(GradientByX, Reshaping, op="reshape"):
     def numpy(self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None) -> Array:
         return X.reshape(kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape)))
 
+
 class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
     """`Reshaping`, spelled with XShape."""
 
@@ -157,6 +157,7 @@ class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
     ) -> dict[str, Array]:
         sizes = kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape))
         return beside_shape(X, X.reshape(sizes))
+
 
 # ---- flatten ------------------------------------------------------------------------------------
 
@@ -190,6 +191,7 @@ class Flatten(GradientByX, Flattening, op="flatten"):
     def numpy(self, X: Array) -> Array:
         return X.reshape(as_matrix(X.shape, self.axis))
 
+
 class Flatten2(GradientByXShape, Flattening, op="flatten2"):
     """`Flattening`, spelled with XShape."""
 
@@ -200,6 +202,7 @@ class Flatten2(GradientByXShape, Flattening, op="flatten2"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return beside_shape(X, X.reshape(as_matrix(X.shape, self.axis)))
+
 
 def merged(sizes: Sizes, start: int, stop: int) -> Sizes:
     """The sizes with those of the axes `start` to `stop`, that one included, made one."""
@@ -227,6 +230,7 @@ class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_r
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return beside_shape(X, X.reshape(merged(X.shape, self.start_axis, self.stop_axis)))
+
 
 # ---- squeeze and unsqueeze ----------------------------------------------------------------------
 
@@ -264,6 +268,7 @@ class Squeeze(GradientByX, Squeezing, op="squeeze"):
     def numpy(self, X: Array) -> Array:
         return X.reshape(squeezed(X.shape, self.axes))
 
+
 class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
     """`Squeezing`, spelled with XShape."""
 
@@ -274,6 +279,7 @@ class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return beside_shape(X, X.reshape(squeezed(X.shape, self.axes)))
+
 
 def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
     """The sizes with a 1 at each of `axes`, put in one after the other."""
@@ -322,6 +328,7 @@ class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
     ) -> Array:
         axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
         return X.reshape(unsqueezed(X.shape, axes))
+
 
 class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
     """`Unsqueezing`, spelled with XShape."""

@@ -1,19 +1,15 @@
-"""A part of a tensor, or the same in another direction: slice, crop, reverse, roll and their like."""
+"""A part of a tensor by the places of its axes: slice, and slice with strides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.program import OpDesc
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.axes import Sizes, blank, listed_count, open_shape, place, whole_numbers, without
-from compiler.ops.elementwise import gradient_op
+from compiler.ops.axes import Sizes, blank, listed_count, place, whole_numbers, without
 
 THE_END = 10_000_000
 """What stands for the end of an axis where `x[1:]` is written down; larger numbers do as well."""
@@ -80,7 +76,7 @@ class Slicing(OpDef):
     StartsTensorList = reads(optional=True, many=True, no_grad=True)
     EndsTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    axes = required(list)
+    axes = attr(list[int]())
     starts = attr(list[int]())
     ends = attr(list[int]())
     infer_flags = attr(list[int]())
@@ -111,7 +107,7 @@ class Slicing(OpDef):
         return [attribute[i] if flag == 1 else None for i, flag in enumerate(flags)]
 
     def finished(self, Input: TensorType, sizes: Sequence[Size]) -> TensorType:
-        """The type with these sizes, less `decrease_axis`; ShapeError where one of them is not 1."""
+        """The type without `decrease_axis`; ShapeError where one of these sizes is not 1."""
         gone = [place(self.kind, a, Input.rank, "decrease_axis") for a in self.decrease_axis]
         for axis in gone:
             if isinstance(sizes[axis], int) and sizes[axis] != 1:
@@ -142,7 +138,10 @@ class Slice(Slicing, op="slice"):
         sizes = list(Input.shape)
         for each, start, end in zip(self.axes, starts, ends, strict=True):
             axis = place(self.kind, each, Input.rank, "axes: axis")
-            sizes[axis] = UNKNOWN if None in (start, end) else extent(sizes[axis], start, end)
+            if start is None or end is None:
+                sizes[axis] = UNKNOWN
+            else:
+                sizes[axis] = extent(sizes[axis], start, end)
             if sizes[axis] == 0:
                 raise ShapeError(f"slice: {start}:{end} of axis {axis} of Input {Input} is empty")
         return self.finished(Input, sizes)

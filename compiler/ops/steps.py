@@ -95,3 +95,39 @@ class EmptyArray(OpDef, op="empty_array"):
 
     def numpy(self, X: Shape | None) -> list[Array]:
         return []
+
+
+class CopyArray(OpDef, op="copy_array"):
+    """Out holds the tensors of array X."""
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+    def numpy(self, X: list[Array]) -> list[Array]:
+        return [*X]
+
+
+class SumArrays(OpDef, op="sum_arrays"):
+    """Out is the sum of the arrays of X, tensor by tensor; a hole adds nothing."""
+
+    lod_like = ""
+
+    X = reads(many=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        return X[0]
+
+    def numpy(self, X: list[list[Array | None]]) -> list[Array | None]:
+        Out: list[Array | None] = [None] * max(map(len, X))
+        for array in X:
+            for place, tensor in enumerate(array):
+                if tensor is not None:
+                    held = Out[place]
+                    Out[place] = tensor if held is None else held + tensor
+        return Out

@@ -1,120 +1,20 @@
-"""Making, copying and reshaping tensors."""
+"""Copies and casts, and what can be said of a tensor without its numbers; encodings of integers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import (
-    OpDef,
-    Pointwise,
-    Value,
-    Xp,
-    attr,
-    reads,
-    required,
-    type_of,
-    writes,
-)
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, literal_shape, numeric
+from compiler.ops.axes import element_type
+from compiler.ops.checks import differ, require_dtype
 from compiler.ops.elementwise import gradient_op
-
-
-class FillConstant(OpDef, op="fill_constant"):
-    """Out = `value` everywhere, in the shape `shape`.
-
-    `str_value` is the same number as text, for what a float32 attribute cannot hold; it goes
-    first where it is given. Reference: fill_constant_op.h.
-    """
-
-    Out = writes()
-    shape = attr(list[int]())
-    dtype = attr(DType.FP32.code)
-    value = attr(0.0)
-    str_value = attr("")
-    force_cpu = attr(False)
-
-    def infer(self) -> TensorType:
-        return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
-
-    def number(self) -> float:
-        """The value as a Python number that the element type can hold."""
-        text = self.str_value.strip()
-        exact = text.lstrip("+-").isdigit()
-        value = int(text) if exact else float(text) if text else self.value
-        return value if DType.of(self.dtype).is_float else int(value)
-
-    def numpy(self) -> Array:
-        return np.full(self.shape, self.number(), DType.of(self.dtype).numpy)
-
-    def lower(self, k: Kernel, Out: Operand) -> None:
-        k.line(f"{Out}.fill({_number_text(self.number())})")
-
-
-def _number_text(number: float) -> str:
-    """A number as Python, also where it has no literal."""
-    return repr(number) if math.isfinite(number) else f"float('{number}')"
-
-
-class AssignValue(OpDef, op="assign_value"):
-    """Out = the numbers in the attribute of its element type, in the shape `shape`.
-
-    Reference: assign_value_op.h.
-    """
-
-    Out = writes()
-    shape = attr(list[int]())
-    dtype = attr(DType.FP32.code)
-    bool_values = attr(list[bool]())
-    fp32_values = attr(list[float]())
-    int32_values = attr(list[int]())
-    int64_values = attr(list[int]())
-
-    def infer(self) -> TensorType:
-        type = TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
-        if type.numel != len(self.values()):
-            raise ShapeError(f"{self.kind}: {len(self.values())} values do not fill {type}")
-        return type
-
-    def values(self) -> list[Any]:
-        """The list that goes with the element type; whole numbers say which truths hold."""
-        by_dtype: dict[DType, list[Any]] = {
-            DType.BOOL: self.bool_values,
-            DType.FP32: self.fp32_values,
-            DType.INT32: self.int32_values,
-            DType.INT64: self.int64_values,
-        }
-        dtype = DType.of(self.dtype)
-        if dtype not in by_dtype:
-            raise BadAttribute(f"{self.kind} has no values of {dtype.text}")
-        return by_dtype[dtype]
-
-    def numpy(self) -> Array:
-        return np.array(self.values(), DType.of(self.dtype).numpy).reshape(self.shape)
-
-    def lower(self, k: Kernel, Out: Operand) -> None:
-        dtype = f"np.{Out.type.dtype.numpy.name}"
-        listed = ", ".join(map(_number_text, self.values()))
-        values = k.once(f"np.array([{listed}], {dtype})", [], "values")
-        k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
-
-
-class FillZerosLike(Pointwise, op="fill_zeros_like"):
-    """Out = 0 everywhere, in the type of X."""
-
-    X = reads(shape_only=True)
-    Out = writes()
-
-    def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.zeros_like(X)
 
 
 class Assign(Pointwise, op="assign"):
@@ -122,6 +22,10 @@ class Assign(Pointwise, op="assign"):
 
     X = reads()
     Out = writes()
+
+    def for_arrays(self) -> str:
+        """A tensor array is copied by a list of its tensors."""
+        return "copy_array"
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return X
@@ -143,59 +47,145 @@ class Cast(Pointwise, op="cast"):
         return operand.with_dtype(DType.of(self.out_dtype))
 
     def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.astype(X, DType.of(self.out_dtype).numpy)
+        return xp.astype(X, element_type(self.out_dtype))
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         attrs = {"in_dtype": self.out_dtype, "out_dtype": self.in_dtype}
         return [gradient_op("cast", op, grad, attrs)]
 
 
-class Reshape2(OpDef, op="reshape2"):
-    """Out = the elements of X in the shape `shape`.
+# ---- about a tensor -----------------------------------------------------------------------------
 
-    A 0 keeps the size of X at that place; one -1 takes what remains. XShape brings X's shape to the
-    gradient, after a first size of 0, and holds no data. Reference: reshape_op.cc.
+
+class About(OpDef):
+    """Something of a tensor that its shape tells."""
+
+    lod_like = ""
+
+    Input = reads(shape_only=True, no_grad=True)
+    Out = writes()
+
+
+class ShapeOf(About, op="shape"):
+    """Out = the shape of Input, int32 [axes]. Reference: shape_op.h."""
+
+    def infer(self, Input: TensorType) -> TensorType:
+        return TensorType(DType.INT32, (Input.rank,))
+
+    def numpy(self, Input: Shape) -> Array:
+        return np.array(Input, np.int32)
+
+
+class Size(About, op="size"):
+    """Out = how many elements Input has, int64 [1]. Reference: size_op.cc."""
+
+    def infer(self, Input: TensorType) -> TensorType:
+        return TensorType(DType.INT64, (1,))
+
+    def numpy(self, Input: Shape) -> Array:
+        return np.prod(np.array([Input], np.int64), axis=1)
+
+
+class IsEmpty(OpDef, op="is_empty"):
+    """Out = whether X has no elements, bool [1]. Reference: is_empty_op.h."""
+
+    lod_like = ""
+
+    X = reads(shape_only=True, no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return TensorType(DType.BOOL, (1,))
+
+    def numpy(self, X: Shape) -> Array:
+        return np.array([0 in X])
+
+
+# ---- integers -----------------------------------------------------------------------------------
+
+
+class OneHot(OpDef, op="one_hot"):
+    """Out = 1 at the place each number of X says, along the last axis, of size `depth`; else 0.
+
+    The last axis of X has size 1 and gives way to the new one. A number that is no place is an
+    error, unless `allow_out_of_range` leaves its row at 0. Reference: one_hot_op.h.
     """
 
-    X = reads()
-    Out = writes(inplace="X")
-    XShape = writes()
-    shape = attr(list[int]())
+    X = reads(no_grad=True)
+    depth_tensor = reads(optional=True, no_grad=True)
+    Out = writes()
+    depth = attr(-1)
+    dtype = attr(DType.FP32.code)
+    allow_out_of_range = attr(False)
 
-    def infer(self, X: TensorType) -> dict[str, TensorType]:
-        return {"Out": X.with_shape(self.wanted(X)), "XShape": X.with_shape((0, *X.shape))}
+    def infer(self, X: TensorType, depth_tensor: TensorType | None) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+        if depth_tensor is None and self.depth < 1:
+            raise BadAttribute(f"{self.kind}: 'depth' is {self.depth}, expected 1 or more")
+        depth: Any = UNKNOWN if depth_tensor is not None else self.depth
+        return TensorType(DType.of(self.dtype), (*self.rows(X), depth))
 
-    def wanted(self, X: TensorType) -> Shape:
-        """The shape of Out; ShapeError where X has another number of elements."""
-        kept = [axis for axis, size in enumerate(self.shape) if size == 0]
-        refusal = ShapeError(f"reshape2: X is {X}, which 'shape' {self.shape} does not fit")
-        odd = self.shape.count(-1) > 1 or any(size < -1 for size in self.shape)
-        if odd or any(axis >= X.rank for axis in kept):
-            raise refusal
-        rest = product(size for axis, size in enumerate(X.shape) if axis not in kept)
-        sizes: list[Size] = [X.shape[a] if a in kept else n for a, n in enumerate(self.shape)]
-        if -1 in self.shape:
-            place = self.shape.index(-1)
-            sizes[place] = rest // math.prod(size for size in self.shape if size > 0)
-        if differ(product(sizes), X.numel):
-            raise refusal
-        return tuple(sizes)
+    def rows(self, X: TensorType) -> Shape:
+        """The axes of Out in front of the new one."""
+        if X.rank < 2 or differ(X.shape[-1], 1):
+            raise ShapeError(f"one_hot: X is {X}, expected a last size of 1")
+        return X.shape[:-1]
 
-    def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": d_Out.with_shape(XShape.shape[1:])}
+    def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
+        depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
+        return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
-    def numpy(self, X: Array) -> dict[str, Array]:
-        types = self.infer(type_of(X))
-        shape = numeric(types["Out"].shape)
-        return {"Out": X.reshape(shape), "XShape": np.empty((0, *X.shape), X.dtype)}
 
-    def grad(self, XShape: Shape, d_Out: Array) -> dict[str, Array]:
-        return {"X": d_Out.reshape(numeric(XShape[1:]))}
+def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
+    """A row for each number, with 1 at its place; ValueError where it is no place."""
+    known = (X >= 0) & (depth > X)
+    if not lenient and not known.all():
+        raise ValueError(f"one_hot: {X[~known][0]} is not from 0 to {depth - 1}")
+    return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
-        if Out is not None and not k.aliased(X, Out):
-            k.line(f"np.copyto({Out.view(X.shape)}, {X})")
 
-    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
-        if not k.aliased(d_Out, d_X):
-            k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
+class OneHotV2(OneHot, op="one_hot_v2"):
+    """The same of any tensor: the new axis comes behind all axes of X.
+
+    Reference: one_hot_v2_op.h.
+    """
+
+    def rows(self, X: TensorType) -> Shape:
+        """All axes of X."""
+        return X.shape
+
+    def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
+        depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
+        return hot_rows(X, depth, self.allow_out_of_range, self.dtype)
+
+
+class ShardIndex(OpDef, op="shard_index"):
+    """Out = each number of X as its shard counts it, or `ignore_value` if it is of another one.
+
+    `index_num` numbers are shared out among `nshards` in order, equally many to each but the last.
+    Reference: shard_index_op.h.
+    """
+
+    X = reads(no_grad=True)
+    Out = writes()
+    index_num = required(int)
+    nshards = required(int)
+    shard_id = required(int)
+    ignore_value = attr(-1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if not (self.nshards > 0 and 0 <= self.shard_id < self.nshards and self.index_num > 0):
+            raise BadAttribute(
+                f"shard_index: 'shard_id' is {self.shard_id} of {self.nshards} shards of "
+                f"{self.index_num}"
+            )
+        if X.rank < 2 or differ(X.shape[-1], 1):
+            raise ShapeError(f"shard_index: X is {X}, expected a last size of 1")
+        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        if X.size and not 0 <= X.min() <= X.max() < self.index_num:
+            raise ValueError(f"shard_index: X is from {X.min()} to {X.max()}, not all of an index")
+        size = -(-self.index_num // self.nshards)
+        return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)

@@ -6,24 +6,27 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 
 
 class Transposing(OpDef):
-    """Axis i of Out is axis `axis[i]` of X; sequences do not outlive it. Reference: transpose_op.cc."""
+    """Axis i of Out is axis `axis[i]` of X; sequences do not outlive it.
+
+    Reference: transpose_op.cc.
+    """
 
     lod_like = ""
 
     X = reads()
     Out = writes()
-    axis = required(list)
+    axis = attr(list[int]())
     data_format = attr("AnyLayout")
 
     def result(self, X: TensorType) -> Shape:
         """The shape of Out; ShapeError where `axis` does not name each axis once."""
         if sorted(self.axis) != list(range(X.rank)):
-            raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected each axis of X {X} once")
+            raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected all axes of X {X}")
         return tuple(X.shape[axis] for axis in self.axis)
 
     def back(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.axes import Sizes, blank, hoped, open_shape, place, whole_numbers
@@ -24,7 +24,7 @@ class Reverse(OpDef, op="reverse"):
 
     X = reads()
     Out = writes()
-    axis = required(list)
+    axis = attr(list[int]())
 
     def infer(self, X: TensorType) -> TensorType:
         if not self.axis:
@@ -108,14 +108,20 @@ def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[sl
     return tuple(slice(offset, offset + length) for offset, length in parts)
 
 
+def is_part(size: Size, offset: int, length: Size) -> bool:
+    """False where so many places from an offset on are not all of an axis."""
+    if not isinstance(size, int) or not isinstance(length, int):
+        return offset >= 0
+    return 0 <= offset <= size - length
+
+
 def fits(X: TensorType, op: str, lengths: Sequence[Size], offsets: Sequence[int]) -> Shape:
     """The lengths as a shape; ShapeError where they are not parts of the axes of X."""
     refusal = ShapeError(f"{op}: {list(lengths)} from {list(offsets)} on is no part of X {X}")
     if len(lengths) != X.rank or len(offsets) not in (0, X.rank):
         raise refusal
     for size, offset, length in zip(X.shape, offsets, lengths, strict=False):
-        known = isinstance(size, int) and isinstance(length, int)
-        if known and (offset < -1 or max(offset, 0) + length > size):
+        if not is_part(size, offset, length):
             raise refusal
     return tuple(lengths)
 
@@ -133,17 +139,15 @@ class Crop(OpDef, op="crop"):
     offsets = attr(list[int]())
     shape = attr(list[int]())
 
-    def infer(
-        self, X: TensorType, Y: TensorType | None, Offsets: TensorType | None
-    ) -> TensorType:
+    def infer(self, X: TensorType, Y: TensorType | None, Offsets: TensorType | None) -> TensorType:
         sizes = list(Y.shape) if Y else [*self.shape]
         whole = [X.shape[a] if n == -1 and a < X.rank else n for a, n in enumerate(sizes)]
         if Offsets is None and len(self.offsets) != X.rank:
             raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one an axis of X {X}")
         return X.with_shape(fits(X, self.kind, whole, [] if Offsets else self.offsets))
 
-    def numpy(self, X: Array, Y: Shape | None, Offsets: Array | None) -> Array:
-        wanted = self.shape if Y is None else Y
+    def numpy(self, X: Array, Y: Shape, Offsets: Array | None) -> Array:
+        wanted: Sizes = Y or tuple(self.shape)
         lengths = [size if n == -1 else n for n, size in zip(wanted, X.shape, strict=True)]
         return X[crop_index(X.shape, whole_numbers(Offsets, None, self.offsets), lengths)]
 

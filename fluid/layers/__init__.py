@@ -1,5 +1,6 @@
 """Layers: functions that append ops to the default main program and return their results."""
 
+from fluid.layers.activation import *
 from fluid.layers.arrays import *
 from fluid.layers.branches import *
 from fluid.layers.control_flow import *
@@ -9,6 +10,7 @@ from fluid.layers.host import *
 from fluid.layers.indexing import *
 from fluid.layers.io import *
 from fluid.layers.learning_rate import *
+from fluid.layers.linalg import *
 from fluid.layers.loops import *
 from fluid.layers.loss import *
 from fluid.layers.math import *
@@ -16,11 +18,13 @@ from fluid.layers.metric import *
 from fluid.layers.nn import *
 from fluid.layers.normalization import *
 from fluid.layers.ops import *
+from fluid.layers.order import *
 from fluid.layers.pooling import *
 from fluid.layers.random import *
 from fluid.layers.readers import *
 from fluid.layers.recurrent import *
 from fluid.layers.regions import *
+from fluid.layers.reductions import *
 from fluid.layers.resize import *
 from fluid.layers.rnn import *
 from fluid.layers.sampling import *

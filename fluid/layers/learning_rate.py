@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from fluid.framework import Variable, default_main_program
 from fluid.layers import control_flow, nn, ops, tensor
+from fluid.layers.math import elementwise_min
 
 __all__ = [
     "cosine_decay",
@@ -56,7 +57,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
     step = _step(1)
     slope = step**-0.5
     ramp = (warmup_steps**-1.5) * step
-    return learning_rate * (d_model**-0.5) * nn.elementwise_min(slope, ramp)
+    return learning_rate * (d_model**-0.5) * elementwise_min(slope, ramp)
 
 
 @_scheduled
@@ -100,7 +101,7 @@ def polynomial_decay(
         span = decay_steps * _started_cycles(step, decay_steps)
     else:
         span = decay_steps
-        step = nn.elementwise_min(step, tensor.fill_constant([1], "float32", float(span)))
+        step = elementwise_min(step, tensor.fill_constant([1], "float32", float(span)))
     return (learning_rate - end_learning_rate) * ((1 - step / span) ** power) + end_learning_rate
 
 

@@ -1,13 +1,38 @@
-"""Losses; each gives one number a row."""
+"""Losses of single rows: of classes, of scores, of distances."""
 
 from __future__ import annotations
 
-from fluid.framework import Variable
-from fluid.layer_helper import LayerHelper
+from typing import Any
 
-__all__ = ["cross_entropy", "softmax_with_cross_entropy", "square_error_cost"]
+from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.framework import Variable
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.reductions import reduce_mean
+
+__all__ = [
+    "bpr_loss",
+    "center_loss",
+    "cross_entropy",
+    "huber_loss",
+    "kldiv_loss",
+    "label_smooth",
+    "log_loss",
+    "margin_rank_loss",
+    "mse_loss",
+    "rank_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "smooth_l1",
+    "softmax_with_cross_entropy",
+    "square_error_cost",
+    "teacher_student_sigmoid_loss",
+]
 
 _IGNORED = -100
+_WIDE = ("float32", "float64")
+
+
+# ---- classes ------------------------------------------------------------------------------------
 
 
 def cross_entropy(
@@ -20,8 +45,10 @@ def cross_entropy(
     """
     inputs = {"X": input, "Label": label}
     if soft_label:
+        check_variable_and_dtype(input, "input", FLOATS, "cross_entropy")
         attrs = {"soft_label": True, "ignore_index": ignore_index}
         return LayerHelper("cross_entropy").append_result("cross_entropy", inputs, attrs, slot="Y")
+    check_variable_and_dtype(input, "input", FLOATS, "cross_entropy2")
     helper = LayerHelper("cross_entropy2", input=input)
     dtype = helper.input_dtype()
     loss, shape, match = (helper.create_variable_for_type_inference(dtype) for _ in range(3))
@@ -32,13 +59,6 @@ def cross_entropy(
         attrs={"ignore_index": ignore_index},
     )
     return loss
-
-
-def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """`(input - label) ** 2`, element by element."""
-    helper = LayerHelper("square_error_cost")
-    difference = helper.append_result("elementwise_sub", {"X": input, "Y": label})
-    return helper.append_result("square", {"X": difference})
 
 
 def softmax_with_cross_entropy(
@@ -66,3 +86,242 @@ def softmax_with_cross_entropy(
         },
     )
     return (loss, softmax) if return_softmax else loss
+
+
+def label_smooth(
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """`(1 - epsilon) * label + epsilon * prior_dist`, or of even shares of all classes without it.
+
+    `label` [N, classes] holds probabilities and gets no gradient. Raises ValueError where `epsilon`
+    is not from 0 to 1.
+    """
+    if not 0.0 <= epsilon <= 1.0:
+        raise ValueError(f"epsilon of label_smooth must be from 0 to 1, not {epsilon}")
+    check_variable_and_dtype(label, "label", _WIDE, "label_smooth")
+    label.stop_gradient = True
+    inputs = {"X": label} if prior_dist is None else {"X": label, "PriorDist": prior_dist}
+    return append_simple_op(
+        "label_smooth", inputs, {"epsilon": float(epsilon)}, name=name, dtype=dtype
+    )
+
+
+def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+    """How far the labelled class of each row is from being ranked first: [N, classes] → [N, 1].
+
+    It is the mean of `log(1 + exp(score - score of the label))` over the other classes.
+    """
+    check_variable_and_dtype(input, "input", FLOATS, "bpr_loss")
+    helper = LayerHelper("bpr_loss", name=name)
+    return helper.append_result("bpr_loss", {"X": input, "Label": label}, slot="Y")
+
+
+def center_loss(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    alpha: float | Variable,
+    param_attr: Any,
+    update_center: bool = True,
+) -> Variable:
+    """Half the squared distance of each row [N, D] to the center of its class: [N, 1].
+
+    The centers are a parameter [num_classes, D] without a gradient; the op itself moves them, by
+    `alpha` of the mean difference of their rows, if `update_center`. Raises TypeError where `alpha`
+    is neither a float nor a variable.
+    """
+    check_type(alpha, "alpha", (float, Variable), "center_loss")
+    helper = LayerHelper("center_loss", input=input, param_attr=param_attr)
+    dtype = helper.input_dtype()
+    centers = helper.create_parameter(param_attr, [num_classes, input.shape[1]], dtype)
+    centers.stop_gradient = True
+    rate = alpha if isinstance(alpha, Variable) else _center_rate(helper, alpha)
+    difference, loss = (helper.create_variable_for_type_inference(dtype) for _ in range(2))
+    helper.append_op(
+        "center_loss",
+        inputs={"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": rate},
+        outputs={"SampleCenterDiff": difference, "Loss": loss, "CentersOut": centers},
+        attrs={"cluster_num": num_classes, "need_update": update_center},
+    )
+    return loss
+
+
+def _center_rate(helper: LayerHelper, alpha: float) -> Variable:
+    """The rate as a variable that the main program itself fills in every step."""
+    return helper.create_variable(
+        name="centerloss_alpha",
+        shape=[1],
+        dtype="float32",
+        persistable=True,
+        stop_gradient=True,
+        initializer=Constant(alpha),
+    )
+
+
+# ---- two classes --------------------------------------------------------------------------------
+
+
+def log_loss(
+    input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
+) -> Variable:
+    """`-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`: [N, 1] each."""
+    check_variable_and_dtype(input, "input", ("float32",), "log_loss")
+    check_variable_and_dtype(label, "label", ("float32",), "log_loss")
+    helper = LayerHelper("log_loss", name=name)
+    inputs = {"Predicted": input, "Labels": label}
+    return helper.append_result("log_loss", inputs, {"epsilon": epsilon}, slot="Loss")
+
+
+def sigmoid_cross_entropy_with_logits(
+    x: Variable,
+    label: Variable,
+    ignore_index: int = _IGNORED,
+    name: str | None = None,
+    normalize: bool = False,
+) -> Variable:
+    """Cross entropy of `sigmoid(x)` against probabilities, element by element.
+
+    It is 0 where the label is `ignore_index`, and divided by how many are not if `normalize`.
+    """
+    check_variable_and_dtype(x, "input", FLOATS, "sigmoid_cross_entropy_with_logits")
+    return append_simple_op(
+        "sigmoid_cross_entropy_with_logits",
+        {"X": x, "Label": label},
+        {"ignore_index": ignore_index, "normalize": normalize},
+        name=name,
+    )
+
+
+def teacher_student_sigmoid_loss(
+    input: Variable,
+    label: Variable,
+    soft_max_up_bound: float = 15.0,
+    soft_max_lower_bound: float = -15.0,
+) -> Variable:
+    """Loss of a click and of a teacher's score at once, both told by `label`: [N, 1] each.
+
+    A label is -2 for no click, -1 for a click, both without a score; or a score from 0 to 1, plus 1
+    if there was a click. Scores at or beyond the bounds get no gradient.
+    """
+    check_variable_and_dtype(input, "input", _WIDE, "teacher_student_sigmoid_loss")
+    check_variable_and_dtype(label, "label", _WIDE, "teacher_student_sigmoid_loss")
+    bounds = {
+        "soft_max_up_bound": float(soft_max_up_bound),
+        "soft_max_lower_bound": float(soft_max_lower_bound),
+    }
+    helper = LayerHelper("teacher_student_sigmoid_loss")
+    inputs = {"X": input, "Label": label}
+    return helper.append_result("teacher_student_sigmoid_loss", inputs, bounds, slot="Y")
+
+
+# ---- order of two scores ------------------------------------------------------------------------
+
+
+def rank_loss(
+    label: Variable, left: Variable, right: Variable, name: str | None = None
+) -> Variable:
+    """RankNet's loss, `log(1 + exp(o)) - label * o` with `o = left - right`: [N, 1] each.
+
+    `label` is how likely `left` goes before `right`.
+    """
+    for each, argument in ((label, "label"), (left, "left"), (right, "right")):
+        check_variable_and_dtype(each, argument, ("float32",), "rank_loss")
+    inputs = {"Label": label, "Left": left, "Right": right}
+    return append_simple_op("rank_loss", inputs, name=name, dtype="float32")
+
+
+def margin_rank_loss(
+    label: Variable,
+    left: Variable,
+    right: Variable,
+    margin: float = 0.1,
+    name: str | None = None,
+) -> Variable:
+    """`max(0, margin - label * (left - right))`: a label of 1 wants `left` first, -1 `right`."""
+    for each, argument in ((label, "label"), (left, "left"), (right, "right")):
+        check_variable_and_dtype(each, argument, ("float32",), "margin_rank_loss")
+    helper = LayerHelper("margin_rank_loss", name=name)
+    loss, activated = (helper.create_variable_for_type_inference(left.dtype) for _ in range(2))
+    helper.append_op(
+        "margin_rank_loss",
+        inputs={"Label": label, "X1": left, "X2": right},
+        outputs={"Out": loss, "Activated": activated},
+        attrs={"margin": margin},
+    )
+    return loss
+
+
+# ---- distances ----------------------------------------------------------------------------------
+
+
+def square_error_cost(input: Variable, label: Variable) -> Variable:
+    """`(input - label) ** 2`, element by element."""
+    check_variable_and_dtype(input, "input", _WIDE, "square_error_cost")
+    check_variable_and_dtype(label, "label", _WIDE, "square_error_cost")
+    helper = LayerHelper("square_error_cost")
+    difference = helper.append_result("elementwise_sub", {"X": input, "Y": label})
+    return helper.append_result("square", {"X": difference})
+
+
+def mse_loss(input: Variable, label: Variable) -> Variable:
+    """The mean of `(input - label) ** 2`: [1]."""
+    return reduce_mean(square_error_cost(input, label))
+
+
+def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
+    """Half the squared difference, but growing by `delta` only where it is above `delta`."""
+    check_variable_and_dtype(input, "input", _WIDE, "huber_loss")
+    check_variable_and_dtype(label, "label", _WIDE, "huber_loss")
+    helper = LayerHelper("huber_loss")
+    residual, loss = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
+    helper.append_op(
+        "huber_loss",
+        inputs={"X": input, "Y": label},
+        outputs={"Out": loss, "Residual": residual},
+        attrs={"delta": delta},
+    )
+    return loss
+
+
+def smooth_l1(
+    x: Variable,
+    y: Variable,
+    inside_weight: Variable | None = None,
+    outside_weight: Variable | None = None,
+    sigma: float | None = None,
+) -> Variable:
+    """A row's sum of `|x - y|`, smoothed where it is below `1 / sigma ** 2`: [N, ...] → [N, 1].
+
+    The weights, given both or none, multiply the difference and what comes of it.
+    """
+    check_variable_and_dtype(x, "X", _WIDE, "smooth_l1_loss")
+    check_variable_and_dtype(y, "Y", _WIDE, "smooth_l1_loss")
+    helper = LayerHelper("smooth_l1_loss")
+    difference, loss = (helper.create_variable_for_type_inference(x.dtype) for _ in range(2))
+    weights = {"InsideWeight": inside_weight, "OutsideWeight": outside_weight}
+    helper.append_op(
+        "smooth_l1_loss",
+        inputs={"X": x, "Y": y} | {slot: w for slot, w in weights.items() if w is not None},
+        outputs={"Diff": difference, "Out": loss},
+        attrs={"sigma": 1.0 if sigma is None else sigma},
+    )
+    return loss
+
+
+def kldiv_loss(
+    x: Variable, target: Variable, reduction: str = "mean", name: str | None = None
+) -> Variable:
+    """How far `x`, logarithms of a distribution, is from `target`: `target * (log(target) - x)`.
+
+    `reduction` is "none" for every element, or "sum", "mean" or "batchmean" for [1].
+    """
+    check_variable_and_dtype(x, "x", _WIDE, "kldiv_loss")
+    check_variable_and_dtype(target, "target", _WIDE, "kldiv_loss")
+    check_type(reduction, "reduction", str, "kldiv_loss")
+    helper = LayerHelper("kldiv_loss", name=name)
+    inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
+    return helper.append_result("kldiv_loss", inputs, attrs, slot="Loss")

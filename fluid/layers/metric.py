@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
+from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.nn import topk
+from fluid.layers.order import topk
 
-__all__ = ["accuracy"]
+__all__ = ["accuracy", "auc", "mean_iou"]
 
 
 def accuracy(
@@ -20,6 +22,7 @@ def accuracy(
 
     `correct` and `total`, if given, receive the counts: [1], int32.
     """
+    check_variable_and_dtype(input, "input", FLOATS, "accuracy")
     helper = LayerHelper("accuracy")
     values, indices = topk(input, k)
     share = helper.create_variable_for_type_inference("float32")
@@ -33,3 +36,61 @@ def accuracy(
         outputs={"Accuracy": share, "Correct": correct, "Total": total},
     )
     return share
+
+
+def auc(
+    input: Variable,
+    label: Variable,
+    curve: str = "ROC",
+    num_thresholds: int = 2**12 - 1,
+    topk: int = 1,
+    slide_steps: int = 1,
+) -> tuple[Variable, Variable, list[Variable]]:
+    """The area under the ROC curve of all batches so far, of the last `slide_steps`, and counts.
+
+    `input` [N, 2] has the probabilities of both classes, `label` [N, 1] 0 or 1. The areas are [1],
+    float64. The counts, positive and negative ones of the last batches and of all, are persistable;
+    fill them with 0 to begin anew. `topk` and the curve "PR" mean nothing, as in Paddle 1.8.
+    """
+    check_variable_and_dtype(input, "input", ("float32", "float64"), "auc")
+    check_variable_and_dtype(label, "label", ("int32", "int64"), "auc")
+    helper = LayerHelper("auc")
+    every, batch = (helper.create_variable_for_type_inference("float64") for _ in range(2))
+    bins = num_thresholds + 1
+    sliding = [_counts(helper, [(1 + slide_steps) * bins + 1]) for _ in range(2)]
+    lasting = [_counts(helper, [1, bins]) for _ in range(2)]
+    for counts in (*sliding, *lasting):
+        helper.set_variable_initializer(counts, Constant(0.0, force_cpu=False))
+    for area, (positive, negative), steps in ((batch, sliding, slide_steps), (every, lasting, 0)):
+        helper.append_op(
+            "auc",
+            inputs={"Predict": input, "Label": label, "StatPos": positive, "StatNeg": negative},
+            outputs={"AUC": area, "StatPosOut": positive, "StatNegOut": negative},
+            attrs={"curve": curve, "num_thresholds": num_thresholds, "slide_steps": steps},
+        )
+    return every, batch, [*sliding, *lasting]
+
+
+def _counts(helper: LayerHelper, shape: list[int]) -> Variable:
+    return helper.create_global_variable(persistable=True, dtype="int64", shape=shape)
+
+
+def mean_iou(
+    input: Variable, label: Variable, num_classes: int
+) -> tuple[Variable, Variable, Variable]:
+    """The mean over classes of intersection / union of predicted and true pixels.
+
+    Returns it ([1], float32), and the wrong and the correct counts by class ([num_classes], int32).
+    """
+    check_variable_and_dtype(input, "Predictions", ("int32", "int64"), "mean_iou")
+    check_variable_and_dtype(label, "Labels", ("int32", "int64"), "mean_iou")
+    helper = LayerHelper("mean_iou")
+    mean = helper.create_variable_for_type_inference("float32")
+    wrong, correct = (helper.create_variable_for_type_inference("int32") for _ in range(2))
+    helper.append_op(
+        "mean_iou",
+        inputs={"Predictions": input, "Labels": label},
+        outputs={"OutMeanIou": mean, "OutWrong": wrong, "OutCorrect": correct},
+        attrs={"num_classes": num_classes},
+    )
+    return mean, wrong, correct

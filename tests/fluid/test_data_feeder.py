@@ -57,8 +57,65 @@ def test_batches_that_do_not_fit(batch: Any, message: str) -> None:
         feeder().feed(batch)
 
 
+def test_a_sample_of_other_fields_is_an_assertion_too() -> None:
+    with pytest.raises(AssertionError, match="a sample has 3 fields, but 2"):
+        feeder().feed([(1, 2, 3)])
+
+
 def test_what_is_fed_are_variables() -> None:
     with pytest.raises(TypeError, match="'feed_list' in DataFeeder must be Variable"):
         DataFeeder([3], CPU)
     with pytest.raises(ValueError, match="var z not in this block"):
         DataFeeder(["z"], CPU)
+
+
+def test_sequences_of_sequences() -> None:
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=2)
+    found = DataFeeder([words], CPU).feed([([[1, 2], [3]],), ([[4, 5, 6]],)])["words"]
+    assert np.array(found).ravel().tolist() == [1, 2, 3, 4, 5, 6]
+    assert found.recursive_sequence_lengths() == [[2, 1], [2, 1, 3]]
+    vectors = fluid.layers.data("vectors", [2], lod_level=1)
+    found = DataFeeder([vectors], CPU).feed([(np.ones((3, 2)),), (np.zeros((1, 2)),)])["vectors"]
+    assert (found.shape(), found.recursive_sequence_lengths()) == ([4, 2], [[3, 1]])
+
+
+def test_what_is_no_sequence() -> None:
+    words = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    with pytest.raises(TypeError, match="'words' has LoD level 1, so each sample is a sequence"):
+        DataFeeder([words], CPU).feed([(3,)])
+
+
+def test_a_batch_for_each_device() -> None:
+    made = feeder()
+    batches = [[([i] * 4, i)] * count for i, count in enumerate((1, 2))]
+    found = list(made.feed_parallel(batches, 2))
+    assert [feed["image"].shape() for feed in found] == [[1, 2, 2], [2, 2, 2]]
+    assert np.array(found[1]["label"]).tolist() == [[1], [1]]
+    with pytest.raises(ValueError, match="there are 3 devices, but 2 mini-batches were given"):
+        list(made.feed_parallel(batches, 3))
+
+
+def test_devices_are_counted_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_NUM", "2")
+    assert len(list(feeder().feed_parallel([[([0.0] * 4, 1)]] * 2))) == 2
+
+
+def readers_batches(count: int) -> Any:
+    return lambda: ([([i] * 4, i)] for i in range(count))
+
+
+def test_a_reader_of_feeds() -> None:
+    made = feeder()
+    one = made.decorate_reader(readers_batches(3), multi_devices=False)
+    assert [np.array(feed["label"]).item() for feed in one()] == [0, 1, 2]
+    assert len(list(one())) == 3
+    two = made.decorate_reader(readers_batches(5), multi_devices=True, num_places=2)
+    assert [[np.array(feed["label"]).item() for feed in each] for each in two()] == [[0, 1], [2, 3]]
+
+
+def test_what_is_left_over_is_an_error_on_request() -> None:
+    reader = feeder().decorate_reader(
+        readers_batches(3), multi_devices=True, num_places=2, drop_last=False
+    )
+    with pytest.raises(ValueError, match="the last 1 mini-batches are not enough for 2 devices"):
+        list(reader())

@@ -241,8 +241,9 @@ def test_a_reader_for_variables_like_these(data: list[fluid.Variable], exe: Any)
     reader.decorate_sample_list_generator(fluid.io.batch(samples, 5))
     x, y = fluid.layers.read_file(reader)
     assert (x.shape, y.name) == (data[0].shape, "read_file_0.tmp_1")
+    doubled = fluid.layers.scale(y, 2.0)
     reader.start()
-    assert run_all(exe, y) == [[0, 1, 2, 3, 4]]
+    assert run_all(exe, doubled) == [[0, 2, 4, 6, 8]]
     with pytest.raises(TypeError, match="'feed_list' in create_py_reader_by_data must be list"):
         fluid.layers.create_py_reader_by_data(4, data[0])
 

@@ -323,3 +323,61 @@ def test_lines_below_the_working_directory_are_relative(
         space: dict[str, Any] = {"user_line": user_line}
         exec(code, space)
         assert space["line"] == (shown or f"{tmp_path.relative_to('/')}/models/net.py:1")
+
+
+# ---- what else 1.8.5 has
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("detach", ()),
+        ("numpy", ()),
+        ("set_value", (1.0,)),
+        ("backward", ()),
+        ("gradient", ()),
+        ("clear_gradient", ()),
+    ],
+)
+def test_methods_of_dygraph_say_what_to_do(method: str, arguments: Any) -> None:
+    x = fluid.layers.data("x", [3])
+    with pytest.raises(AssertionError, match=f"'{method}' is of dygraph mode"):
+        getattr(x, method)(*arguments)
+
+
+def test_notes_on_a_variable_are_its_own(block: Block) -> None:
+    x, w = block.var("x"), block.var("w")
+    x._set_info("part", 3)
+    assert (x._get_info("part"), x._get_info("other"), w._get_info("part")) == (3, None, None)
+
+
+def test_a_variable_takes_the_fields_of_the_reference(block: Block) -> None:
+    var = fluid.Variable(block, name="v", shape=[2], dtype="float32", capacity=3, error_clip=None)
+    assert (var.name, var.grad_name, var.shape) == ("v", "v@GRAD", (2,))
+
+
+def test_attributes_tell_their_types_and_blocks() -> None:
+    x = fluid.layers.data("x", [1], append_batch_size=False)
+    with fluid.layers.Switch() as switch, switch.case(x < 1.0):
+        fluid.layers.assign(x + 1.0, x)
+    program = default_main_program()
+    op = program.global_block().ops[-1]
+    assert op.type == "conditional_block"
+    assert (op._block_attr_id("sub_block"), op._block_attr("sub_block")) == (1, program.block(1))
+    assert op.all_attrs()["sub_block"] is program.block(1)
+    kinds = {name: op.attr_type(name).name for name in ("sub_block", "op_role", "op_namescope")}
+    assert kinds == {"sub_block": "BLOCK", "op_role": "INT", "op_namescope": "STRING"}
+    op._set_attr("blocks", [program.block(0), program.block(1)])
+    assert op._blocks_attr_ids("blocks") == [0, 1]
+    assert op._blocks_attr("blocks") == program.blocks
+
+
+def test_generators_are_switched_as_pairs() -> None:
+    with fluid.unique_name.guard():
+        assert fluid.unique_name.generate("fc") == "fc_0"
+        before, checker = fluid.unique_name.switch()
+        assert fluid.unique_name.generate("fc") == "fc_0"
+        fluid.unique_name.switch(before, checker)
+        assert fluid.unique_name.generate("fc") == "fc_1"
+        with fluid.unique_name.guard("pre_"), fluid.unique_name.guard(b"in_"):
+            assert fluid.unique_name.generate("fc") == "in_fc_0"

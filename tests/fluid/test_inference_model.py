@@ -281,3 +281,35 @@ def test_the_files_are_those_of_single_tensors(main: Any, exe: Any, tmp_path: Pa
     save(main, exe, tmp_path)
     np.testing.assert_array_equal(load_tensor(tmp_path / "w")[0], WEIGHT)
     np.testing.assert_array_equal(load_tensor(tmp_path / "b")[0], BIAS)
+
+
+# ---- files of later releases
+
+
+def test_a_prefix_in_place_of_a_folder(main: Any, exe: Any, tmp_path: Path) -> None:
+    names = {"model_filename": "net.v2.pdmodel", "params_filename": "net.v2.pdiparams"}
+    save(main, exe, tmp_path, **names)
+    forget()
+    program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path / "net.v2"), exe)
+    assert np.array_equal(outputs(exe, program, feeds, fetches), Y)
+    forget()
+    model = fluid.io.load_inference_model(str(tmp_path), exe, **names)
+    assert np.array_equal(outputs(exe, *model), Y)
+    (tmp_path / "net.v2.pdiparams").rename(tmp_path / "other")
+    model = fluid.io.load_inference_model(str(tmp_path / "net.v2"), exe, params_filename="other")
+    assert np.array_equal(outputs(exe, *model), Y)
+
+
+def test_a_prefix_that_nothing_has(main: Any, exe: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no directory named '.*net'"):
+        fluid.io.load_inference_model(str(tmp_path / "net"), exe)
+    save(main, exe, tmp_path, model_filename="net.pdmodel")
+    with pytest.raises(FileNotFoundError, match=r"net\.pdiparams"):
+        fluid.io.load_inference_model(str(tmp_path / "net"), exe)
+
+
+def test_a_whole_program_keeps_its_parameters(main: Any, exe: Any, tmp_path: Path) -> None:
+    save(main, exe, tmp_path, export_for_deployment=False)
+    data = (tmp_path / "__model__.main_program").read_bytes()
+    found = fluid.Program.parse_from_string(data)
+    assert [param.name for param in found.all_parameters()] == ["w", "b"]

@@ -71,6 +71,31 @@ def test_name_scopes_are_counted() -> None:
         pass
 
 
+def test_ops_are_marked_with_the_device_they_are_meant_for() -> None:
+    x = fluid.layers.data("x", [3])
+    devices = [fluid.layers.relu(x).op.attr("op_device")]
+    with fluid.device_guard("cpu"):
+        fluid.layers.fc(x, 2)
+        with fluid.device_guard("gpu"), fluid.device_guard():
+            devices.append(fluid.layers.relu(x).op.attr("op_device"))
+        devices.append(fluid.layers.relu(x).op.attr("op_device"))
+    devices.append(fluid.layers.relu(x).op.attr("op_device"))
+    assert devices == ["", "", "cpu", ""]
+    begun = fluid.default_startup_program().global_block().ops
+    assert [op.attr("op_device") for op in begun] == ["cpu", "cpu"]
+    with pytest.raises(ValueError, match="received 'tpu'"), fluid.device_guard("tpu"):
+        pass
+
+
+def test_a_seed_for_every_program() -> None:
+    default_main_program().global_seed(7)
+    try:
+        assert (default_main_program().random_seed, Program().random_seed) == (7, 7)
+    finally:
+        Program().global_seed()
+    assert Program().random_seed == 0
+
+
 def test_a_role_guard_ends_with_its_block() -> None:
     program = default_main_program()
     with pytest.raises(KeyError), program._lr_schedule_guard():
@@ -184,6 +209,14 @@ def test_text_is_protobuf_s() -> None:
     assert "stop_gradient: True" in default_main_program().to_string(True, with_details=True)
 
 
+def test_text_leaves_unsaid_what_the_reference_does() -> None:
+    fluid.layers.relu(fluid.data("x", [3]))
+    text = str(default_main_program())
+    assert text.endswith("version {\n  version: 1008005\n}\n")
+    assert [text.count(f"{name}:") for name in ("need_check_feed", "forward_block_idx")] == [1, 0]
+    assert "op_compatible_map" not in text
+
+
 def test_text_needs_a_bool() -> None:
     with pytest.raises(AssertionError, match="throw_on_error should be bool, but received str"):
         default_main_program().to_string("yes")
@@ -196,7 +229,6 @@ def test_bytes_and_back() -> None:
     parsed = Program.parse_from_string(data)
     assert isinstance(parsed.global_block().ops[0], Operator)
     assert parsed.desc.serialize_to_string() == data
-    assert parsed.all_parameters() == []
     assert parsed.global_block().var("fc_0.w_0").persistable
 
 

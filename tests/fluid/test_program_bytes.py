@@ -33,6 +33,7 @@ def test_parameters_come_back_as_such() -> None:
     assert {name for name, (trained, _) in parameters(parsed).items() if not trained} == {
         "batch_norm_0.w_1",
         "batch_norm_0.w_2",
+        "frozen",
     }
     assert parsed.desc.serialize_to_string() == main.desc.serialize_to_string()
     assert str(parsed) == str(main)

@@ -97,7 +97,7 @@ def test_sparse_gradients_stay_rows_where_ops_know_them_and_are_dense_elsewhere(
     graph = graph_of(TWICE, ["gated", "both"], **feed)
     kinds = [op.kind for op in graph.ops()]
     assert kinds.count("densify_rows") == 1
-    update = next(op for op in graph.ops() if op.kind == "sgd")
+    update = next(op for op in graph.ops() if op.kind == "sgd_rows")
     assert str(update["Grad"].type) == "f32[N + M, 2]" or "M + N" in str(update["Grad"].type)
     assert update.inputs["Grad_rows"]
     assert graph.results[1].label == "both@DENSE"

@@ -16,7 +16,11 @@ RATE = np.array([0.1], np.float32)
 ONE = np.ones(1, np.float32)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "momentum", "adam"])
+UPDATES = "sgd momentum lars_momentum adagrad decayed_adagrad proximal_adagrad proximal_gd "
+UPDATES += "adadelta rmsprop adam lamb adamax dpsgd sgd_rows adagrad_rows adam_rows"
+
+
+@pytest.mark.parametrize("kind", UPDATES.split())
 def test_every_output_overwrites_what_it_updates(kind):
     outputs = find(kind).outputs()
     assert {slot: slot.removesuffix("Out") for slot in outputs} == {
@@ -53,3 +57,45 @@ def test_first_step_of_adam_is_the_learning_rate():
     found = find("adam")({}).evaluate(values | powers)
     np.testing.assert_allclose(found["ParamOut"], 0.9, rtol=1e-5)
     np.testing.assert_allclose(found["Beta2PowOut"], 0.999**2, rtol=1e-6)
+
+
+def test_rows_move_as_a_whole_parameter_does() -> None:
+    """What is no row of a sparse gradient stays; what is one moves as by a dense gradient."""
+    rows, values = np.array([3, 1, 3]), np.array([[0.5, 1.0], [0.25, -1.0], [0.75, 0.5]], "float32")
+    dense = np.zeros((5, 2), np.float32)
+    np.add.at(dense, rows, values)
+    state = np.linspace(0.1, 1.0, 10, dtype=np.float32).reshape(5, 2)
+    powers = {"Beta1Pow": ONE * 0.9, "Beta2Pow": ONE * 0.999}
+    known = {"Param": state, "LearningRate": RATE, "Moment": state, **powers}
+    known |= {"Moment1": state, "Moment2": state}
+    for kind in ("sgd", "adagrad", "adam"):
+        whole = find(kind)({}).evaluate(known | {"Grad": dense})
+        sparse = find(f"{kind}_rows")({}).evaluate(known | {"Grad": values, "Grad_rows": rows})
+        for slot in (slot for slot in whole if whole[slot].size > 1):
+            np.testing.assert_allclose(sparse[slot][[1, 3]], whole[slot][[1, 3]], rtol=1e-6)
+            np.testing.assert_array_equal(sparse[slot][[0, 2, 4]], state[[0, 2, 4]])
+
+
+def test_noise_differs_from_step_to_step_without_a_seed() -> None:
+    values = {"Param": ONE, "Grad": ONE, "LearningRate": RATE}
+    drawn = {float(find("dpsgd")({}).evaluate(values)["ParamOut"][0]) for _ in range(3)}
+    seeded = {float(find("dpsgd")({"seed": 5}).evaluate(values)["ParamOut"][0]) for _ in range(3)}
+    assert (len(drawn), len(seeded)) == (3, 1)
+
+
+def test_windows_of_averages() -> None:
+    """Sums of 1s: a window closes once it has `min` steps and its share of all updates."""
+    sums = {f"in_sum_{i}": ONE * 0 for i in (1, 2, 3)}
+    names = ("in_num_accumulates", "in_old_num_accumulates", "in_num_updates")
+    given = {"param": ONE, **sums, **{name: np.zeros(1, np.int64) for name in names}}
+    op = find("average_accumulates")(
+        {"average_window": 0.5, "max_average_window": 3, "min_average_window": 2}
+    )
+    seen = []
+    for _ in range(7):
+        found = op.evaluate(given)
+        given |= {slot.replace("out_", "in_"): value for slot, value in found.items()}
+        seen.append([int(given[each][0]) for each in (*sums, *names[:2])])
+    assert seen[1] == [0, 0, 2, 0, 2]
+    assert seen[5] == [2, 0, 2, 2, 2]
+    assert seen[6] == [0, 0, 3, 0, 3]

@@ -41,7 +41,6 @@ SAMPLES = [
     Sample("trace", {"Input": CUBE}, {"offset": 9}, ("Input",)),
     Sample("bilinear_tensor_product", BILINEAR, {}, ("X", "Y", "Weight")),
     Sample("bilinear_tensor_product", WITH_BIAS, {}, ("X", "Y", "Weight", "Bias")),
-    pair("fsp", (2, 3, 4, 5), (2, 2, 4, 5)),
     Sample("equal_all", {"X": X, "Y": X.copy()}),
     Sample("equal_all", {"X": X, "Y": X + 1}),
     Sample("equal_reduce", {"X": X, "Y": X + 1}),

@@ -35,4 +35,7 @@ SAMPLES = [
     prelu("channel", IMAGE, (4,), data_format="NHWC"),
     prelu("element", IMAGE, (1, 3, 2, 4)),
     prelu("element", X, (1, 5)),
+    Sample("maxout", {"X": numbers(2, 6, 2, 3)}, {"groups": 2}, ("X",)),
+    Sample("maxout", {"X": numbers(2, 3, 2, 6)}, {"groups": 3, "axis": 3}, ("X",)),
+    Sample("maxout", {"X": numbers(2, 6)}, {"groups": 6, "axis": -1}, ("X",)),
 ]

@@ -34,6 +34,7 @@ SAMPLES = [
     Sample("reduce_prod", {"X": np.array([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0]], np.float32)}, {"dim": [1]}, ("X",)),
     Sample("reduce_prod", {"X": numbers(4)}, {}, ("X",)),
     Sample("reduce_max", {"X": integers(2, 3, high=9)}, {"dim": [1]}),
+    Sample("reduce_mean", {"X": integers(2, 3, low=-9, high=4)}, {"dim": [1]}),
     Sample("reduce_sum", {"X": numbers(4)}, {}, ("X",)),
     Sample("reduce_sum", {"X": integers(2, 3, high=9)}, {"dim": [1]}),
     Sample("reduce_sum", {"X": X}, {"dim": [1], "in_dtype": 5, "out_dtype": 6}),

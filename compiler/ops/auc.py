@@ -1,0 +1,125 @@
+"""The area under the curve of a classifier of two classes, from counts by score."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+
+
+def area_under(positive: Array, negative: Array) -> float:
+    """The share of pairs of a positive and a negative in which the positive scores higher.
+
+    Both are counts by rising score; pairs of one score count half.
+
+    >>> area_under(np.array([0, 1, 2]), np.array([2, 0, 1]))
+    0.7777777777777778
+    """
+    above = np.cumsum(positive[::-1])
+    area = float(negative[::-1] @ (above - 0.5 * positive[::-1]))
+    positives, negatives = int(above[-1]), int(negative.sum())
+    return area / positives / negatives if positives > 0 and negatives > 0 else area
+
+
+def slide(counts: Array, fresh: Array, steps: int) -> Array:
+    """Put a batch's counts among those of the last `steps` batches, in place; returns their sum.
+
+    `counts` holds a line for each batch, a line for the sum, and how many batches there were.
+    """
+    lines, place = counts[:-1].reshape(steps + 1, -1), int(counts[-1]) % steps
+    lines[steps] += fresh - lines[place]
+    lines[place] = fresh
+    counts[-1] += 1
+    return lines[steps]
+
+
+def count_area(
+    Predict: Array, Label: Array, positive: Array, negative: Array, thresholds: int, steps: int
+) -> float:
+    """Add the batch to the counts, in place, and return the area under the curve of all.
+
+    A module carries this function. Raises ValueError for a score that is no probability.
+    """
+    scores, labels = Predict[:, -1], Label.reshape(-1)
+    if not ((scores >= 0) & (scores <= 1)).all():
+        wrong = scores[~((scores >= 0) & (scores <= 1))][0]
+        raise ValueError(f"auc: Predict has {wrong}, expected probabilities from 0 to 1")
+    places = (scores * thresholds).astype(np.int64)
+    fresh = [np.bincount(places[of], minlength=thresholds + 1) for of in (labels > 0, labels == 0)]
+    if steps:
+        return area_under(slide(positive, fresh[0], steps), slide(negative, fresh[1], steps))
+    for counts, more in zip((positive, negative), fresh, strict=True):
+        counts += more.reshape(counts.shape)
+    return area_under(positive.reshape(-1), negative.reshape(-1))
+
+
+class Auc(OpDef, op="auc"):
+    """AUC [1] float64 = the area under the ROC curve of Predict against Label.
+
+    Predict is [rows, 2], the probability of class 1 last, or [rows, 1]; a Label is 0 or above.
+    StatPos and StatNeg count scores in `num_thresholds` + 1 bins, in place: of all batches so far
+    [1, bins], or with `slide_steps` s of the last s: [(s + 1) * bins + 1]. `curve` is as
+    meaningless as in the reference: auc_op.h.
+    """
+
+    Predict = reads()
+    Label = reads()
+    StatPos = reads()
+    StatNeg = reads()
+    AUC = writes()
+    StatPosOut = writes(inplace="StatPos")
+    StatNegOut = writes(inplace="StatNeg")
+    curve = attr("ROC")
+    num_thresholds = attr(8191)
+    slide_steps = attr(1)
+
+    lod_like = ""
+
+    def infer(
+        self, Predict: TensorType, Label: TensorType, StatPos: TensorType, StatNeg: TensorType
+    ) -> dict[str, TensorType]:
+        require_dtype("auc", "Label", Label, DType.INT64)
+        width = Predict.shape[-1] if Predict.rank == 2 else 0
+        odd = isinstance(width, int) and width not in (1, 2)
+        if odd or differ(Predict.shape[0], Label.numel):
+            given = shown(Predict=Predict, Label=Label)
+            raise ShapeError(f"auc: {given}, expected [rows, 2] or [rows, 1], and a label a row")
+        bins = self.num_thresholds + 1
+        count = (self.slide_steps + 1) * bins + 1 if self.slide_steps else bins
+        for slot, counts in (("StatPos", StatPos), ("StatNeg", StatNeg)):
+            require_dtype("auc", slot, counts, DType.INT64)
+            if differ(counts.numel, count):
+                raise ShapeError(f"auc: {slot} is {counts}, expected {count} elements")
+        return {"AUC": TensorType(DType.FP64, (1,)), "StatPosOut": StatPos, "StatNegOut": StatNeg}
+
+    def numpy(
+        self, Predict: Array, Label: Array, StatPos: Array, StatNeg: Array
+    ) -> dict[str, Array]:
+        positive, negative = StatPos.copy(), StatNeg.copy()
+        settings = self.num_thresholds, self.slide_steps
+        area = count_area(Predict, Label, positive, negative, *settings)
+        return {"AUC": np.array([area]), "StatPosOut": positive, "StatNegOut": negative}
+
+    def lower(
+        self,
+        k: Kernel,
+        Predict: Operand,
+        Label: Operand,
+        StatPos: Operand,
+        StatNeg: Operand,
+        AUC: Operand | None,
+        StatPosOut: Operand | None,
+        StatNegOut: Operand | None,
+    ) -> None:
+        counts: list[Operand] = []
+        for before, after in ((StatPos, StatPosOut), (StatNeg, StatNegOut)):
+            counts.append(after or k.scratch(before.shape, before.type.dtype))
+            if not k.aliased(before, counts[-1]):
+                k.line(f"np.copyto({counts[-1]}, {before})")
+        given = f"{Predict}, {Label}, {counts[0]}, {counts[1]}"
+        area = f"{k.function(count_area)}({given}, {self.num_thresholds}, {self.slide_steps})"
+        k.line(area if AUC is None else f"{AUC}.fill({area})")

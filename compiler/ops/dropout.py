@@ -1,0 +1,112 @@
+"""Dropout: elements that are left out by chance while a network learns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+
+SEED_LIMIT = 2**32
+
+
+def dropout_source(Seed: Array | None, fixed: bool, seed: int) -> np.random.Generator:
+    """Where chance comes from: the number in Seed, the attribute if it is fixed, or nowhere."""
+    if Seed is not None:
+        return np.random.default_rng(int(Seed.reshape(-1)[0]) % SEED_LIMIT)
+    return np.random.default_rng(seed % SEED_LIMIT if fixed else None)
+
+
+def kept_factor(probability: float, implementation: str, testing: bool) -> float:
+    """What the elements that are kept are multiplied by."""
+    kept = 1.0 - probability
+    if implementation == "downgrade_in_infer":
+        return kept if testing else 1.0
+    return 1.0 if testing or kept == 0.0 else 1.0 / kept
+
+
+class Dropout(OpDef, op="dropout"):
+    """In training Out = X where Mask, else 0; each Mask is 0 with probability `dropout_prob`.
+
+    `upscale_in_train` divides what is kept by 1 - dropout_prob, and testing passes X on;
+    `downgrade_in_infer` keeps X as it is in training and multiplies by 1 - dropout_prob in testing.
+    Where Seed holds a number, or else with `fix_seed`, every step leaves out the same elements.
+    Reference: dropout_op.h.
+    """
+
+    is_random = True
+
+    X = reads()
+    Seed = reads(optional=True, no_grad=True)
+    Out = writes()
+    Mask = writes(optional=True)
+    dropout_prob = attr(0.5)
+    is_test = attr(False)
+    fix_seed = attr(False)
+    seed = attr(0)
+    dropout_implementation = attr("downgrade_in_infer")
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        if not 0.0 <= self.dropout_prob <= 1.0:
+            raise BadAttribute(f"dropout: 'dropout_prob' is {self.dropout_prob}, not from 0 to 1")
+        if self.dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
+            raise BadAttribute(
+                f"dropout: 'dropout_implementation' is {self.dropout_implementation!r}, expected "
+                "'downgrade_in_infer' or 'upscale_in_train'"
+            )
+        if not X.dtype.is_float:
+            raise ShapeError(f"dropout: X is {X}, expected floating point")
+        return {"Out": X, "Mask": X.with_dtype(DType.UINT8)}
+
+    def factor(self) -> float:
+        """What the elements that are kept are multiplied by."""
+        return kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+
+    def noise(self, X: DType) -> DType:
+        """The element type in which chance is drawn: X's, where NumPy's generators have it."""
+        return X if X in (DType.FP32, DType.FP64) else DType.FP32
+
+    def numpy(self, X: Array, Seed: Array | None) -> dict[str, Array]:
+        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        if self.is_test:
+            return {"Out": X * X.dtype.type(factor), "Mask": np.ones(X.shape, np.uint8)}
+        noise = np.float64 if X.dtype == np.float64 else np.float32
+        source = dropout_source(Seed, self.fix_seed, self.seed)
+        kept = source.random(X.shape, noise) >= noise(self.dropout_prob)
+        return {"Out": X * kept * X.dtype.type(factor), "Mask": kept.view(np.uint8)}
+
+    def grad(self, xp: Xp, Mask: Value, d_Out: Value) -> Value:
+        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        return {"X": d_Out * Mask if factor == 1.0 else d_Out * Mask * factor}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        Seed: Operand | None,
+        Out: Operand | None,
+        Mask: Operand | None,
+    ) -> None:
+        result = Out or k.scratch(X.shape, X.type.dtype)
+        if self.is_test:
+            k.line(f"np.multiply({X}, {self.factor()!r}, out={result})")
+            if Mask is not None:
+                k.line(f"{Mask}.fill(1)")
+            return
+        dtype = self.noise(X.type.dtype)
+        chance = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
+        mask = Mask or k.scratch(X.shape, DType.UINT8)
+        kept = k.once(f"{mask}.view(np.bool_)", [mask], "kept")
+        k.line(f"{self.source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={chance})")
+        k.line(f"np.greater_equal({chance}, {self.dropout_prob!r}, out={kept})")
+        k.line(f"np.multiply({X}, {kept}, out={result})")
+        if self.factor() != 1.0:
+            k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
+
+    def source(self, k: Kernel, Seed: Operand | None) -> str:
+        """Where chance comes from in generated code; one source serves all unseeded steps."""
+        if Seed is None and not self.fix_seed:
+            return k.once("np.random.default_rng()", [], "generator")
+        return f"{k.function(dropout_source)}({Seed}, {self.fix_seed}, {self.seed})"

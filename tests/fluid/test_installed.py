@@ -1,0 +1,126 @@
+"""Flags, places, versions, dygraph: what scripts ask before they begin."""
+
+from typing import Any
+
+import pytest
+
+import fluid
+from fluid import core
+from fluid.installed import VersionError
+
+
+def test_flags_keep_what_they_are_given() -> None:
+    name = "FLAGS_eager_delete_tensor_gb"
+    assert fluid.get_flags(name) == {name: 0.0}
+    fluid.set_flags({name: 1, "FLAGS_benchmark": True})
+    try:
+        assert fluid.get_flags([name, "FLAGS_benchmark"]) == {name: 1.0, "FLAGS_benchmark": True}
+    finally:
+        fluid.set_flags({name: 0.0, "FLAGS_benchmark": False})
+
+
+@pytest.mark.parametrize(
+    ("flags", "error", "message"),
+    [
+        ({"FLAGS_none": 1}, ValueError, "Flag FLAGS_none cannot set its value"),
+        ({"FLAGS_benchmark": "yes"}, TypeError, "takes a value of type bool, but received 'yes'"),
+        ({"FLAGS_benchmark": 2}, TypeError, "takes a value of type bool, but received 2"),
+        ({"FLAGS_paddle_num_threads": 1.5}, TypeError, "takes a value of type int"),
+        ({"FLAGS_allocator_strategy": 1}, TypeError, "takes a value of type str"),
+        ([("FLAGS_benchmark", 1)], TypeError, "should be a dict, but received list"),
+    ],
+)
+def test_flags_that_are_refused(flags: Any, error: type[Exception], message: str) -> None:
+    before = fluid.get_flags(["FLAGS_benchmark", "FLAGS_paddle_num_threads"])
+    if isinstance(flags, dict):
+        flags = {"FLAGS_paddle_num_threads": 9, **flags}
+    with pytest.raises(error, match=message):
+        fluid.set_flags(flags)
+    assert fluid.get_flags(list(before)) == before
+
+
+def test_flags_that_are_asked_for_wrongly() -> None:
+    with pytest.raises(ValueError, match="FLAGS_benchmarks cannot get its value.*did you mean"):
+        fluid.get_flags("FLAGS_benchmarks")
+    with pytest.raises(TypeError, match="a list, tuple or string, not int"):
+        fluid.get_flags(3)
+
+
+def test_a_flag_that_would_be_missed_says_so() -> None:
+    with pytest.warns(UserWarning, match="FLAGS_check_nan_inf changes nothing here"):
+        fluid.set_flags({"FLAGS_check_nan_inf": True})
+    fluid.set_flags({"FLAGS_check_nan_inf": False})
+
+
+# ---- places
+
+
+def test_as_many_cpu_places_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CPU_NUM", raising=False)
+    assert fluid.cpu_places() == [fluid.CPUPlace()]
+    monkeypatch.setenv("CPU_NUM", "3")
+    assert (len(fluid.cpu_places()), len(fluid.cpu_places(2))) == (3, 2)
+    for wrong in ("0", "many", "-1"):
+        monkeypatch.setenv("CPU_NUM", wrong)
+        with pytest.raises(ValueError, match=f"CPU_NUM is '{wrong}', not a number from 1"):
+            fluid.cpu_places()
+
+
+def test_no_gpu_in_this_version() -> None:
+    assert not fluid.is_compiled_with_cuda()
+    assert core.get_cuda_device_count() == 0
+    for places in (fluid.cuda_places, fluid.cuda_pinned_places):
+        with pytest.raises(AssertionError, match="Not compiled with CUDA"):
+            places()
+
+
+def test_core_has_what_scripts_take_from_it() -> None:
+    assert core.CPUPlace() == fluid.CPUPlace()
+    assert (core.LoDTensor, core.LoDTensorArray) == (fluid.LoDTensor, fluid.LoDTensorArray)
+    assert fluid.Tensor is fluid.LoDTensor
+    assert not issubclass(core.EOFException, core.EnforceNotMet)
+
+
+def test_a_tensor_array_holds_tensors() -> None:
+    array = fluid.LoDTensorArray()
+    array.append(fluid.LoDTensor())
+    with pytest.raises(TypeError, match="holds LoDTensors, not list"):
+        array.append([1.0])
+    assert len(array) == 1
+
+
+# ---- versions and dygraph
+
+
+def test_versions_that_are_met() -> None:
+    for wanted in [("0.1",), ("1.8.5",), ("1.8.5.0", "1.8.5"), ("1", "10.0.0")]:
+        fluid.require_version(*wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "message"),
+    [
+        (("1.8.6",), VersionError, "of 1.8.6 or higher is required, but this is 1.8.5"),
+        (("1.6", "1.8.4"), VersionError, "from 1.6 to 1.8.4 is required"),
+        (("1.x",), ValueError, "'min_version' in require_version must be in format"),
+        (("1.6", "2.0.0.0.0"), ValueError, "'max_version' in require_version must be in format"),
+        ((1.8,), TypeError, "'min_version' in require_version must be str, but received float"),
+        (("1.6", 2), TypeError, "'max_version' in require_version must be str or NoneType"),
+    ],
+)
+def test_versions_that_are_not(wanted: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fluid.require_version(*wanted)
+
+
+def test_there_is_no_dygraph() -> None:
+    assert not fluid.in_dygraph_mode()
+    fluid.disable_dygraph()
+    for enable in (fluid.enable_dygraph, fluid.enable_imperative):
+        with pytest.raises(RuntimeError, match=r"record the model in a Program and run it"):
+            enable()
+
+
+def test_operators_of_a_library() -> None:
+    with pytest.raises(RuntimeError, match=r"custom\.so: operators in C\+\+ cannot be loaded"):
+        fluid.load_op_library("custom.so")

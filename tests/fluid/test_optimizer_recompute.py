@@ -1,0 +1,115 @@
+"""Forward that is computed again: the same numbers, other reads, fewer bytes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from compiler.ir.convert import to_graph
+from compiler.passes.schedule import peak_bytes
+from fluid import layers, optimizer
+from fluid.framework import Program, Variable
+
+WIDTH = 8
+
+
+def deep(check: bool, block: Any, depth: int = 9) -> tuple[Program, Program, Variable]:
+    """Return programs and loss of a net of `depth` blocks, every third of them a checkpoint."""
+    main, startup = Program(), Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        hidden, kept = layers.data("x", [WIDTH]), []
+        for index in range(depth):
+            hidden = block(hidden)
+            kept += [hidden] if index % 3 == 2 else []
+        loss = layers.mean(layers.square(layers.fc(hidden, 1) - layers.data("y", [1])))
+        made = optimizer.Adam(0.01)
+        if check:
+            made = optimizer.RecomputeOptimizer(made)
+            made._set_checkpoints(kept)
+        made.minimize(loss)
+    return main, startup, loss
+
+
+def plain(hidden: Variable) -> Variable:
+    return layers.fc(hidden, WIDTH, act="tanh")
+
+
+def normed(hidden: Variable) -> Variable:
+    return layers.batch_norm(plain(hidden))
+
+
+def dropped(hidden: Variable) -> Variable:
+    return layers.dropout(plain(hidden), 0.3, seed=5)
+
+
+def train(main: Program, startup: Program, loss: Variable) -> dict[str, np.ndarray]:
+    """Return the losses of three steps and all persistable variables after them."""
+    executor, scope, draw = fluid.Executor(), fluid.Scope(), np.random.RandomState(0)
+    losses = []
+    with fluid.scope_guard(scope):
+        executor.run(startup)
+        for _ in range(3):
+            feed = {"x": draw.rand(16, WIDTH), "y": draw.rand(16, 1)}
+            feed = {name: array.astype("float32") for name, array in feed.items()}
+            losses.append(executor.run(main, feed=feed, fetch_list=[loss])[0])
+    state = [var.name for var in main.list_vars() if var.persistable]
+    return {"losses": np.array(losses)} | {
+        name: np.array(scope.find_var(name).get_tensor()) for name in state
+    }
+
+
+@pytest.mark.parametrize("block", [plain, normed, dropped])
+def test_numbers_are_the_same(block: Any) -> None:
+    want = train(*deep(False, block))
+    found = train(*deep(True, block))
+    assert list(found) == list(want)
+    for name, array in want.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_what_is_computed_again_stands_before_its_first_reader() -> None:
+    main, _, _ = deep(True, plain, depth=4)
+    ops = main.global_block().ops
+    again = [op for op in ops if any(name.endswith(".subprog_0") for name in op.writes())]
+    assert [op.type for op in again] == ["mul", "elementwise_add", "tanh"] * 2
+    assert {int(op.role) for op in again} == {1}
+    after = ops[ops.index(again[-1]) + 1]
+    assert after.type == "mul_grad"
+    assert again[-1].writes()[0] in after.reads()
+
+
+def test_less_is_kept() -> None:
+    def peak(check: bool) -> int:
+        main, _, loss = deep(check, plain, depth=30)
+        graph = to_graph(main, {"x": (1000, WIDTH), "y": (1000, 1)}, [loss.name])
+        return peak_bytes(graph, 1000)
+
+    assert peak(True) < 0.6 * peak(False)
+
+
+def test_state_moves_once() -> None:
+    main, _, _ = deep(True, normed)
+    for name in ("batch_norm_0.w_1", "batch_norm_0.w_2"):
+        assert sum(name in op.writes() for op in main.global_block().ops) == 1
+
+
+def test_random_ops_are_kept() -> None:
+    main, _, _ = deep(True, dropped)
+    kinds = [op.type for op in main.global_block().ops]
+    assert kinds.count("dropout") == 9
+
+
+def test_checkpoints_must_be_set() -> None:
+    with fluid.program_guard(Program(), Program()):
+        loss = layers.mean(plain(layers.data("x", [WIDTH])))
+        made = optimizer.RecomputeOptimizer(optimizer.SGD(0.1))
+        with pytest.raises(AssertionError, match="You should call _set_checkpoints first"):
+            made.minimize(loss)
+        with pytest.raises(TypeError, match="'checkpoints' in _set_checkpoints must be list"):
+            made._set_checkpoints(loss)
+        with pytest.raises(NotImplementedError, match="load that of the optimizer it wraps"):
+            made.load({})
+        made._set_checkpoints([loss.name, "nobody"])
+        assert [param.name for param, _ in made.minimize(loss)[1]] == ["fc_0.w_0", "fc_0.b_0"]

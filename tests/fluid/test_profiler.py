@@ -1,0 +1,97 @@
+"""`fluid.profiler`: the same numbers, a row for every op, a trace in a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid import profiler
+
+pytestmark = pytest.mark.usefixtures("fresh_programs")
+FEED = {"x": np.ones((4, 3), "float32")}
+
+
+@pytest.fixture
+def mean(exe: Any) -> fluid.Variable:
+    found = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2, act="relu"))
+    exe.run(fluid.default_startup_program())
+    return found
+
+
+def events(path: Path) -> list[str]:
+    return [event["name"] for event in json.loads(path.read_text())["traceEvents"]]
+
+
+def test_what_runs_is_timed(mean: Any, exe: Any, tmp_path: Path, capsys: Any) -> None:
+    (wanted,) = exe.run(feed=FEED, fetch_list=[mean])
+    with profiler.profiler("CPU", "total", str(tmp_path / "trace")):
+        found = [exe.run(feed=FEED, fetch_list=[mean])[0] for _ in range(3)]
+    exe.run(feed=FEED, fetch_list=[mean])
+    assert all(np.array_equal(each, wanted) for each in found)
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if "::" in line]
+    assert sorted(rows) == [
+        ["thread0::elementwise_add+relu", "3"],
+        ["thread0::mean", "3"],
+        ["thread0::mul", "3"],
+    ]
+    assert events(tmp_path / "trace") == ["mul", "elementwise_add+relu", "mean"] * 3
+    assert profiler.recorder() is None
+
+
+def test_what_was_recorded_is_forgotten_on_request(mean: Any, exe: Any, tmp_path: Path) -> None:
+    profiler.start_profiler("All", tracer_option="AllOpDetail")
+    profiler.start_profiler("GPU")
+    exe.run(feed=FEED, fetch_list=[mean])
+    profiler.reset_profiler()
+    exe.run(feed=FEED, fetch_list=[mean])
+    profiler.stop_profiler(profile_path=str(tmp_path / "trace"))
+    assert len(events(tmp_path / "trace")) == 3
+    profiler.stop_profiler()
+    profiler.reset_profiler()
+
+
+def test_every_op_has_a_row_in_detail(
+    mean: Any, exe: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with profiler.profiler("CPU", None, str(tmp_path / "trace"), "AllOpDetail"):
+        exe.run(feed=FEED, fetch_list=[mean])
+    assert "mean_0.tmp_0 = mean(fc_0.tmp_2)" in capsys.readouterr().out
+
+
+def test_an_error_still_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), profiler.profiler("CPU", profile_path=str(tmp_path / "trace")):
+        raise KeyError
+    assert profiler.recorder() is None
+    assert events(tmp_path / "trace") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cpu",), "The state must be 'CPU' or 'GPU' or 'All', but received 'cpu'"),
+        (("CPU", "time"), "sorted_key must be None or one of 'calls', 'total'"),
+        (("CPU", None, "trace", "Op"), "tracer option must be one of 'Default'"),
+    ],
+)
+def test_words_it_does_not_know(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message), profiler.profiler(*arguments):
+        pass
+    assert profiler.recorder() is None
+
+
+def test_a_wrong_key_at_the_end_loses_nothing(tmp_path: Path) -> None:
+    profiler.start_profiler("CPU")
+    with pytest.raises(ValueError, match="sorted_key"):
+        profiler.stop_profiler("time")
+    profiler.stop_profiler("ave", str(tmp_path / "trace"))
+    assert events(tmp_path / "trace") == []
+
+
+def test_nvidia_s_profiler_needs_a_gpu() -> None:
+    with pytest.raises(ValueError, match="output mode must be 'kvp' or 'csv'"):
+        profiler.cuda_profiler("file", "xml")
+    with pytest.raises(AssertionError, match="Not compiled with CUDA"):
+        profiler.cuda_profiler("file")
