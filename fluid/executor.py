@@ -119,7 +119,7 @@ class Executor:
         fetch = _names(fetch_list)
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
-        if not program.blocks[0].ops:
+        if not program.blocks[0].ops and not program._reads:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
         values = self._core.run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))

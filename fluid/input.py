@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid.framework import Variable
-from fluid.layers.embedding import append_lookup, lookup_attributes
+from fluid.layers.lookup import append_lookup, lookup_attributes
 
 __all__ = ["embedding"]
 
@@ -26,8 +26,8 @@ def embedding(
     in `fluid.layers.embedding`.
 
     >>> import fluid
-    >>> words = fluid.data("words", [None, 7], dtype="int64")
-    >>> embedding(words, size=[100, 16]).shape
+    >>> tokens = fluid.data("tokens", [None, 7], dtype="int64")
+    >>> embedding(tokens, size=[100, 16]).shape
     (-1, 7, 16)
     """
     attrs = lookup_attributes(size, is_sparse, is_distributed, padding_idx)

@@ -34,7 +34,7 @@ Handlers: TypeAlias = "Mapping[str, Callable[[BlockScan, OpDesc], None]]"
 """How each op of a program that owns a block becomes ops of a graph."""
 
 
-_COLLECTING = frozenset({"sum", "fill_zeros_like", "assign"})
+_COLLECTING = frozenset({"fill_zeros_like", "assign"})
 """Ops that say themselves what an array of gradients holds."""
 
 

@@ -255,7 +255,7 @@ class Scan:
             return var
         if var not in self.dense:
             shape = (rows[1], *var.type.shape[1:])
-            whole = self.graph.fresh(var.name + "@DENSE", var.type.with_shape(shape))
+            whole = self.graph.another(var.name, var.type.with_shape(shape))
             inputs = {"X": [var], "X_rows": [rows[0]]}
             attrs = {"height": rows[1]}
             self.graph.op("densify_rows", inputs, {"Out": [whole]}, attrs, last=True)

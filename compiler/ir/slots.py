@@ -18,7 +18,7 @@ BOOKKEEPING = frozenset(
     "fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
     "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
     "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
-    "y_data_format quantize_weights is_cpu is_calc_type".split()
+    "y_data_format quantize_weights is_cpu is_calc_type use_addto".split()
 )
 """Attributes of the reference that say nothing of an op's meaning: kept, never read."""
 

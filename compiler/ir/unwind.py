@@ -19,6 +19,8 @@ AROUND = "@AROUND"
 """What follows a name in the name, inside, of the variable around the block."""
 TOTAL = "@TOTAL"
 """What follows a variable's gradient in the name, inside, of the sum over the runs so far."""
+NEXT = "@NEXT"
+"""What follows a gradient in the name of what the run after this one finds of it."""
 
 
 def unwind_conditional(scan: BlockScan, op: OpDesc) -> None:
@@ -56,6 +58,10 @@ def _unwind(
         scan.copied(g, source, source.type)
     for x, g in read.items():
         scan.note(g, zeros_like(scan, x, op, g))
+    for mine, theirs in links.items():
+        if mine.removesuffix(GRAD) not in changed:
+            source = scan.read(theirs, op)
+            scan.copied(mine + NEXT, source, source.type)
     for _ in range(MOST_WIDENINGS):
         inner, left = _walk(scan, op, runs, links, changed, read)
         if not scan.widen(inner, left):
@@ -74,9 +80,9 @@ def _walk(
         inner.capture(x + GRAD, scan.read(g, op))
     for x, g in read.items():
         inner.capture(x + GRAD + TOTAL, scan.read(g, op))
-    for mine, theirs in links.items():
-        if mine not in inner.current:
-            inner.capture(mine, scan.read(theirs, op))
+    once = [mine for mine in links if mine not in inner.current]
+    for mine in once:
+        inner.capture(mine, scan.read(mine + NEXT, op))
     others = others_written(scan, inner)
     scan.see_all(op, others, inner)
     counted = _counted_back(scan, inner, op)
@@ -86,7 +92,7 @@ def _walk(
         add_to_total(inner, x, op)
     for name in counted:
         inner.copied(name + AROUND, inner.current[name], inner.current[name].type)
-    left = {name + AROUND: name for name in counted}
+    left = _left_over(inner, once, op) | {name + AROUND: name for name in counted}
     left |= {x + GRAD: g for x, g in changed.items()}
     left |= {x + GRAD + TOTAL: g for x, g in read.items()}
     left |= {name: name for name in others if name in inner.current}
@@ -103,6 +109,17 @@ def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
     for name in names:
         inner.capture(name + AROUND, scan.owned(name, op))
     return names
+
+
+def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, str]:
+    """What the next run finds of gradients of what every forward run wrote over: nothing.
+
+    An array was written over only where something was taken from its pot.
+    """
+    for mine in once:
+        if not inner.current[mine].type.is_array:
+            inner.note(mine, zeros_like(inner, mine, op, mine))
+    return {mine: mine + NEXT for mine in once}
 
 
 def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:

@@ -39,11 +39,9 @@ def half_log_odds(xp: Xp, square: Value) -> Value:
     """
     held = xp.minimum(square, 30.0)
     slope = 1.75617079e-09
-    for coefficient in (
-        -1.32263341e-07, 3.96474443e-06, -5.53061938e-05, -3.25949754e-05, 0.0363330846, 0.797884941,
-    ):  # fmt: skip
-        slope = held * slope + coefficient
-    return slope
+    for c in (-1.32263341e-07, 3.96474443e-06, -5.53061938e-05, -3.25949754e-05):
+        slope = held * slope + c
+    return (held * slope + 0.0363330846) * held + 0.797884941
 
 
 def normal(xp: Xp, x: Value) -> Value:

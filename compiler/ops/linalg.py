@@ -17,7 +17,7 @@ from compiler.ops.reduce import summed_to
 
 
 class Dot(OpDef, op="dot"):
-    """Out = the sum of X * Y along the last axis, which stays with size 1; X has one axis or two."""
+    """Out = the sum of X * Y along the last axis, of one or two; it stays with size 1."""
 
     X = reads()
     Y = reads()
@@ -154,9 +154,9 @@ def paired(X: Array, rank: int, after: int) -> Array:
 
 
 class Trace(OpDef, op="trace"):
-    """Out = the sum along the diagonal of two axes, `dim1` and `dim2`, `offset` columns to the right.
+    """Out = the sum along the diagonal of axes `dim1` and `dim2`, `offset` columns to the right.
 
-    Columns are the later of both axes, whichever comes first. Both go; at least [1] stays.
+    Columns are the later of both, whichever comes first. Both go; at least [1] stays.
     """
 
     Input = reads()
@@ -172,7 +172,7 @@ class Trace(OpDef, op="trace"):
         gone = {axis % rank for axis in axes}
         if len(gone) == 1:
             raise ShapeError(f"trace: dim1 and dim2 are both axis {self.dim1} of Input {Input}")
-        return Input.with_shape([n for axis, n in enumerate(Input.shape) if axis not in gone] or [1])
+        return Input.with_shape([n for a, n in enumerate(Input.shape) if a not in gone] or [1])
 
     def numpy(self, Input: Array) -> Array:
         rows, columns = plane(Input.ndim, self.dim1, self.dim2)
@@ -195,10 +195,9 @@ def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
 
 def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -> Array:
     """Zeros of a shape with one value along each diagonal of two axes."""
-    whole = np.zeros_like(values, shape=shape)
-    seen = np.moveaxis(whole, axes, (-2, -1))
-    count = np.diagonal(seen, offset, -2, -1).shape[-1]
-    along = np.arange(count)
+    whole: Array = np.zeros_like(values, shape=shape)
+    seen: Array = np.moveaxis(whole, axes, (-2, -1))
+    along: Array = np.arange(int(np.diagonal(seen, offset, -2, -1).shape[-1]))
     seen[..., along + max(-offset, 0), along + max(offset, 0)] = values.reshape(*seen.shape[:-2], 1)
     return whole
 

@@ -200,5 +200,5 @@ class CenterLoss(OpDef, op="center_loss"):
             centers += CenterUpdateRate.reshape(1) * total / count
         return {"CentersOut": centers, "SampleCenterDiff": difference, "Loss": loss}
 
-    def grad(self, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
+    def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
         return {"X": SampleCenterDiff * d_Loss}

@@ -1,4 +1,4 @@
-"""Products of stacks of matrices: `bmm`, and the multiplication of Paddle 2, whose stacks broadcast."""
+"""Products of stacks of matrices: `bmm`, and Paddle 2's multiplication, whose stacks broadcast."""
 
 from __future__ import annotations
 
@@ -78,8 +78,7 @@ class MatmulV2(Product, op="matmul_v2"):
         return np.atleast_1d(np.matmul(x, y))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
-        x = X if X.ndim > 1 else X.reshape(matrix_shape(X.shape, self.trans_x))
-        y = Y if Y.ndim > 1 else Y.reshape(matrix_shape(Y.shape, not self.trans_y))
+        x, y = as_matrices(X, self.trans_x), as_matrices(Y, not self.trans_y)
         by_x, by_y = slopes(x, y, d_Out, self.trans_x, self.trans_y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
@@ -91,3 +90,8 @@ def matrix_shape(vector: Shape, column: bool) -> Shape:
     ((3, 1), (1, 3))
     """
     return (*vector, 1) if column else (1, *vector)
+
+
+def as_matrices(array: Array, column: bool) -> Array:
+    """A vector as a column, or as a row; anything else as it is."""
+    return array if array.ndim > 1 else np.expand_dims(array, -1 if column else 0)

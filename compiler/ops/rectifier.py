@@ -28,7 +28,7 @@ class Brelu(Unary, op="brelu"):
         return xp.minimum(xp.maximum(X, self.t_min), self.t_max)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
-        return {"X": d_Out * xp.logical_and(X > self.t_min, X < self.t_max)}
+        return {"X": d_Out * xp.logical_and(xp.greater(X, self.t_min), xp.less(X, self.t_max))}
 
 
 class LeakyRelu(Unary, op="leaky_relu"):
@@ -53,10 +53,10 @@ class ThresholdedRelu(Unary, op="thresholded_relu"):
     threshold = attr(1.0)
 
     def compute(self, xp: Xp, X: Value) -> Value:
-        return xp.where(X > self.threshold, X, 0.0)
+        return xp.where(xp.greater(X, self.threshold), X, 0.0)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
-        return {"X": d_Out * (X > self.threshold)}
+        return {"X": d_Out * xp.greater(X, self.threshold)}
 
 
 class HardShrink(Unary, op="hard_shrink"):

@@ -80,7 +80,7 @@ class Reduction(OpDef):
 
 
 class Fold(Reduction):
-    """X reduced by the ufunc called `ufunc`, and divided by how many there were if it `averages`."""
+    """X reduced by the ufunc called `ufunc`, and divided by their count if it `averages`."""
 
     ufunc: ClassVar[str] = "add"
     averages: ClassVar[bool] = False
@@ -193,7 +193,8 @@ class Extreme(AxisReduction, Fold):
 
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return {"X": restored(d_Out, X.shape, axes) * (X == restored(Out, X.shape, axes))}
+        chosen = np.equal(X, restored(Out, X.shape, axes))
+        return {"X": restored(d_Out, X.shape, axes) * chosen}
 
 
 class ReduceMax(Extreme, op="reduce_max"):

@@ -14,6 +14,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ
 
@@ -47,6 +48,15 @@ def require_column(op: str, type: TensorType) -> None:
     """ShapeError unless X is one number a row."""
     if type.rank != 2 or differ(type.shape[1], 1):
         raise ShapeError(f"{op}: X is {type}, expected [rows, 1]")
+
+
+def of_lod(k: Kernel, expression: str, offsets: Operand, hint: str) -> str:
+    """An expression over a LoD level, worked out once a step where the level is fed.
+
+    A level that an op wrote stays in place, and so `once` would not look at it again.
+    """
+    steady = getattr(offsets, "steady", True)
+    return expression if steady else k.once(expression, [offsets], hint)
 
 
 def run_rows(starts: Array, lengths: Array) -> Array:

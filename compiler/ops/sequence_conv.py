@@ -26,8 +26,8 @@ def trained_gradients(
     index = padding_index(places, start, len(Filter) // X.shape[1])
     below = np.concatenate([X, padding])
     d_below = np.zeros_like(below)
-    np.add.at(d_below, index, (d_Out @ Filter.T).reshape(*index.shape, -1))
-    seen = below.take(index, axis=0).reshape(len(X), -1)
+    np.add.at(d_below, index, (d_Out @ Filter.T).reshape(*index.shape, X.shape[1]))
+    seen = below.take(index, axis=0).reshape(len(X), len(Filter))
     return d_below[: len(X)], d_below[len(X) :], seen.T @ d_Out
 
 
@@ -94,7 +94,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
         else:
             index = padding_index(row_places(X_lod[0]), start, length)
             seen = np.concatenate([X, PaddingData]).take(index, axis=0)
-        return seen.reshape(len(X), -1) @ Filter
+        return seen.reshape(len(X), len(Filter)) @ Filter
 
     def grad(
         self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array, d_Out: Array
@@ -105,7 +105,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
             found = trained_gradients(X, places, start, PaddingData, Filter, d_Out)
             return dict(zip(("X", "PaddingData", "Filter"), found, strict=True))
         above = window_values(d_Out, X_lod[0], 1 - start - length, length, 0.0)
-        above = above.reshape(len(X), -1)
+        above = above.reshape(len(X), length * Filter.shape[1])
         mirrored = Filter.reshape(length, size, -1)[::-1].transpose(0, 2, 1)
         d_mirrored = (X.T @ above).reshape(size, length, -1).transpose(1, 0, 2)
         found = {

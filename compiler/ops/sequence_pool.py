@@ -13,6 +13,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence import (
     count_of,
+    of_lod,
     require_column,
     require_one_level,
     segment_sums,
@@ -21,6 +22,11 @@ from compiler.ops.sequence import (
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
 """Sums may be divided by the length (AVERAGE) or by its root (SQRT)."""
+
+
+def matrix(values: Array) -> Array:
+    """The same memory as [rows, numbers a row]."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))
 
 
 def pool_sums(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Array) -> None:
@@ -125,8 +131,7 @@ class SequencePool(OpDef, op="sequence_pool"):
         MaxIndex = np.full(Out.shape, -1, np.int32)
         if self.pooltype == "MAX":
             pool_largest(X, parts, self.pad_value, Out)
-            flat = X.reshape(len(X), -1), Out.reshape(len(Out), -1)
-            locate_largest(flat[0], parts, flat[1], MaxIndex.reshape(flat[1].shape))
+            locate_largest(matrix(X), parts, matrix(Out), matrix(MaxIndex))
         elif self.pooltype in ("FIRST", "LAST"):
             pool_ends(X, parts, self.pooltype, self.pad_value, Out)
         else:
@@ -145,22 +150,20 @@ class SequencePool(OpDef, op="sequence_pool"):
             return {"X": d_Out.take(owners(offsets), axis=0)}
         d_X = np.empty((int(offsets[-1]), *d_Out.shape[1:]), d_Out.dtype)
         if self.pooltype == "MAX" and MaxIndex is not None:
-            above = d_Out.reshape(len(d_Out), -1)
-            index = MaxIndex.reshape(above.shape)
-            give_to_largest(index, parts, above, d_X.reshape(len(d_X), -1))
+            give_to_largest(matrix(MaxIndex), parts, matrix(d_Out), matrix(d_X))
         else:
             give_to_ends(parts, self.pooltype, d_Out, d_X)
         return {"X": d_X}
 
     def lower_parts(self, k: Kernel, offsets: Operand) -> str:
-        """An expression for the segments, worked out once a step for a LoD that is fed."""
-        return k.once(f"{k.function(segments)}({offsets})", [offsets], "segments")
+        """An expression for the segments."""
+        return of_lod(k, f"{k.function(segments)}({offsets})", offsets, "segments")
 
     def lower_weights(self, k: Kernel, offsets: Operand, like: Operand) -> str:
         """An expression for the weights of sequences."""
         found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
         made = f"{found}.astype(np.{like.type.dtype.numpy.name})"
-        return k.once(made, [offsets], "weights")
+        return of_lod(k, made, offsets, "weights")
 
     def lower(
         self,
@@ -195,9 +198,9 @@ class SequencePool(OpDef, op="sequence_pool"):
         if self.pooltype != "MAX":
             k.line(f"{MaxIndex}.fill(-1)")
             return
-        matrix = pooled.shape[0], product(pooled.shape[1:])
-        seen = f"{X.view((X.shape[0], matrix[1]))}, {parts}"
-        found = f"{pooled.view(matrix)}, {MaxIndex.view(matrix)}"
+        flat = pooled.shape[0], product(pooled.shape[1:])
+        seen = f"{X.view((X.shape[0], flat[1]))}, {parts}"
+        found = f"{pooled.view(flat)}, {MaxIndex.view(flat)}"
         k.line(f"{k.function(locate_largest)}({seen}, {found})")
 
     def lower_grad(
@@ -208,13 +211,13 @@ class SequencePool(OpDef, op="sequence_pool"):
         d_Out: Operand,
         d_X: Operand,
     ) -> None:
-        offsets, matrix = X_lod[-1], (d_Out.shape[0], product(d_Out.shape[1:]))
+        offsets, flat = X_lod[-1], (d_Out.shape[0], product(d_Out.shape[1:]))
         if self.pooltype in ("SUM", "AVERAGE", "SQRT"):
             self.lower_shares(k, offsets, d_Out, d_X)
         elif MaxIndex is not None and self.pooltype == "MAX":
-            above = f"{d_Out.view(matrix)}, {d_X.view((d_X.shape[0], matrix[1]))}"
+            above = f"{d_Out.view(flat)}, {d_X.view((d_X.shape[0], flat[1]))}"
             parts = self.lower_parts(k, offsets)
-            k.line(f"{k.function(give_to_largest)}({MaxIndex.view(matrix)}, {parts}, {above})")
+            k.line(f"{k.function(give_to_largest)}({MaxIndex.view(flat)}, {parts}, {above})")
         else:
             given = f"{self.lower_parts(k, offsets)}, {self.pooltype!r}, {d_Out}, {d_X}"
             k.line(f"{k.function(give_to_ends)}({given})")
@@ -226,7 +229,7 @@ class SequencePool(OpDef, op="sequence_pool"):
             share = k.scratch(d_Out.shape, d_Out.type.dtype)
             weights = self.lower_weights(k, offsets, d_Out)
             k.line(f"np.multiply({d_Out}, {weights}, out={share})")
-        rows = k.once(f"{k.function(owners)}({offsets})", [offsets], "owners")
+        rows = of_lod(k, f"{k.function(owners)}({offsets})", offsets, "owners")
         k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.ir.dims import Size
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.types import Array
-from compiler.ops.sequence import row_places, window_index
+from compiler.ops.sequence import of_lod, row_places, window_index
 
 
 def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array:
@@ -26,10 +26,10 @@ def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array
 
 
 def lower_index(k: Kernel, offsets: Operand, start: int, length: int, padded: bool) -> str:
-    """An expression for what windows see; it is worked out once a step for a LoD that is fed."""
-    places = k.once(f"{k.function(row_places)}({offsets})", [offsets], "places")
+    """An expression for what windows see."""
+    places = of_lod(k, f"{k.function(row_places)}({offsets})", offsets, "places")
     function = k.function(padding_index if padded else window_index)
-    return k.once(f"{function}({places}, {start}, {length})", [offsets], "windows")
+    return of_lod(k, f"{function}({places}, {start}, {length})", offsets, "windows")
 
 
 def lower_windows(

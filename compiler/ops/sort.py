@@ -6,6 +6,8 @@ arg_min_max_op_base.h).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import ShapeError
@@ -26,9 +28,9 @@ def sorting(X: Array, axis: int, descending: bool) -> Array:
     return X.shape[axis] - 1 - order
 
 
-def scattered(values: Array, order: Array, shape: object, axis: int) -> Array:
+def scattered(values: Array, order: Array, shape: Any, axis: int) -> Array:
     """Zeros of a shape with values put along an axis where they were taken from."""
-    whole = np.zeros_like(values, shape=shape)
+    whole: Array = np.zeros_like(values, shape=shape)
     np.put_along_axis(whole, order, values, axis=axis)
     return whole
 

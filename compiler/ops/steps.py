@@ -93,7 +93,7 @@ class EmptyArray(OpDef, op="empty_array"):
             return TensorType(X.dtype, X.shape, is_array=True)
         return TensorType(DType.of(self.dtype), tuple(map(parse_size, self.sizes)), is_array=True)
 
-    def numpy(self, X: Shape | None) -> list[Array]:
+    def numpy(self) -> list[Array]:
         return []
 
 

@@ -6,21 +6,20 @@ dist_op.h, frobenius_norm_op.cc, cos_sim_op.h.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.opdef import OpDef, Rowwise, Value, Xp, attr, broadcast, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, broadcast, reads, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.reduce import AxisReduction, axes_of, restored, summed_to
 from compiler.ops.sort import check_axis
 
 
-class Norm(Rowwise, op="norm"):
+class Norm(OpDef, op="norm"):
     """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, which it keeps."""
 
     X = reads()
@@ -30,20 +29,18 @@ class Norm(Rowwise, op="norm"):
     epsilon = attr(1e-10)
     is_test = attr(False)
 
-    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Out has the type of X, Norm has size 1 along `axis`."""
-        X = types["X"]
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
         check_axis(self.kind, X, self.axis)
         axis = self.axis % X.rank
         norms = X.with_shape((*X.shape[:axis], 1, *X.shape[axis + 1 :]))
         return {"Norm": norms, "Out": X}
 
-    def compute(self, xp: Xp, X: Value) -> Value:
-        norm = xp.sqrt(xp.sum(X * X, axis=self.axis, keepdims=True) + self.epsilon)
+    def numpy(self, X: Array) -> dict[str, Array]:
+        norm = np.sqrt(np.sum(X * X, axis=self.axis, keepdims=True) + self.epsilon)
         return {"Norm": norm, "Out": X / norm}
 
-    def grad(self, xp: Xp, X: Value, Norm: Value, d_Out: Value) -> Value:
-        along = xp.sum(X * d_Out, axis=self.axis, keepdims=True)
+    def grad(self, X: Array, Norm: Array, d_Out: Array) -> dict[str, Array]:
+        along = np.sum(X * d_Out, axis=self.axis, keepdims=True)
         return {"X": (d_Out - X * (along / (Norm * Norm))) / Norm}
 
 
@@ -57,7 +54,7 @@ def p_norm(X: Array, p: float, axis: Any) -> Array:
         return np.sum(size != 0, axis=axis, keepdims=True).astype(X.dtype)
     if p in (np.inf, -np.inf):
         return (size.max if p > 0 else size.min)(axis=axis, keepdims=True)
-    return np.sum(size**p, axis=axis, keepdims=True) ** (1.0 / p)
+    return np.asarray(np.sum(size**p, axis=axis, keepdims=True) ** (1.0 / p))
 
 
 def p_norm_slope(X: Array, norm: Array, p: float) -> Array:

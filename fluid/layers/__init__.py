@@ -5,12 +5,12 @@ from fluid.layers.arrays import *
 from fluid.layers.branches import *
 from fluid.layers.control_flow import *
 from fluid.layers.convolution import *
-from fluid.layers.embedding import *
 from fluid.layers.host import *
 from fluid.layers.indexing import *
 from fluid.layers.io import *
 from fluid.layers.learning_rate import *
 from fluid.layers.linalg import *
+from fluid.layers.lookup import *
 from fluid.layers.loops import *
 from fluid.layers.loss import *
 from fluid.layers.math import *

@@ -44,22 +44,22 @@ def _activation(
 def brelu(
     x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
 ) -> Variable:
-    """x, but no less than `t_min` and no more than `t_max`."""
+    """`x`, but no less than `t_min` and no more than `t_max`."""
     return _activation("brelu", x, {"t_min": float(t_min), "t_max": float(t_max)}, name)
 
 
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """x where it is positive, else `alpha * (exp(x) - 1)`."""
+    """`x` where it is positive, else `alpha * (exp(x) - 1)`."""
     return _activation("elu", x, {"alpha": float(alpha)}, name)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
-    """x times the normal distribution of x, or an approximation of that by a tanh."""
+    """`x` times the normal distribution of x, or an approximation of that by a tanh."""
     return append_simple_op("gelu", {"X": x}, {"approximate": approximate})
 
 
 def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
-    """x where its absolute value is above `threshold` (0.5), else 0."""
+    """`x` where its absolute value is above `threshold` (0.5), else 0."""
     return _activation("hard_shrink", x, {"threshold": threshold})
 
 
@@ -107,7 +107,7 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
 
 
 def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
-    """x where it is positive, else a learnt slope, at first 0.25, times x.
+    """`x` where it is positive, else a learnt slope, at first 0.25, times x.
 
     `mode` "all" learns one slope, "channel" one for each channel (axis 1), "element" one for each
     element of a row. Raises ValueError for another mode and for too few axes.
@@ -129,7 +129,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
-    """x, but no less than 0 and no more than `threshold`."""
+    """`x`, but no less than 0 and no more than `threshold`."""
     return _activation("relu6", x, {"threshold": float(threshold)}, name)
 
 
@@ -149,7 +149,7 @@ def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> 
 
 
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:
-    """x moved towards 0 by `alpha` (0.5), and no further than 0."""
+    """`x` moved towards 0 by `alpha` (0.5), and no further than 0."""
     return _activation("softshrink", x, {"lambda": alpha})
 
 
@@ -166,7 +166,7 @@ def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
 
 
 def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
-    """x where it is above `threshold` (1), else 0."""
+    """`x` where it is above `threshold` (1), else 0."""
     return _activation("thresholded_relu", x, {"threshold": threshold})
 
 

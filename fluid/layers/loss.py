@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import FLOATS, check_type, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -104,7 +104,7 @@ def label_smooth(
         raise ValueError(f"epsilon of label_smooth must be from 0 to 1, not {epsilon}")
     check_variable_and_dtype(label, "label", _WIDE, "label_smooth")
     label.stop_gradient = True
-    inputs = {"X": label} if prior_dist is None else {"X": label, "PriorDist": prior_dist}
+    inputs = {"X": label, "PriorDist": prior_dist}
     return append_simple_op(
         "label_smooth", inputs, {"epsilon": float(epsilon)}, name=name, dtype=dtype
     )
@@ -305,7 +305,7 @@ def smooth_l1(
     weights = {"InsideWeight": inside_weight, "OutsideWeight": outside_weight}
     helper.append_op(
         "smooth_l1_loss",
-        inputs={"X": x, "Y": y} | {slot: w for slot, w in weights.items() if w is not None},
+        inputs={"X": x, "Y": y, **weights},
         outputs={"Diff": difference, "Out": loss},
         attrs={"sigma": 1.0 if sigma is None else sigma},
     )

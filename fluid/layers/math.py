@@ -163,7 +163,7 @@ def sign(x: Variable | np.ndarray) -> Variable:
 
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
-    """x, but nowhere below `min` or above `max`. The result is called `name` if that is given."""
+    """`x`, but nowhere below `min` or above `max`. The result is called `name` if that is given."""
     check_variable_and_dtype(x, "x", _ANY_FLOAT, "clip")
     return result_called(name, "clip", {"X": x}, {"min": float(min), "max": float(max)})
 
@@ -199,7 +199,7 @@ def clamp(
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
-    """x, scaled down to the norm `max_norm` where it is longer.
+    """`x`, scaled down to the norm `max_norm` where it is longer.
 
     The result is called `name` if that is given.
     """

@@ -46,9 +46,7 @@ def nce(
         raise ValueError(f"sampler of nce must be one of {_SAMPLERS}, not {sampler!r}")
     helper = LayerHelper("nce", param_attr=param_attr, bias_attr=bias_attr, name=name)
     inputs = _weights(helper, "Weight", num_total_classes, input)
-    inputs |= {"Input": input, "Label": label}
-    if sample_weight is not None:
-        inputs["SampleWeight"] = sample_weight
+    inputs |= {"Input": input, "Label": label, "SampleWeight": sample_weight}
     if sampler == "custom_dist":
         inputs |= _distribution(helper, custom_dist, num_total_classes)
     drawn = 10 if num_neg_samples is None else int(num_neg_samples)
@@ -70,12 +68,12 @@ def nce(
     return cost / (drawn + 1)
 
 
-def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict[str, Variable]:
-    """A weight with a row for each class, and a bias unless it is switched off."""
+def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict[str, Any]:
+    """A weight with a row for each class, and a bias, None where it is switched off."""
     shape = [rows, input.shape[1]]
-    made = {slot: helper.create_parameter(helper.param_attr, shape, input.dtype)}
+    weight = helper.create_parameter(helper.param_attr, shape, input.dtype)
     bias = helper.create_parameter(helper.bias_attr, [rows, 1], input.dtype, is_bias=True)
-    return made if bias is None else made | {"Bias": bias}
+    return {slot: weight, "Bias": bias}
 
 
 def _distribution(
@@ -149,10 +147,10 @@ def hsigmoid(
     cost, scores = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     forks = num_classes if is_custom else num_classes - 1
     inputs = {"X": input, "Label": label} | _weights(helper, "W", forks, input)
-    paths = {"PathTable": path_table, "PathCode": path_code}
+    inputs |= {"PathTable": path_table, "PathCode": path_code}
     helper.append_op(
         "hierarchical_sigmoid",
-        inputs=inputs | {slot: path for slot, path in paths.items() if path is not None},
+        inputs=inputs,
         outputs={"Out": cost, "PreOut": scores, "W_Out": inputs["W"]},
         attrs={
             "num_classes": num_classes,
@@ -193,15 +191,19 @@ def sampled_softmax_with_cross_entropy(
     """
     helper = LayerHelper("sample_logits")
     make = helper.create_variable_for_type_inference
-    given = customized_samples, customized_probabilities
-    samples, chances = given if use_customized_samples else (make("int64"), make(logits.dtype))
+    samples, chances = customized_samples, customized_probabilities
+    if not use_customized_samples:
+        samples, chances = make("int64"), make(logits.dtype)
     sampled, places = make(logits.dtype), make("int64")
     targets, logits_dim, labels_dim = (make(logits.dtype) for _ in range(3))
-    customized = zip(("CustomizedSamples", "CustomizedProbabilities"), given, strict=True)
     helper.append_op(
         "sample_logits",
-        inputs={"Logits": logits, "Labels": label}
-        | {slot: each for slot, each in customized if each is not None},
+        inputs={
+            "Logits": logits,
+            "Labels": label,
+            "CustomizedSamples": customized_samples,
+            "CustomizedProbabilities": customized_probabilities,
+        },
         outputs={
             "Samples": samples,
             "Probabilities": chances,

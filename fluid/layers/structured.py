@@ -36,8 +36,8 @@ def linear_chain_crf(
     transition = helper.create_parameter(helper.param_attr, [size + 2, size], dtype)
     slots = ("Alpha", "EmissionExps", "TransitionExps", "LogLikelihood")
     outputs = {slot: helper.create_variable_for_type_inference(dtype) for slot in slots}
-    inputs = {"Emission": input, "Transition": transition, "Label": label}
-    helper.append_op("linear_chain_crf", inputs=inputs | _given(Length=length), outputs=outputs)
+    inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
+    helper.append_op("linear_chain_crf", inputs=inputs, outputs=outputs)
     return outputs["LogLikelihood"]
 
 
@@ -55,13 +55,8 @@ def crf_decoding(
     check_variable_and_dtype(input, "input", _WIDE, "crf_decoding")
     helper = LayerHelper("crf_decoding")
     transition = helper.get_parameter(param_attr.name)
-    inputs = {"Emission": input, "Transition": transition, **_given(Label=label, Length=length)}
+    inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
     return helper.append_result("crf_decoding", inputs, dtype="int64", slot="ViterbiPath")
-
-
-def _given(**slots: Variable | None) -> dict[str, Variable]:
-    """The slots that hold something."""
-    return {slot: value for slot, value in slots.items() if value is not None}
 
 
 def warpctc(
@@ -80,7 +75,9 @@ def warpctc(
     """
     check_variable_and_dtype(input, "input", ("float32",), "warpctc")
     check_variable_and_dtype(label, "label", ("int32",), "warpctc")
-    lengths = _lengths("warpctc", ("LogitsLength", "LabelLength"), input_length, label_length)
+    lengths = _both(LogitsLength=input_length, LabelLength=label_length)
+    for slot, length in lengths.items():
+        check_variable_and_dtype(length, slot, ("int64",), "warpctc")
     helper = LayerHelper("warpctc")
     gradient, loss = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     helper.append_op(
@@ -92,14 +89,10 @@ def warpctc(
     return loss
 
 
-def _lengths(op: str, slots: Sequence[str], *given: Variable | None) -> dict[str, Variable]:
-    """Both lengths by slot, or nothing unless both are given; TypeError where they are not int64."""
-    pairs = [(each, slot) for each, slot in zip(given, slots, strict=True) if each is not None]
-    if len(pairs) < len(slots):
-        return {}
-    for each, slot in pairs:
-        check_variable_and_dtype(each, slot, ("int64",), op)
-    return {slot: each for each, slot in pairs}
+def _both(**lengths: Variable | None) -> dict[str, Variable]:
+    """Lengths by slot; none of them unless all are given."""
+    given = {slot: length for slot, length in lengths.items() if length is not None}
+    return given if len(given) == len(lengths) else {}
 
 
 def edit_distance(
@@ -124,8 +117,7 @@ def edit_distance(
         input, label = (
             helper.append_result("sequence_erase", {"X": each}, attrs) for each in (input, label)
         )
-    slots = ("HypsLength", "RefsLength")
-    lengths = _lengths("edit_distance", slots, input_length, label_length)
+    lengths = _both(HypsLength=input_length, RefsLength=label_length)
     distance, count = (helper.create_variable_for_type_inference("int64") for _ in range(2))
     helper.append_op(
         "edit_distance",
@@ -161,7 +153,7 @@ def chunk_eval(
     }
     helper.append_op(
         "chunk_eval",
-        inputs={"Inference": input, "Label": label, **_given(SeqLength=seq_length)},
+        inputs={"Inference": input, "Label": label, "SeqLength": seq_length},
         outputs=outputs,
         attrs={
             "num_chunk_types": num_chunk_types,

@@ -1,30 +1,49 @@
-"""Making tensors: constants, parameters, copies, casts and sums."""
+"""Making tensors: constants, ranges, parameters, copies, casts and sums."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fluid.checks import check_type, check_variable
-from fluid.framework import Variable, convert_np_dtype_to_dtype_
+from fluid.checks import (
+    check_dtype,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+    convert_dtype,
+)
+from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
 from fluid.initializer import Constant, Initializer
-from fluid.layer_helper import LayerHelper
+from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.param_attr import ParamAttr
+from fluid.sizes import Sizes, spelled_shape
 
 __all__ = [
+    "arange",
     "assign",
     "cast",
     "create_global_var",
     "create_parameter",
     "create_tensor",
     "fill_constant",
+    "fill_constant_batch_size_like",
+    "full",
+    "full_like",
+    "is_empty",
+    "linspace",
     "ones",
+    "ones_like",
+    "range",
     "sums",
     "zeros",
     "zeros_like",
 ]
+
+NUMBERS = ("float32", "float64", "int32", "int64")
+FILLED = ("bool", "float16", *NUMBERS)
 
 _VALUES = {
     "bool": "bool_values",
@@ -32,6 +51,11 @@ _VALUES = {
     "int32": "int32_values",
     "int64": "int64_values",
 }
+LARGEST_ARRAY = 1024 * 1024
+"""Elements of the largest array that is written into a program."""
+
+
+# ---- variables ----------------------------------------------------------------------------------
 
 
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
@@ -73,6 +97,9 @@ def create_global_var(
     return var
 
 
+# ---- copies -------------------------------------------------------------------------------------
+
+
 def cast(x: Variable, dtype: Any) -> Variable:
     """The same values in another element type."""
     check_variable(x, "x", "cast")
@@ -85,6 +112,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
 
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """The sum of tensors of one shape, written to `out` if given."""
+    check_type(input, "input", (Variable, tuple, list), "sums")
     helper = LayerHelper("sum", input=input)
     if out is None:
         out = helper.create_variable_for_type_inference(helper.input_dtype())
@@ -94,15 +122,19 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 
 
 def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
-    """A copy of a variable, or the elements of an array; written to `output` if given."""
+    """A copy of a variable, or the elements of an array; written to `output` if given.
+
+    Raises TypeError for arrays of other element types than bool, float32, int32 and int64, and
+    ValueError for arrays of more than a million elements.
+    """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     helper = LayerHelper("assign")
+    attrs = {} if isinstance(input, Variable) else _array_attributes(input)
     if output is None:
         output = helper.create_variable_for_type_inference(input.dtype)
     if isinstance(input, Variable):
         helper.append_op("assign", inputs={"X": input}, outputs={"Out": output})
     else:
-        attrs = _array_attributes(input)
         helper.append_op("assign_value", outputs={"Out": output}, attrs=attrs)
     return output
 
@@ -111,46 +143,216 @@ def _array_attributes(array: np.ndarray) -> dict[str, Any]:
     if array.dtype.name not in _VALUES:
         known = ", ".join(_VALUES)
         raise TypeError(f"assign takes arrays of {known}, but received {array.dtype.name}")
+    if array.size > LARGEST_ARRAY:
+        raise ValueError(f"assign takes up to {LARGEST_ARRAY} elements, but received {array.size}")
     values = {_VALUES[array.dtype.name]: array.ravel().tolist()}
     return {"shape": list(array.shape), "dtype": convert_np_dtype_to_dtype_(array.dtype), **values}
 
 
+# ---- one number everywhere ----------------------------------------------------------------------
+
+
+def _value_attributes(value: float, dtype: Any) -> dict[str, Any]:
+    """The attributes for a number: as a float, and as text that has every digit."""
+    whole = convert_dtype(dtype) in ("int32", "int64")
+    return {"value": float(value), "str_value": str(int(value) if whole else float(value))}
+
+
 def fill_constant(
-    shape: Sequence[int],
+    shape: Sizes,
     dtype: Any,
-    value: float,
+    value: float | Variable,
     force_cpu: bool = False,
     out: Variable | None = None,
 ) -> Variable:
-    """A tensor with `value` everywhere, written to `out` if given."""
-    check_type(shape, "shape", (list, tuple), "fill_constant")
+    """A tensor with `value` everywhere, written to `out` if given.
+
+    The shape is a list of numbers and int32 or int64 variables of one number, or one such variable
+    of all sizes. The number may be a variable of the same `dtype`.
+    """
+    check_dtype(dtype, "dtype", FILLED, "fill_constant")
+    check_type(shape, "shape", (Variable, list, tuple), "fill_constant")
     helper = LayerHelper("fill_constant")
+    if isinstance(value, Variable):
+        inputs, attrs = {"ValueTensor": value}, {"force_cpu": force_cpu}
+    else:
+        inputs, attrs = {}, {"force_cpu": force_cpu, **_value_attributes(value, dtype)}
+    told, numbers = spelled_shape(helper, shape)
     if out is None:
         out = helper.create_variable_for_type_inference(dtype)
-    number = float(value) if out.element.is_float else int(value)
-    attrs = {"shape": shape, "dtype": out.dtype, "force_cpu": force_cpu}
-    attrs |= {"value": float(value), "str_value": str(number)}
-    helper.append_op("fill_constant", outputs={"Out": out}, attrs=attrs)
+    else:
+        check_variable_and_dtype(out, "out", [convert_dtype(dtype)], "fill_constant")
+    attrs |= {"shape": numbers, "dtype": out.dtype}
+    helper.append_op("fill_constant", inputs={**inputs, **told}, outputs={"Out": out}, attrs=attrs)
+    out.stop_gradient = True
+    return out
+
+
+def fill_constant_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any,
+    value: float,
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    force_cpu: bool = False,
+) -> Variable:
+    """A tensor with `value` everywhere, one size of which is that of another tensor.
+
+    The size at `output_dim_idx` of `shape` becomes that of axis `input_dim_idx` of `input`, or the
+    number of its sequences.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [None, 8])
+    >>> fill_constant_batch_size_like(x, [1, 3], "float32", 0.0).shape
+    (-1, 3)
+    """
+    check_variable(input, "input", "fill_constant_batch_size_like")
+    check_type(shape, "shape", (list, tuple), "fill_constant_batch_size_like")
+    attrs = {"shape": list(shape), "dtype": convert_np_dtype_to_dtype_(dtype)}
+    attrs |= {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    attrs |= {"force_cpu": force_cpu, **_value_attributes(value, dtype)}
+    out = append_simple_op("fill_constant_batch_size_like", {"Input": input}, attrs, dtype=dtype)
     out.stop_gradient = True
     return out
 
 
 def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
-    """A tensor of ones."""
+    """A tensor of ones; ValueError for a shape without elements."""
+    check_type(shape, "shape", (list, tuple), "ones")
+    if math.prod(shape) <= 0:
+        raise ValueError(f"ones takes sizes from 1 up, but received {list(shape)}")
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
 def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of zeros."""
+    check_type(shape, "shape", (list, tuple), "zeros")
     return fill_constant(shape, dtype, 0.0, force_cpu)
+
+
+def full(
+    shape: Sizes,
+    fill_value: float | Variable,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A tensor with `fill_value` everywhere, float32 unless `dtype` says another type."""
+    dtype = "float32" if dtype is None else dtype
+    helper = LayerHelper("full", name=name)
+    if out is None:
+        out = helper.create_variable_for_type_inference(dtype)
+    with device_guard(device):
+        out = fill_constant(shape, dtype, fill_value, out=out)
+    out.stop_gradient = stop_gradient
+    return out
+
+
+def _like(op_type: str, x: Variable, out: Variable | None, attrs: dict[str, Any]) -> Variable:
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS), op_type)
+    helper = LayerHelper(op_type)
+    if out is None:
+        out = helper.create_variable_for_type_inference(x.dtype)
+    filling = "fill_any_like" if attrs else "fill_zeros_like"
+    helper.append_op(filling, inputs={"X": x}, outputs={"Out": out}, attrs=attrs)
+    return out
 
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape of `x`, written to `out` if given."""
-    check_variable(x, "x", "zeros_like")
-    helper = LayerHelper("zeros_like")
-    if out is None:
-        out = helper.create_variable_for_type_inference(x.dtype)
-    helper.append_op("fill_zeros_like", inputs={"X": x}, outputs={"Out": out})
+    out = _like("zeros_like", x, out, {})
     out.stop_gradient = True
     return out
+
+
+def ones_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Ones in the shape of `x`, written to `out` if given."""
+    return _like("ones_like", x, out, {"value": 1.0})
+
+
+def full_like(
+    input: Variable,
+    fill_value: float,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A tensor with `fill_value` everywhere in the shape of `input`, of its type or `dtype`."""
+    check_variable(input, "input", "full_like")
+    element = input.dtype if dtype is None else convert_np_dtype_to_dtype_(dtype)
+    check_dtype(element, "dtype", FILLED, "full_like")
+    helper = LayerHelper("full_like", name=name)
+    if out is None:
+        out = helper.create_variable_for_type_inference(element)
+    attrs = {"value": fill_value, "dtype": element}
+    helper.append_op("fill_any_like", inputs={"X": input}, outputs={"Out": out}, attrs=attrs)
+    out.stop_gradient = stop_gradient
+    return out
+
+
+# ---- ranges -------------------------------------------------------------------------------------
+
+
+def _number(value: float | Variable, dtype: Any) -> Variable:
+    return value if isinstance(value, Variable) else fill_constant([1], dtype, value)
+
+
+def range(
+    start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any
+) -> Variable:
+    """`start`, `start + step`, … up to but without `end`, as a vector.
+
+    >>> import fluid
+    >>> fluid.layers.range(0, 10, 2, "int32").shape
+    (-1,)
+    """
+    check_dtype(dtype, "dtype", NUMBERS, "range")
+    numbers = []
+    for name, value in (("start", start), ("end", end), ("step", step)):
+        check_type(value, name, (float, int, Variable), "range")
+        number = _number(value, dtype)
+        same = number.dtype == convert_np_dtype_to_dtype_(dtype)
+        numbers.append(number if same else cast(number, dtype))
+    out = append_simple_op("range", dict(zip(("Start", "End", "Step"), numbers, strict=True)))
+    out.stop_gradient = True
+    return out
+
+
+def arange(
+    start: float | Variable,
+    end: float | Variable,
+    step: float | Variable = 1,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """`range`, of float32 unless `dtype` says another type."""
+    return range(start, end, step, "float32" if dtype is None else dtype)
+
+
+def linspace(
+    start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any
+) -> Variable:
+    """`num` numbers from `start` to `stop`, both included, as a vector of float32 or float64."""
+    for name, value in (("start", start), ("stop", stop), ("num", num)):
+        check_type(value, name, (Variable, float, int), "linspace")
+    inputs = {"Start": _number(start, dtype), "Stop": _number(stop, dtype)}
+    return append_simple_op("linspace", inputs | {"Num": _number(num, "int32")})
+
+
+# ---- questions ----------------------------------------------------------------------------------
+
+
+def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
+    """Whether a tensor has no elements, bool [1], written to `cond` if given."""
+    check_variable_and_dtype(x, "x", NUMBERS, "is_empty")
+    helper = LayerHelper("is_empty")
+    if cond is None:
+        cond = helper.create_variable_for_type_inference("bool", stop_gradient=True)
+    check_variable_and_dtype(cond, "cond", ["bool"], "is_empty")
+    helper.append_op("is_empty", inputs={"X": x}, outputs={"Out": cond})
+    return cond

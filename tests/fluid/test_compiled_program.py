@@ -65,7 +65,7 @@ def test_several_devices_come_later(loss: fluid.Variable, exe: Any, monkeypatch:
 def test_places_are_of_the_executor_s_kind(loss: fluid.Variable, exe: Any) -> None:
     with pytest.raises(AssertionError, match="Place type not match"):
         exe.run(compiled(loss_name=loss.name, places=[fluid.CUDAPlace(0)]), feed={})
-    with pytest.raises(TypeError, match="places are CPUPlace.. or CUDAPlace.i., not str"):
+    with pytest.raises(TypeError, match=r"places are CPUPlace.*, not str"):
         compiled(loss_name=loss.name, places="cpu")
 
 

@@ -9,17 +9,20 @@ import pytest
 import fluid
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
-CASES = ["digits_mlp", "fit_a_line", "lenet_bn", "resnet_cifar8"]
+CASES = sorted(path.name.removesuffix("__io.npz") for path in GOLDEN.glob("*__io.npz"))
 LAYOUTS: dict[str, dict[str, str]] = {
     "separate": {},
     "combined": {"model_filename": "model", "params_filename": "params"},
 }
 
 
-def recorded(case: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def recorded(case: str) -> tuple[dict[str, Any], np.ndarray]:
     """The feeds and the output of the reference."""
     with np.load(GOLDEN / f"{case}__io.npz") as found:
-        feeds = {name[3:]: found[name] for name in found.files if name.startswith("in.")}
+        feeds: dict[str, Any] = {n[3:]: found[n] for n in found.files if n.startswith("in.")}
+        for name in (name for name in feeds if f"lod:in.{name}" in found.files):
+            lengths = [found[f"lod:in.{name}"].tolist()]
+            feeds[name] = fluid.create_lod_tensor(feeds[name], lengths, fluid.CPUPlace())
         return feeds, found["out"]
 
 
@@ -28,7 +31,8 @@ def run(folder: Path, layout: str, case: str, exe: Any) -> tuple[np.ndarray, Any
     model = fluid.io.load_inference_model(str(folder), exe, **LAYOUTS[layout])
     program, names, fetches = model
     assert sorted(names) == sorted(feed)
-    return exe.run(program, feed=feed, fetch_list=fetches)[0], model
+    (output,) = exe.run(program, feed=feed, fetch_list=fetches[:1], return_numpy=False)
+    return np.asarray(output), model
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

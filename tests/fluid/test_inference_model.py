@@ -301,7 +301,7 @@ def test_a_prefix_in_place_of_a_folder(main: Any, exe: Any, tmp_path: Path) -> N
 
 
 def test_a_prefix_that_nothing_has(main: Any, exe: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no directory named '.*net'"):
+    with pytest.raises(ValueError, match=r"there is no directory named '.*net'"):
         fluid.io.load_inference_model(str(tmp_path / "net"), exe)
     save(main, exe, tmp_path, model_filename="net.pdmodel")
     with pytest.raises(FileNotFoundError, match=r"net\.pdiparams"):

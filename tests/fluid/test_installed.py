@@ -40,7 +40,7 @@ def test_flags_that_are_refused(flags: Any, error: type[Exception], message: str
 
 
 def test_flags_that_are_asked_for_wrongly() -> None:
-    with pytest.raises(ValueError, match="FLAGS_benchmarks cannot get its value.*did you mean"):
+    with pytest.raises(ValueError, match=r"FLAGS_benchmarks cannot get its value.*did you mean"):
         fluid.get_flags("FLAGS_benchmarks")
     with pytest.raises(TypeError, match="a list, tuple or string, not int"):
         fluid.get_flags(3)

@@ -252,7 +252,7 @@ CALLS: list[tuple[Callable[[Variable], Any], type[Exception], str]] = [
     (lambda x: layers.pool2d(image(), 2, pool_padding="VALID", ceil_mode=True), ValueError, "can not have ceil_mode"),
     (lambda x: layers.batch_norm(image(), bias_attr=False), ValueError, "neither attribute can be False"),
     (lambda x: layers.mean(None), TypeError, "'x' in mean must be Variable, but received NoneType"),
-    (lambda x: layers.relu("x"), TypeError, "'X' in relu must be Variable, but received str"),
+    (lambda x: layers.relu("x"), TypeError, "'x' in relu must be Variable, but received str"),
     (lambda x: layers.reshape(x, [-1, -1]), ValueError, "at most one -1"),
     (lambda x: layers.reshape(x, [1, 1, 0]), ValueError, "no size to keep for a 0"),
     (lambda x: layers.assign(3.0), TypeError, "must be Variable or ndarray, but received float"),

@@ -167,7 +167,7 @@ def test_paths_that_name_no_file(main: fluid.Program, exe: Any, tmp_path: Path) 
         fluid.load(main, missing, exe)
     with pytest.raises(FileNotFoundError, match="there is neither"):
         fluid.load_program_state(missing)
-    with pytest.raises(TypeError, match="must be a fluid.Executor"):
+    with pytest.raises(TypeError, match=r"must be a fluid\.Executor"):
         fluid.load(main, missing, "cpu")
 
 

@@ -110,7 +110,7 @@ def test_leaving_early_leaves_no_thread() -> None:
 
 
 def test_processes_take_turns() -> None:
-    readers = [lambda: [(1, [2.0]), "a"], lambda: ["b"], lambda: []]
+    readers = [lambda: [(1, [2.0]), "a"], lambda: ["b"], list]
     assert list(io.multiprocess_reader(readers)()) == [(1, [2.0]), "b", "a"]
     assert list(io.multiprocess_reader(readers, use_pipe=False, queue_size=1)()) == [
         (1, [2.0]),

@@ -143,11 +143,11 @@ def test_one_text_is_not_copied_again_and_again() -> None:
 def test_nothing_but_the_data_is_read() -> None:
     """The reader of opcodes takes from a stream what it needs, and so never more than there is."""
     length = (1 << 31) - 1
-    with pytest.raises(CheckpointError, match="not enough data|expected"):
+    with pytest.raises(CheckpointError, match="expected"):
         load_state(b"\x80\x02X" + length.to_bytes(4, "little") + b"abc", "state")
     assert io.BytesIO(b"abc").read(length) == b"abc"
 
 
 def test_types_that_the_reference_does_not_have() -> None:
-    with pytest.raises(CheckpointError, match="w: .*complex128"):
+    with pytest.raises(CheckpointError, match=r"w: .*complex128"):
         dump_state({"w": np.zeros(2, "complex128")})

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.golden import zoo_text
+
 Feed = dict[str, np.ndarray]
 Model = tuple[Any, list[Any], Callable[[np.random.Generator, int], Feed]]
 
@@ -69,7 +71,11 @@ def resnet_cifar8(fluid: Any) -> Model:
     return loss, [chances], pictures(3, 16, 16)
 
 
-MODELS = {model.__name__: model for model in (fit_a_line, digits_mlp, lenet_bn, resnet_cifar8)}
+MODELS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    **{model.__name__: model for model in (fit_a_line, digits_mlp, lenet_bn, resnet_cifar8)},
+    **zoo_text.MODELS,
+}
+"""Builders by name: a loss, the outputs to fetch and, of some, what draws a feed."""
 
 
 def convolution(fluid: Any, x: Any, channels: int, size: int, stride: int, act: Any) -> Any:
@@ -157,5 +163,13 @@ def optimizer(fluid: Any, name: str) -> Any:
         ),
         "adam": fluid.optimizer.Adam,
         "adamax": fluid.optimizer.Adamax,
+        "adagrad": fluid.optimizer.Adagrad,
+        "decayed_adagrad": fluid.optimizer.DecayedAdagrad,
+        "adadelta": fluid.optimizer.Adadelta,
+        "rmsprop": fluid.optimizer.RMSProp,
+        "rmsprop_c": lambda **rest: fluid.optimizer.RMSProp(centered=True, momentum=0.5, **rest),
+        "ftrl": fluid.optimizer.Ftrl,
+        "lamb": fluid.optimizer.Lamb,
+        "lars": lambda **rest: fluid.optimizer.LarsMomentum(momentum=0.9, **rest),
     }
     return makers[kind](**arguments)

@@ -43,7 +43,11 @@ def test_it_computes_the_same_and_tells_each_step() -> None:
     step = names["bind"](None, {})
     assert (step(2), step(1)) == ((7,), (2,))
     kinds = [span.kinds for span in recorder.spans]
-    assert kinds == ["mul+relu", "conditional_block", "scale", "done"] + [
+    assert kinds == [
+        "mul+relu",
+        "conditional_block",
+        "scale",
+        "done",
         "mul+relu",
         "conditional_block",
         "exp",

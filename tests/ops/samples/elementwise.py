@@ -47,7 +47,11 @@ SAMPLES = [
     Sample("scale", {"X": X}, {}, ("X",)),
     *(Sample("scale", {"X": X, "ScaleTensor": FACTOR}, attrs) for attrs in BIASES),
     Sample("minus", {"X": X, "Y": Y}, {}, BOTH),
-    *(Sample(f"elementwise_{op}", {"X": WHOLE, "Y": y}, a) for op in DIVISIONS for y, a in DIVISORS),
+    *(
+        Sample(f"elementwise_{op}", {"X": WHOLE, "Y": y}, a)
+        for op in DIVISIONS
+        for y, a in DIVISORS
+    ),
     Sample("elementwise_mod", {"X": X, "Y": Y}),
     Sample("elementwise_pow", {"X": WHOLE * 2 + 1, "Y": WHOLE % 3 - 1}),
     Sample("scale", {"X": integers(2, 3, high=9)}, {"scale": 2.0, "bias": 1.0}),

@@ -15,6 +15,7 @@ AXES = [
     {"reduce_all": True},
     {"reduce_all": True, "keep_dim": True},
 ]
+HOLES = np.array([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0]], np.float32)
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 LISTED = [
     {"axis": [1]},
@@ -31,7 +32,7 @@ SAMPLES = [
     *(Sample(f"reduce_{n}", {"X": X > 0}, attrs) for n in ("all", "any") for attrs in AXES),
     *(Sample("frobenius_norm", {"X": X}, attrs, ("X",)) for attrs in AXES),
     *(Sample("logsumexp", {"X": X}, attrs, ("X",)) for attrs in LISTED),
-    Sample("reduce_prod", {"X": np.array([[2.0, 0.0, 3.0], [0.0, 4.0, 0.0]], np.float32)}, {"dim": [1]}, ("X",)),
+    Sample("reduce_prod", {"X": HOLES}, {"dim": [1]}, ("X",)),
     Sample("reduce_prod", {"X": numbers(4)}, {}, ("X",)),
     Sample("reduce_max", {"X": integers(2, 3, high=9)}, {"dim": [1]}),
     Sample("reduce_mean", {"X": integers(2, 3, low=-9, high=4)}, {"dim": [1]}),

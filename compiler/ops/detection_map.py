@@ -1,0 +1,177 @@
+"""Mean average precision of detected boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import shown
+
+
+def overlaps(box: Array, others: Array) -> Array:
+    """Intersection / union of a box with others; a box is left, top, right, bottom.
+
+    >>> overlaps(np.array([0.0, 0.0, 1.0, 1.0]), np.array([[0.5, 0.0, 1.5, 1.0]])).round(3)
+    array([0.333])
+    """
+    corner = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    shared = np.maximum(corner, 0).prod(1)
+    whole = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - shared
+    return np.where(shared > 0, shared / np.where(whole > 0, whole, 1), 0)
+
+
+def judge(found: Array, boxes: Array, counts: Array, least: float) -> tuple[list[int], list[bool]]:
+    """Which found boxes of one class, best first, are right: each true box goes to the first.
+
+    Returns the places of the boxes that were judged, and whether each is right. A box that falls
+    on a true one that does not count (a difficult one) is not judged at all.
+    """
+    if not len(boxes):
+        return list(range(len(found))), [False] * len(found)
+    judged, right, taken = list[int](), list[bool](), set[int]()
+    for place in np.argsort(-found[:, 1], kind="stable").tolist():
+        shares = overlaps(found[place, 2:].clip(0, 1), boxes)
+        best = int(shares.argmax())
+        hit = bool(shares[best] > least)
+        if hit and not counts[best]:
+            continue
+        judged.append(place)
+        right.append(hit and best not in taken)
+        taken |= {best} if hit else set()
+    return judged, right
+
+
+def average_precision(scores: Array, right: Array, count: int, way: str) -> float:
+    """The area under precision by recall, or at eleven recalls its mean, for one class."""
+    order = np.argsort(-scores, kind="stable")
+    hits = np.cumsum(right[order])
+    precision, recall = hits / np.arange(1, len(hits) + 1), hits / count
+    if way == "integral":
+        return float(precision @ np.diff(recall, prepend=0.0))
+    levels = [precision[recall >= step / 10].max(initial=0.0) for step in range(11)]
+    return float(np.mean(levels))
+
+
+class DetectionMap(OpDef, op="detection_map"):
+    """MAP [1] = the mean over classes of the average precision of found boxes.
+
+    DetectRes is [found, 6]: class, score, box; Label [true, 5]: class, box, or [true, 6] with
+    whether it is difficult after the class; both have LoD, a sequence an image. A found box is
+    right where it overlaps a true one by more than `overlap_threshold`. The counts of true boxes
+    by class and the scores of right and wrong ones (with LoD, a sequence a class) go on from what
+    PosCount, TruePos and FalsePos hold if HasState is not 0. Classes with as many true boxes as
+    `background_label` says are left out, as in the reference: detection_map_op.h.
+    """
+
+    DetectRes = reads()
+    Label = reads()
+    HasState = reads(optional=True)
+    PosCount = reads(optional=True)
+    TruePos = reads(optional=True)
+    FalsePos = reads(optional=True)
+    DetectRes_lod = reads_lod("DetectRes")
+    Label_lod = reads_lod("Label")
+    TruePos_lod = reads_lod("TruePos", optional=True)
+    AccumPosCount = writes()
+    AccumTruePos = writes()
+    AccumTruePos_lod = writes_lod("AccumTruePos")
+    AccumFalsePos = writes()
+    AccumFalsePos_lod = writes_lod("AccumFalsePos")
+    MAP = writes()
+    class_num = required(int)
+    background_label = attr(0)
+    overlap_threshold = attr(0.5)
+    evaluate_difficult = attr(True)
+    ap_type = attr("integral")
+
+    lod_like = ""
+
+    def infer(
+        self, DetectRes: TensorType, Label: TensorType
+    ) -> dict[str, TensorType | list[TensorType]]:
+        if self.ap_type not in ("integral", "11point"):
+            raise BadAttribute(
+                f"{self.kind}: 'ap_type' is {self.ap_type!r}, not 'integral' or '11point'"
+            )
+        given = shown(DetectRes=DetectRes, Label=Label)
+        widths = DetectRes.shape[-1], Label.shape[-1]
+        known = all(isinstance(width, int) for width in widths)
+        if (DetectRes.rank, Label.rank) != (2, 2) or (known and widths not in ((6, 5), (6, 6))):
+            raise ShapeError(f"{self.kind}: {given}, expected [found, 6] and [true, 5 or 6]")
+        scores = TensorType(DType.FP32, (UNKNOWN, 2))
+        classes = [TensorType(DType.INT64, (self.class_num + 1,))]
+        return {
+            "AccumPosCount": TensorType(DType.INT32, (self.class_num, 1)),
+            "AccumTruePos": scores,
+            "AccumTruePos_lod": classes,
+            "AccumFalsePos": scores,
+            "AccumFalsePos_lod": classes,
+            "MAP": TensorType(DType.FP32, (1,)),
+        }
+
+    def numpy(
+        self,
+        DetectRes: Array,
+        Label: Array,
+        HasState: Array | None,
+        PosCount: Array | None,
+        TruePos: Array | None,
+        DetectRes_lod: list[Array],
+        Label_lod: list[Array],
+        TruePos_lod: list[Array] | None,
+    ) -> dict[str, Array | list[Array]]:
+        classes = self.class_num
+        totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, classes)
+        difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
+        counts = ~difficult | self.evaluate_difficult
+        images = zip(DetectRes_lod[-1], DetectRes_lod[-1][1:], strict=False)
+        truths = zip(Label_lod[-1], Label_lod[-1][1:], strict=False)
+        for (start, stop), (first, last) in zip(images, truths, strict=True):
+            found, true = DetectRes[start:stop], Label[first:last]
+            for kind in range(classes):
+                mine, real = found[found[:, 0] == kind], true[:, 0] == kind
+                counted = counts[first:last][real]
+                judged, hits = judge(mine, true[real, -4:], counted, self.overlap_threshold)
+                totals[kind] += counted.sum()
+                scores[kind] = np.append(scores[kind], mine[judged, 1])
+                right[kind] = np.append(right[kind], hits)
+        rated = [k for k in range(classes) if totals[k] > 0 and totals[k] != self.background_label]
+        parts = [
+            average_precision(scores[k], right[k], totals[k], self.ap_type)
+            for k in rated
+            if len(scores[k])
+        ]
+        lengths = [len(each) for each in scores]
+        offsets = [np.append(0, np.cumsum(lengths)).astype(np.int64)]
+        every, hits = np.concatenate(scores), np.concatenate(right)
+        return {
+            "AccumPosCount": totals.astype(np.int32).reshape(-1, 1),
+            "AccumTruePos": np.stack([every, hits], axis=1).astype(np.float32),
+            "AccumTruePos_lod": offsets,
+            "AccumFalsePos": np.stack([every, 1 - hits], axis=1).astype(np.float32),
+            "AccumFalsePos_lod": offsets,
+            "MAP": np.array([np.mean(parts) if parts else 0.0], np.float32),
+        }
+
+
+def earlier(
+    HasState: Array | None,
+    PosCount: Array | None,
+    TruePos: Array | None,
+    TruePos_lod: list[Array] | None,
+    classes: int,
+) -> tuple[Array, list[Array], list[Array]]:
+    """What earlier batches left: true boxes by class, scores, and which of them were right."""
+    nothing = [np.zeros(0, np.float32) for _ in range(classes)]
+    if HasState is None or not HasState.any() or PosCount is None or TruePos is None:
+        return np.zeros(classes, np.int64), nothing, list(nothing)
+    offsets = TruePos_lod[-1] if TruePos_lod else np.zeros(classes + 1, np.int64)
+    spans = [TruePos[start:stop] for start, stop in zip(offsets, offsets[1:], strict=False)]
+    return (
+        PosCount.reshape(-1).astype(np.int64),
+        [span[:, 0] for span in spans],
+        [span[:, 1] for span in spans],
+    )

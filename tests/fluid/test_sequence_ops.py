@@ -1,0 +1,110 @@
+"""Ops on sequences and recurrent ops in programs: what is compiled is what each op means.
+
+Every sample of the two families runs as a program of one op and its gradient, with the LoD fed
+along, and is held against the op by itself; also where only data decides the sizes.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from compiler.ir.opdef import find
+from tests.ops.backward import gradients
+from tests.ops.samples import Sample, numbers, recurrent, sequence
+
+pytestmark = pytest.mark.usefixtures("fresh_programs")
+
+SAMPLES = [*sequence.SAMPLES, *recurrent.SAMPLES]
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def lods_of(sample: Sample, slot: str) -> list[Any]:
+    """Return the levels of what stands in a slot, for each tensor in it."""
+    levels = sample.inputs.get(f"{slot}_lod", [])
+    if isinstance(sample.inputs[slot], list):
+        return [[level] for level in levels]
+    return [levels]
+
+
+def lengths_of(levels: Any) -> list[list[int]]:
+    return [np.diff(level).tolist() for level in levels]
+
+
+def declare(name: str, array: Any, levels: Any, trained: bool) -> Any:
+    """Declare a variable and return what is fed to it."""
+    shape = (-1, *array.shape[1:]) if levels else array.shape
+    fluid.default_main_program().global_block().create_var(
+        name=name,
+        shape=shape,
+        dtype=array.dtype,
+        lod_level=len(levels),
+        stop_gradient=not trained,
+    )
+    if not levels:
+        return array
+    return fluid.create_lod_tensor(array, lengths_of(levels), fluid.CPUPlace())
+
+
+def append(sample: Sample) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, str]]:
+    """Append the op of a sample; return its feed, its input names and its output names."""
+    block, feed, inputs = fluid.default_main_program().global_block(), {}, {}
+    for slot in (slot for slot in sample.inputs if not slot.endswith("_lod")):
+        tensors, levels = listed(sample.inputs[slot]), lods_of(sample, slot)
+        inputs[slot] = [f"{slot}{index}" for index in range(len(tensors))]
+        for name, array, lod in zip(inputs[slot], tensors, levels, strict=True):
+            feed[name] = declare(name, array, lod, slot in sample.grads)
+    slots = [name for name, slot in find(sample.op).outputs().items() if not slot.companion]
+    outputs = {slot: f"out_{slot}" for slot in slots}
+    for name in outputs.values():
+        block.create_var(name=name, dtype="float32")
+    named = {slot: [name] for slot, name in outputs.items()}
+    block.append_op(type=sample.op, inputs=inputs, outputs=named, attrs=dict(sample.attrs))
+    return feed, inputs, outputs
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
+def test_outputs(sample: Sample, exe: fluid.Executor) -> None:
+    feed, _, outputs = append(sample)
+    wanted = find(sample.op)(sample.attrs).evaluate(sample.inputs)
+    found = exe.run(feed=feed, fetch_list=list(outputs.values()), return_numpy=False)
+    for slot, got in zip(outputs, found, strict=True):
+        np.testing.assert_allclose(np.array(got), wanted[slot], rtol=2e-5, atol=1e-6)
+        if f"{slot}_lod" in wanted:
+            assert got.recursive_sequence_lengths() == lengths_of(wanted[f"{slot}_lod"])
+
+
+@pytest.mark.parametrize(
+    "sample", [each for each in SAMPLES if each.grads], ids=lambda sample: sample.op
+)
+def test_gradients(sample: Sample, exe: fluid.Executor) -> None:
+    feed, inputs, outputs = append(sample)
+    made, weights = find(sample.op)(sample.attrs).evaluate(sample.inputs), {}
+    block, losses = fluid.default_main_program().global_block(), []
+    for slot in differentiable(sample.op, outputs):
+        weights[slot] = feed[f"weight_{slot}"] = numbers(*made[slot].shape, seed=9)
+        factor = block.create_var(
+            name=f"weight_{slot}", shape=[-1] * made[slot].ndim, dtype="float32", stop_gradient=True
+        )
+        product = fluid.layers.elementwise_mul(block.var(outputs[slot]), factor)
+        losses.append(fluid.layers.reduce_sum(product))
+    wanted = gradients(sample.op, sample.attrs, sample.inputs, weights)
+    names = [name for slot in sample.grads for name in inputs[slot]]
+    found = exe.run(
+        feed=feed,
+        fetch_list=fluid.gradients(losses, [block.var(name) for name in names]),
+        return_numpy=False,
+    )
+    expected = [each for slot in sample.grads for each in listed(wanted[slot])]
+    for got, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.array(got), want, rtol=2e-4, atol=1e-5)
+
+
+def differentiable(kind: str, outputs: dict[str, str]) -> list[str]:
+    """Return the output slots whose gradient an op's gradient reads."""
+    found = find(kind).grad_class
+    return [slot for slot in outputs if found is None or f"{slot}@GRAD" in found.inputs()]

@@ -1,0 +1,86 @@
+"""Bodies of arithmetic ops still work when a generated module carries them.
+
+There they have `np`, their arguments and the op's attributes, and the plain functions they call are
+carried along; the rest of their class is not there.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import compiler.ops
+from compiler.codegen.frame import Frame
+from compiler.ir.opdef import Pointwise, call, find, parameters, slot_of
+from compiler.ir.program import GRAD
+from tests.ops.backward import each, types_of, weights_for
+from tests.ops.samples import (
+    Sample,
+    activation,
+    elementary,
+    elementwise,
+    finite,
+    linalg,
+    matmul,
+    rectifier,
+    reduce,
+    smooth,
+    sort,
+    vector_norm,
+)
+
+assert compiler.ops, "importing it fills the registry"
+
+FAMILIES = (
+    activation, elementary, elementwise, finite, linalg, matmul, rectifier, reduce, smooth, sort,
+    vector_norm,
+)  # fmt: skip
+SAMPLES = [sample for family in FAMILIES for sample in family.SAMPLES]
+
+
+def carried(function: Any) -> Any:
+    """Return a function as a generated module has it."""
+    frame = Frame((), ())
+    name = frame.function(function, "carried")
+    lines = ["from __future__ import annotations", *frame.globals, *frame.functions]
+    scope = {"np": np}
+    exec("\n".join(lines), scope)
+    return scope[name]
+
+
+def aligned(op: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs in the shapes in which a pointwise body sees them."""
+    if not isinstance(op, Pointwise):
+        return values
+    views = op.views(types_of({slot: v for slot, v in values.items() if slot in op.inputs()}))
+    return {slot: v.reshape(views[slot]) if slot in views else v for slot, v in values.items()}
+
+
+def hold(op: Any, body: str, values: dict[str, Any]) -> None:
+    """Compare what a body gives in its class with what it gives alone."""
+    names = parameters(type(op), body)
+    first = [np] if names[0][0] == "xp" else []
+    shapes = {n for n, annotation in names if "Shape" in annotation}
+    given = {n: values.get(slot_of(n)) for n, _ in names[len(first) :]}
+    seen = {n: each(v, np.shape) if n in shapes else v for n, v in given.items()}
+    found = carried(getattr(type(op), body))(SimpleNamespace(**op.attributes), *first, **seen)
+    np.testing.assert_equal(found, call(op, body, values, *first))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.op)
+def test_body_alone(sample: Sample) -> None:
+    op = find(sample.op)(sample.attrs)
+    body = "compute" if isinstance(op, Pointwise) else "numpy"
+    hold(op, body, aligned(op, dict(sample.inputs)))
+
+
+@pytest.mark.parametrize(
+    "sample", [s for s in SAMPLES if s.grads and find(s.op).grad_class], ids=lambda s: s.op
+)
+def test_gradient_alone(sample: Sample) -> None:
+    op = find(sample.op)(sample.attrs)
+    outputs = op.evaluate(sample.inputs)
+    weights = weights_for(sample.op, outputs)
+    known = aligned(op, dict(sample.inputs)) | outputs
+    hold(op, "grad", known | {slot + GRAD: weight for slot, weight in weights.items()})
