@@ -55,6 +55,36 @@ def average_precision(scores: Array, right: Array, count: int, way: str) -> floa
     return float(np.mean(levels))
 
 
+def mean_precision(
+    scores: list[Array], right: list[Array], totals: Array, rated: list[int], way: str
+) -> float:
+    """The mean of `average_precision` over those classes of which something was found."""
+    seen = [kind for kind in rated if len(scores[kind])]
+    parts = [average_precision(scores[k], right[k], totals[k], way) for k in seen]
+    return float(np.mean(parts)) if parts else 0.0
+
+
+def spans(rows: Array, levels: list[Array]) -> list[Array]:
+    """The rows of each sequence."""
+    return np.split(rows, levels[-1][1:-1])
+
+
+def earlier(
+    HasState: Array | None,
+    PosCount: Array | None,
+    TruePos: Array | None,
+    TruePos_lod: list[Array] | None,
+    kinds: int,
+) -> tuple[Array, list[Array], list[Array]]:
+    """What earlier batches left: true boxes by class, scores, and which of them were right."""
+    nothing = [np.zeros(0, np.float32) for _ in range(kinds)]
+    if HasState is None or not HasState.any() or PosCount is None or not TruePos_lod:
+        return np.zeros(kinds, np.int64), nothing, list(nothing)
+    kept = np.zeros((0, 2)) if TruePos is None else TruePos
+    scores, right = (spans(column, TruePos_lod) for column in (kept[:, 0], kept[:, 1]))
+    return PosCount.reshape(-1).astype(np.int64), scores, right
+
+
 class DetectionMap(OpDef, op="detection_map"):
     """MAP [1] = the mean over classes of the average precision of found boxes.
 
@@ -123,29 +153,25 @@ class DetectionMap(OpDef, op="detection_map"):
         Label_lod: list[Array],
         TruePos_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
-        classes = self.class_num
-        totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, classes)
+        kinds = self.class_num
+        totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, kinds)
         difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
-        counts = ~difficult | self.evaluate_difficult
-        images = zip(DetectRes_lod[-1], DetectRes_lod[-1][1:], strict=False)
-        truths = zip(Label_lod[-1], Label_lod[-1][1:], strict=False)
-        for (start, stop), (first, last) in zip(images, truths, strict=True):
-            found, true = DetectRes[start:stop], Label[first:last]
-            for kind in range(classes):
+        images = zip(
+            spans(DetectRes, DetectRes_lod),
+            spans(Label, Label_lod),
+            spans(~difficult | self.evaluate_difficult, Label_lod),
+            strict=True,
+        )
+        for found, true, counts in images:
+            for kind in range(kinds):
                 mine, real = found[found[:, 0] == kind], true[:, 0] == kind
-                counted = counts[first:last][real]
-                judged, hits = judge(mine, true[real, -4:], counted, self.overlap_threshold)
-                totals[kind] += counted.sum()
+                judged, hits = judge(mine, true[real, -4:], counts[real], self.overlap_threshold)
+                totals[kind] += counts[real].sum()
                 scores[kind] = np.append(scores[kind], mine[judged, 1])
                 right[kind] = np.append(right[kind], hits)
-        rated = [k for k in range(classes) if totals[k] > 0 and totals[k] != self.background_label]
-        parts = [
-            average_precision(scores[k], right[k], totals[k], self.ap_type)
-            for k in rated
-            if len(scores[k])
-        ]
-        lengths = [len(each) for each in scores]
-        offsets = [np.append(0, np.cumsum(lengths)).astype(np.int64)]
+        rated = [k for k in range(kinds) if totals[k] > 0 and totals[k] != self.background_label]
+        mean = mean_precision(scores, right, totals, rated, self.ap_type)
+        offsets = [np.cumsum([0, *map(len, scores)], dtype=np.int64)]
         every, hits = np.concatenate(scores), np.concatenate(right)
         return {
             "AccumPosCount": totals.astype(np.int32).reshape(-1, 1),
@@ -153,25 +179,5 @@ class DetectionMap(OpDef, op="detection_map"):
             "AccumTruePos_lod": offsets,
             "AccumFalsePos": np.stack([every, 1 - hits], axis=1).astype(np.float32),
             "AccumFalsePos_lod": offsets,
-            "MAP": np.array([np.mean(parts) if parts else 0.0], np.float32),
+            "MAP": np.array([mean], np.float32),
         }
-
-
-def earlier(
-    HasState: Array | None,
-    PosCount: Array | None,
-    TruePos: Array | None,
-    TruePos_lod: list[Array] | None,
-    classes: int,
-) -> tuple[Array, list[Array], list[Array]]:
-    """What earlier batches left: true boxes by class, scores, and which of them were right."""
-    nothing = [np.zeros(0, np.float32) for _ in range(classes)]
-    if HasState is None or not HasState.any() or PosCount is None or TruePos is None:
-        return np.zeros(classes, np.int64), nothing, list(nothing)
-    offsets = TruePos_lod[-1] if TruePos_lod else np.zeros(classes + 1, np.int64)
-    spans = [TruePos[start:stop] for start, stop in zip(offsets, offsets[1:], strict=False)]
-    return (
-        PosCount.reshape(-1).astype(np.int64),
-        [span[:, 0] for span in spans],
-        [span[:, 1] for span in spans],
-    )

@@ -8,18 +8,24 @@ from fluid.checks import FLOATS, check_type, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.reductions import reduce_mean
+from fluid.layers.linalg import matmul
+from fluid.layers.logic import equal
+from fluid.layers.nn import reshape
+from fluid.layers.reductions import reduce_mean, reduce_sum
+from fluid.layers.shapes import expand, transpose
 
 __all__ = [
     "bpr_loss",
     "center_loss",
     "cross_entropy",
+    "dice_loss",
     "huber_loss",
     "kldiv_loss",
     "label_smooth",
     "log_loss",
     "margin_rank_loss",
     "mse_loss",
+    "npair_loss",
     "rank_loss",
     "sigmoid_cross_entropy_with_logits",
     "smooth_l1",
@@ -325,3 +331,48 @@ def kldiv_loss(
     helper = LayerHelper("kldiv_loss", name=name)
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
     return helper.append_result("kldiv_loss", inputs, attrs, slot="Loss")
+
+
+# ---- sets and pairs of embeddings ---------------------------------------------------------------
+
+
+def dice_loss(
+    input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None
+) -> Variable:
+    """1 - the Dice coefficient of predicted and true pixels, averaged over pictures: [1].
+
+    `input` [N, ..., classes] holds probabilities, `label` [N, ..., 1] class numbers.
+    """
+    classes, inner = input.shape[-1], list(range(1, len(input.shape)))
+    true = append_simple_op("one_hot", {"X": label}, {"depth": classes}, dtype="float32")
+    true.stop_gradient = True
+    shared = reduce_sum(input * true, dim=inner)
+    every = reduce_sum(input, dim=inner) + reduce_sum(true, dim=inner)
+    return reduce_mean(1 - shared * 2 / (every + epsilon))
+
+
+def npair_loss(
+    anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002
+) -> Variable:
+    """How well each anchor tells its positives from those of other labels: [1].
+
+    `anchor` and `positive` are [N, D] embeddings, `labels` [N]; N must be known. It is the cross
+    entropy of all products against equal labels, plus `l2_reg / 4` of the mean squared lengths.
+    """
+    for each, argument in ((anchor, "anchor"), (positive, "positive")):
+        check_variable_and_dtype(each, argument, _WIDE, "npair_loss")
+    check_variable_and_dtype(labels, "labels", (*_WIDE, "int64"), "npair_loss")
+    count = labels.shape[0]
+    column = reshape(labels, shape=[count, 1], inplace=True)
+    square_of_labels = expand(column, expand_times=[1, count])
+    same = equal(square_of_labels, transpose(square_of_labels, perm=[1, 0])).astype("float32")
+    targets = same / reduce_sum(same, dim=1, keep_dim=True)
+    lengths = reduce_mean(reduce_sum(_squared(anchor), 1))
+    lengths = (lengths + reduce_mean(reduce_sum(_squared(positive), 1))) * 0.25 * l2_reg
+    products = matmul(anchor, positive, transpose_x=False, transpose_y=True)
+    costs = softmax_with_cross_entropy(products, targets, soft_label=True)
+    return lengths + reduce_mean(reduce_sum(targets * costs, 0))
+
+
+def _squared(x: Variable) -> Variable:
+    return append_simple_op("square", {"X": x})

@@ -11,6 +11,7 @@ from fluid.checks import check_dtype, check_type, check_variable, check_variable
 from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.math import result_called
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.sizes import Sizes, spelled
 
@@ -91,7 +92,7 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """The same without the `axes`, which have size 1; without all such axes for an empty list."""
-    check_variable_and_dtype(input, "input", ("int8", "bool", *MOVED), "squeeze")
+    check_variable_and_dtype(input, "input", ("int8", *MOVED), "squeeze")
     check_type(axes, "axes", (list, tuple), "squeeze")
     return moved(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
 
@@ -390,18 +391,8 @@ def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> V
     if len(input.shape) < 2:
         raise ValueError(f"{layer} takes matrices, but {input.name!r} is {list(input.shape)}")
     check_type(diagonal, "diagonal", int, layer)
-    helper = LayerHelper(layer, name=name)
-    out = _called(helper, name, input.dtype)
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
-    helper.append_op("tril_triu", inputs={"X": input}, outputs={"Out": out}, attrs=attrs)
-    return out
-
-
-def _called(helper: LayerHelper, name: str | None, dtype: Any) -> Variable:
-    """A temporary, or the variable that is to have the name a user gave."""
-    if name is None:
-        return helper.create_variable_for_type_inference(dtype)
-    return helper.create_variable(name=name, dtype=dtype, persistable=False)
+    return result_called(name, "tril_triu", {"X": input}, attrs)
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:

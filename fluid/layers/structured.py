@@ -8,10 +8,13 @@ from typing import Any
 from fluid.checks import check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.layers.order import topk
+from fluid.layers.shapes import squeeze
 
 __all__ = [
     "chunk_eval",
     "crf_decoding",
+    "ctc_greedy_decoder",
     "edit_distance",
     "linear_chain_crf",
     "warpctc",
@@ -87,6 +90,34 @@ def warpctc(
         attrs={"blank": blank, "norm_by_times": norm_by_times},
     )
     return loss
+
+
+def ctc_greedy_decoder(
+    input: Variable,
+    blank: int,
+    input_length: Variable | None = None,
+    padding_value: int = 0,
+    name: str | None = None,
+) -> Variable | tuple[Variable, Variable]:
+    """The labels of the likeliest path: of repeated classes one, and no blanks, int64.
+
+    `input` is [rows, classes] with LoD, and so are the labels: [labels, 1], or -1 alone if there
+    are none at all. Or it is [lines, longest, classes] with `input_length` [lines, 1]; then the
+    labels are filled up with `padding_value`, and how many they are [lines, 1] is returned too.
+    """
+    helper = LayerHelper("ctc_greedy_decoder", name=name)
+    _, path = topk(input, k=1)
+    attrs: dict[str, Any] = {"merge_repeated": True, "blank": blank}
+    if input_length is None:
+        return helper.append_result("ctc_align", {"Input": path}, attrs, slot="Output")
+    labels, counts = (helper.create_variable_for_type_inference("int64") for _ in range(2))
+    helper.append_op(
+        "ctc_align",
+        inputs={"Input": squeeze(path, [2]), "InputLength": input_length},
+        outputs={"Output": labels, "OutputLength": counts},
+        attrs={**attrs, "padding_value": padding_value},
+    )
+    return labels, counts
 
 
 def _both(**lengths: Variable | None) -> dict[str, Variable]:

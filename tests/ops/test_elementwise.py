@@ -81,6 +81,49 @@ def test_integers_are_divided_towards_zero():
     np.testing.assert_array_equal(found["Out"], [-3, 3])
 
 
+def test_whole_numbers_are_divided_towards_zero_and_floats_by_floor():
+    X, Y = np.array([-7, 7, -7, 7]), np.array([2, -2, -2, 2])
+    whole = {
+        op: find(f"elementwise_{op}")({}).evaluate({"X": X, "Y": Y}) for op in ("floordiv", "mod")
+    }
+    np.testing.assert_array_equal(whole["floordiv"]["Out"], [-3, -3, 3, 3])
+    np.testing.assert_array_equal(whole["mod"]["Out"], [-1, 1, -1, 1])
+    found = find("elementwise_mod")({}).evaluate({"X": X / 1.0, "Y": Y / 1.0})["Out"]
+    np.testing.assert_array_equal(found, [1, -1, -1, 1])
+
+
+def test_floordiv_is_of_whole_numbers():
+    with pytest.raises(
+        ShapeError, match=re.escape("X is f32[3], expected element type i32 or i64")
+    ):
+        infer("elementwise_floordiv", {}, X=f32(3), Y=f32(3))
+
+
+def test_whole_powers_of_whole_numbers():
+    X, Y = np.array([7, -7, 7]), np.array([2, 3, -2])
+    found = find("elementwise_pow")({}).evaluate({"X": X, "Y": Y})["Out"]
+    np.testing.assert_array_equal(found, [49, -343, 0])
+
+
+def test_factors_of_whole_numbers_are_whole():
+    found = find("scale")({"scale": 2.7, "bias": 1.9}).evaluate({"X": np.array([3, -3])})["Out"]
+    np.testing.assert_array_equal(found, [7, -5])
+
+
+def test_gradient_of_minus():
+    op = OpDesc("minus", {"X": ["a"], "Y": ["b"]}, {"Out": ["y"]}, {})
+    steps = find("minus")({}).grad_ops(op, lambda name: name + GRAD)
+    made = [(step.type, step.outputs["Out"], step.attrs) for step in steps]
+    assert made == [("scale", ["a@GRAD"], {"scale": 1.0}), ("scale", ["b@GRAD"], {"scale": -1.0})]
+
+
+def test_gradient_of_scale_reads_the_same_factor():
+    op = OpDesc("scale", {"X": ["x"], "ScaleTensor": ["s"]}, {"Out": ["y"]}, {"bias": 1.0})
+    (back,) = find("scale")(op.attrs).grad_ops(op, lambda name: name + GRAD)
+    assert back.inputs == {"X": ["y@GRAD"], "ScaleTensor": ["s"]}
+    assert back.outputs == {"Out": ["x@GRAD"]}
+
+
 def test_equal_values_give_their_gradient_to_y():
     equal = np.array([1.0, 2.0], np.float32)
     for kind in ("elementwise_max_grad", "elementwise_min_grad"):

@@ -1,0 +1,67 @@
+"""What is special about sorting, the largest of each row, and running sums."""
+
+import re
+
+import numpy as np
+import pytest
+
+import compiler.ops
+from compiler.errors import CompileError, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import find
+from compiler.ir.program import OpDesc
+from compiler.ir.types import DType, TensorType
+
+assert compiler.ops, "importing it fills the registry"
+
+ROW = np.array([[1.0, 3.0, 3.0, 2.0]])
+THREE = np.array([3], np.int32)
+
+
+def infer(kind, shape, **attrs):
+    return find(kind)(attrs).infer_types({"X": TensorType(DType.FP32, shape)})
+
+
+def test_top_k_of_too_few_columns():
+    with pytest.raises(ShapeError, match=re.escape("X is f32[3, 4], expected at least k=5")):
+        infer("top_k", (3, 4), k=5)
+    assert infer("top_k", (3, UNKNOWN), k=5)["Indices"] == TensorType(DType.INT64, (3, 5))
+
+
+@pytest.mark.parametrize("kind", ["top_k", "top_k_v2"])
+def test_k_that_only_data_decides(kind):
+    types = {"X": TensorType(DType.FP32, (1, 4)), "K": TensorType(DType.INT32, (1,))}
+    assert find(kind)({}).infer_types(types)["Out"].shape == (1, UNKNOWN)
+    found = find(kind)({}).evaluate({"X": ROW, "K": THREE})
+    np.testing.assert_array_equal(found["Out"], [[3.0, 3.0, 2.0]])
+    with pytest.raises(ValueError, match="K asks for 3 of 2 values"):
+        find(kind)({}).evaluate({"X": ROW[:, :2], "K": THREE})
+
+
+def test_the_first_of_equals_comes_first():
+    found = find("top_k")({"k": 3}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(found["Indices"], [[1, 2, 3]])
+    found = find("argsort")({"descending": True}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(found["Indices"], [[1, 2, 3, 0]])
+    found = find("argsort")({}).evaluate({"X": ROW})
+    np.testing.assert_array_equal(found["Indices"], [[0, 3, 1, 2]])
+    assert find("arg_max")({"axis": 1}).evaluate({"X": ROW})["Out"] == [1]
+
+
+@pytest.mark.parametrize("kind", ["argsort", "arg_max", "cumsum", "top_k_v2"])
+def test_axis_beyond_the_shape(kind):
+    with pytest.raises(ShapeError, match=re.escape(f"{kind}: X is f32[3, 4], which has no axis 2")):
+        infer(kind, (3, 4), axis=2)
+
+
+def test_places_are_whole_numbers():
+    with pytest.raises(ShapeError, match=re.escape("arg_max: Out is f32[3, 4], expected element")):
+        infer("arg_max", (3, 4), axis=0, dtype=DType.FP32.code)
+
+
+def test_gradient_of_a_running_sum_runs_the_other_way():
+    op = OpDesc("cumsum", {"X": ["x"]}, {"Out": ["y"]}, {"axis": 0, "exclusive": True})
+    (back,) = find("cumsum")(op.attrs).grad_ops(op, lambda name: name + "@GRAD")
+    assert back.attrs == {"axis": 0, "exclusive": True, "reverse": True}
+    with pytest.raises(CompileError, match="no gradient with 'flatten'"):
+        find("cumsum")({"flatten": True}).grad_ops(op, str)
