@@ -55,9 +55,7 @@ def constant(helper: LayerHelper, number: int, dtype: str = "int32") -> Variable
     return out
 
 
-def tensors_of(
-    helper: LayerHelper, values: Sequence[Any], dtype: str = "int32"
-) -> list[Variable]:
+def tensors_of(helper: LayerHelper, values: Sequence[Any], dtype: str = "int32") -> list[Variable]:
     """A variable for each; those that were given have no gradient from now on."""
     made = [v if isinstance(v, Variable) else constant(helper, int(v), dtype) for v in values]
     for each in made:

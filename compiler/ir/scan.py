@@ -150,7 +150,7 @@ class Scan:
         inferred = infer_types(defn, defn.types_of(inputs), op)
         found = {
             slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
-                   for i, name in enumerate(names) if name != EMPTY]
+                   for i, name in enumerate(names)]
             for slot, names in op.outputs.items()
             if any(name != EMPTY for name in names)
         }  # fmt: skip
@@ -161,8 +161,13 @@ class Scan:
     def _write(
         self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
     ) -> Var:
-        """The var for one written name: new, a new version, or new state in the same storage."""
+        """The var for one written name: new, a new version, or new state in the same storage.
+
+        What nobody wants among others has a var too, so that each stands in its place.
+        """
         type = type or self.declared(name)
+        if name == EMPTY:
+            return self.graph.fresh(f"{slot}@UNUSED", type)
         previous = self.current.get(name)
         if previous is None and not self.is_state(name):
             return self.note(name, self.graph.another(name, type))
@@ -176,9 +181,8 @@ class Scan:
     def _settle(self, op: OpDesc, outputs: Slots) -> None:
         """Copy state that an op could not write in place from the temporary it wrote instead."""
         for slot, vars in outputs.items():
-            names = [name for name in op.outputs.get(slot, ()) if name != EMPTY]
-            for name, var in zip(names, vars, strict=False):
-                if self.current.get(name) is not var:
+            for name, var in zip(op.outputs.get(slot, ()), vars, strict=False):
+                if name != EMPTY and self.current.get(name) is not var:
                     last = self.current[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)

@@ -51,6 +51,7 @@ def _wanted(variables: Sequence[str], gradients: Sequence[str]) -> dict[str, str
 def _unwind(
     scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str], wanted: Mapping[str, str]
 ) -> None:
+    links = {mine: theirs for mine, theirs in links.items() if scan.sees(theirs)}
     changed = {x: g for x, g in wanted.items() if x in op.inputs.get("Out", [])}
     read = {x: g for x, g in wanted.items() if x not in changed}
     for x, g in changed.items():

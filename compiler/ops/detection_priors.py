@@ -36,7 +36,7 @@ def prior_sizes(
     for number, size in enumerate(smallest):
         between = (size * largest[number]) ** 0.5 if largest else 0.0
         middle = [(between, between)] if largest else []
-        shaped = [(size * float(np.sqrt(ratio)), size / float(np.sqrt(ratio))) for ratio in ratios]
+        shaped = [(size * ratio**0.5, size / ratio**0.5) for ratio in ratios]
         if square_first:
             others = [s for s, ratio in zip(shaped, ratios, strict=True) if not is_one(ratio)]
             found += [(size, size), *middle, *others]
@@ -53,7 +53,7 @@ def is_one(ratio: float) -> bool:
 def centres(
     sizes: Sequence[int], image: Sequence[int], steps: Sequence[float], offset: float
 ) -> tuple[Array, Array, list[float]]:
-    """x and y of the places of a feature map in an image, both [H, W], and the steps between."""
+    """X and y of the places of a feature map in an image, both [H, W], and the steps between."""
     height, width = sizes
     down = steps[0] or image[0] / height
     right = steps[1] or image[1] / width
@@ -73,7 +73,7 @@ class Priors(OpDef):
 
     results: ClassVar[tuple[str, str]] = ("Boxes", "Variances")
     Input = reads(no_grad=True)
-    variances = attr([0.1, 0.1, 0.2, 0.2])
+    variances: Attr[list[float]] = required(list)
     offset = attr(0.5)
 
     def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
@@ -217,8 +217,8 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 
     def numpy(self, Input: Array) -> dict[str, Array]:
         (right, down), (height, width) = self.stride, Input.shape[2:]
-        x = np.arange(width) * right + self.offset * (right - 1)
-        y = np.arange(height)[:, None] * down + self.offset * (down - 1)
+        x: Array = np.arange(int(width)) * right + self.offset * (right - 1)
+        y: Array = np.arange(int(height))[:, None] * down + self.offset * (down - 1)
         sizes = np.array(anchor_shapes(self.anchor_sizes, self.aspect_ratios, self.stride))
         wide, tall = (sizes.T - 1) / 2
         shape = (height, width, len(sizes))

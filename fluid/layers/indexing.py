@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
-from fluid.core import VarDesc
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.math import result_called
 from fluid.layers.nn import reshape
 from fluid.layers.tensor import NUMBERS, zeros
-from fluid.sizes import Sizes, has_variable, numbers_of, spelled
+from fluid.sizes import Sizes, has_variable, spelled
 
 __all__ = [
     "crop",
@@ -299,7 +298,8 @@ def roll(
     x = reshape(input, [-1, 1]) if axes is None else input
     attrs = {"dims": [0] if axes is None else axes, "shifts": steps}
     helper.append_op("roll", inputs={"X": x}, outputs={"Out": out}, attrs=attrs)
-    return reshape(out, list(input.shape), inplace=True)
+    several = input.shape.count(-1) > 1 and axes is not None
+    return out if several else reshape(out, list(input.shape), inplace=True)
 
 
 # ---- numbers as places --------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from fluid.checks import FLOATS, check_dtype, check_type, check_variable, check_
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
+from fluid.sizes import Sizes, spelled
 
 __all__ = [
     "autoincreased_step_counter",
@@ -89,7 +90,7 @@ def dropout(
 
 def reshape(
     x: Variable,
-    shape: Sequence[int],
+    shape: Sizes,
     actual_shape: Variable | None = None,
     act: str | None = None,
     inplace: bool = False,
@@ -97,29 +98,37 @@ def reshape(
 ) -> Variable:
     """The same elements in another shape: 0 keeps a size, one -1 is worked out.
 
+    Sizes are numbers and int32 variables of one number, or one variable of all of them.
     `actual_shape`, int32 [rank], goes before `shape` when it runs. Raises ValueError for a shape
     with several -1, other negative sizes, or a 0 beyond the axes of `x`.
     """
     check_variable(x, "x", "reshape")
-    check_type(shape, "shape", (list, tuple), "reshape")
-    _check_shape(x, list(shape))
+    check_type(shape, "shape", (list, tuple, Variable), "reshape")
+    check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
     helper = LayerHelper("reshape2", act=act, name=name)
+    if not isinstance(shape, Variable):
+        _check_shape(x, [size for size in shape if not isinstance(size, Variable)], len(shape))
+    inputs, numbers = spelled(helper, shape, "shape", ("Shape", "ShapeTensor"))
+    if actual_shape is not None and not inputs:
+        actual_shape.stop_gradient = True
+        inputs = {"Shape": actual_shape}
     out = x if inplace else helper.create_variable_for_type_inference(x.dtype)
     old_shape = helper.create_variable_for_type_inference(x.dtype)
     helper.append_op(
         "reshape2",
-        inputs={"X": x, "Shape": actual_shape},
+        inputs={"X": x, **inputs},
         outputs={"Out": out, "XShape": old_shape},
-        attrs={"shape": list(shape)},
+        attrs={"shape": numbers},
     )
     return helper.append_activation(out)
 
 
-def _check_shape(x: Variable, shape: list[int]) -> None:
-    if not shape or shape.count(-1) > 1 or min(shape) < -1:
-        raise ValueError(f"reshape takes sizes and at most one -1, but received {shape}")
-    if 0 in shape[len(x.shape) :]:
-        raise ValueError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {shape}")
+def _check_shape(x: Variable, sizes: list[int], count: int) -> None:
+    """ValueError where the numbers among `count` sizes are no shape."""
+    if not count or sizes.count(-1) > 1 or min(sizes, default=0) < -1:
+        raise ValueError(f"reshape takes sizes and at most one -1, but received {sizes}")
+    if count == len(sizes) and 0 in sizes[len(x.shape) :]:
+        raise ValueError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {sizes}")
 
 
 def autoincreased_step_counter(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_dtype, check_variable, check_variable_and_dtype
+from fluid.checks import (
+    FLOATS,
+    check_dtype,
+    check_variable,
+    check_variable_and_dtype,
+    convert_dtype,
+)
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.ops import exp, log
@@ -114,7 +120,7 @@ def logsumexp(
     total = reduce_sum(exp(x), dim, keepdim)
     if out is None:
         return log(total, name)
-    check_variable_and_dtype(out, "out", (x.dtype.name,), "logsumexp")
+    check_variable_and_dtype(out, "out", (convert_dtype(x.dtype),), "logsumexp")
     LayerHelper("logsumexp", name=name).append_op("log", inputs={"X": total}, outputs={"Out": out})
     return out
 

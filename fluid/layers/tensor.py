@@ -28,6 +28,7 @@ __all__ = [
     "create_global_var",
     "create_parameter",
     "create_tensor",
+    "eye",
     "fill_constant",
     "fill_constant_batch_size_like",
     "full",
@@ -344,7 +345,35 @@ def linspace(
     return append_simple_op("linspace", inputs | {"Num": _number(num, "int32")})
 
 
-# ---- questions ----------------------------------------------------------------------------------
+# ---- others -------------------------------------------------------------------------------------
+
+
+def eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    batch_shape: Sequence[int] | None = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """A matrix with ones on its diagonal, as many of them as `batch_shape` says.
+
+    >>> import fluid
+    >>> eye(2, 3, batch_shape=[4]).shape
+    (4, 2, 3)
+    """
+    columns = num_rows if num_columns is None else num_columns
+    for name, value in (("num_rows", num_rows), ("num_columns", columns)):
+        if not isinstance(value, int) or value < 0:
+            raise TypeError(f"{name} of eye must be a number from 0 up, not {value!r}")
+    if batch_shape is not None and not (isinstance(batch_shape, list) and min(batch_shape) > 0):
+        raise TypeError(f"batch_shape of eye must be a list of sizes from 1 up: {batch_shape!r}")
+    helper = LayerHelper("eye")
+    out = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    attrs = {"num_rows": num_rows, "num_columns": columns, "dtype": out.dtype}
+    helper.append_op("eye", outputs={"Out": out}, attrs=attrs)
+    for size in reversed(batch_shape or []):
+        stacked = LayerHelper("stack")
+        out = stacked.append_result("stack", {"X": [out] * size}, {"axis": 0}, slot="Y")
+    return out
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
