@@ -5,73 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from compiler.ops.detection_map import mean_precision
 from fluid import layers, unique_name
 from fluid.framework import Program, Variable, program_guard
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 
-__all__ = ["DetectionMAP", "detection_map"]
-
-_STATES = (
-    ("accum_pos_count", "int32"),
-    ("accum_true_pos", "float32"),
-    ("accum_false_pos", "float32"),
-)
-
-
-def detection_map(
-    detect_res: Variable,
-    label: Variable,
-    class_num: int,
-    background_label: int = 0,
-    overlap_threshold: float = 0.3,
-    evaluate_difficult: bool = True,
-    has_state: Variable | None = None,
-    input_states: Sequence[Variable] | None = None,
-    out_states: Sequence[Variable] | None = None,
-    ap_version: str = "integral",
-) -> Variable:
-    """The mean average precision [1] of found boxes [found, 6] against true ones [true, 5 or 6].
-
-    A found box is class, score, left, top, right, bottom; a true one class, maybe whether it is
-    difficult, and the box; both have LoD. `ap_version` is "integral" or "11point". The states (true
-    boxes by class, scores of right and of wrong ones) go on if `has_state` holds anything but 0.
-    As in Paddle 1.8, `background_label` does not reach the op.
-    """
-    helper = LayerHelper("detection_map")
-    mean = helper.create_variable_for_type_inference("float32")
-    states = out_states or [
-        helper.create_variable_for_type_inference(dtype) for _, dtype in _STATES
-    ]
-    given = input_states or (None, None, None)
-    helper.append_op(
-        "detection_map",
-        inputs={
-            "Label": label,
-            "DetectRes": detect_res,
-            "HasState": has_state,
-            **dict(zip(("PosCount", "TruePos", "FalsePos"), given, strict=True)),
-        },
-        outputs={
-            "MAP": mean,
-            **dict(zip(("AccumPosCount", "AccumTruePos", "AccumFalsePos"), states, strict=True)),
-        },
-        attrs={
-            "overlap_threshold": overlap_threshold,
-            "evaluate_difficult": evaluate_difficult,
-            "ap_type": ap_version,
-            "class_num": class_num,
-        },
-    )
-    return mean
+__all__ = ["DetectionMAP"]
 
 
 class DetectionMAP:
     """Ops that compute the mean average precision of every batch and of all batches so far.
 
-    `input` [found, 6], `gt_label` [true, 1], `gt_box` [true, 4] and `gt_difficult` [true, 1], if
-    any, have LoD, a sequence an image. Fetch both variables of `get_map_var`, and call `reset`
-    before each pass.
+    `input` [found, 6] has class, score and box (left, top, right, bottom); `gt_label` [true, 1],
+    `gt_box` [true, 4] and `gt_difficult` [true, 1], if any, are the true ones. All have LoD, a
+    sequence an image. `ap_version` is "integral" or "11point"; as in Paddle 1.8 a class with no
+    true box is left out and `background_label` means nothing. Fetch the variables of `get_map_var`
+    with every batch, and call `reset` before each pass.
+
+    The scores of all batches, ever more of them, are kept by this object; the program has
+    `has_state`, which says whether they count.
     """
 
     def __init__(
@@ -91,39 +46,79 @@ class DetectionMAP:
         if gt_difficult is not None:
             parts.append(layers.cast(gt_difficult, gt_box.dtype))
         label = layers.concat([*parts, gt_box], axis=1)
-        settings: dict[str, Any] = {
-            "class_num": class_num,
-            "background_label": background_label,
+        self._way = ap_version
+        attrs = {
             "overlap_threshold": overlap_threshold,
             "evaluate_difficult": evaluate_difficult,
-            "ap_version": ap_version,
+            "ap_type": ap_version,
+            "class_num": class_num,
         }
-        self.cur_map = detection_map(input, label, **settings)
-        states = [self._create_state(suffix, dtype, [-1, 1]) for suffix, dtype in _STATES]
-        self.has_state = self._create_state("has_state", "int32", [1])
-        self.helper.set_variable_initializer(self.has_state, Constant(0))
-        self.accum_map = detection_map(
-            input,
-            label,
-            has_state=self.has_state,
-            input_states=states,
-            out_states=states,
-            **settings,
+        self.cur_map, *counts = self._of_batch({"DetectRes": input, "Label": label}, attrs)
+        self._totals = np.zeros(0, np.int64)
+        self._scores: list[Any] = []
+        self._right: list[Any] = []
+        self.has_state = self._state()
+        self.accum_map = self.helper.create_variable(
+            name=unique_name.generate("detection_map.tmp"), shape=[1], dtype="float32"
         )
-        layers.fill_constant([1], self.has_state.dtype, 1, out=self.has_state)
+        layers.py_func(self._add, [self.has_state, *counts], self.accum_map)
+        layers.fill_constant([1], "int32", 1, out=self.has_state)
 
-    def _create_state(self, suffix: str, dtype: str, shape: list[int] | None) -> Variable:
-        name = f"{unique_name.generate(self.helper.name)}_{suffix}"
-        return self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
+    def _of_batch(self, inputs: dict[str, Variable], attrs: dict[str, Any]) -> list[Variable]:
+        """The batch's precision, true boxes by class, judged scores, and how many a class has."""
+        helper = LayerHelper("detection_map")
+        kinds = {
+            "MAP": "float32",
+            "AccumPosCount": "int32",
+            "AccumTruePos": "float32",
+            "AccumFalsePos": "float32",
+        }
+        made = {
+            slot: helper.create_variable_for_type_inference(kind) for slot, kind in kinds.items()
+        }
+        helper.append_op("detection_map", inputs=inputs, outputs=made, attrs=attrs)
+        mean, totals, right, wrong = made.values()
+        judged = layers.sequence_pool(layers.elementwise_add(right, wrong), "sum")
+        return [mean, totals, right, judged]
+
+    def _state(self) -> Variable:
+        """A variable that is 0 when the startup program has run."""
+        name = f"{unique_name.generate(self.helper.name)}_has_state"
+        state = self.helper.create_variable(name=name, persistable=True, dtype="int32", shape=[1])
+        self.helper.set_variable_initializer(state, Constant(0))
+        return state
+
+    def _add(self, has_state: Any, totals: Any, right: Any, judged: Any) -> Any:
+        """Add a batch to what is kept, if that counts; the mean average precision of all.
+
+        `right` has rows of score and whether it is right, by class; `judged` [classes, 2] how many
+        rows each class has, behind twice the sum of their scores.
+        """
+        lengths = np.asarray(judged)[:, 1].astype(np.int64)
+        rows = np.split(np.asarray(right), np.cumsum(lengths)[:-1])
+        if not np.asarray(has_state).any():
+            self._totals = np.zeros(len(rows), np.int64)
+            self._scores = [np.zeros(0, np.float32) for _ in rows]
+            self._right = list(self._scores)
+        self._totals = self._totals + np.asarray(totals).reshape(-1)
+        self._scores = _joined(self._scores, [each[:, 0] for each in rows])
+        self._right = _joined(self._right, [each[:, 1] for each in rows])
+        rated = [kind for kind, total in enumerate(self._totals) if total > 0]
+        mean = mean_precision(self._scores, self._right, self._totals, rated, self._way)
+        return np.array([mean], np.float32)
 
     def get_map_var(self) -> tuple[Variable, Variable]:
         """The variables of the batch's and of all batches' mean average precision, [1] each."""
         return self.cur_map, self.accum_map
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Begin anew with the next batch; the op that does so is run in `reset_program`."""
+        """Begin anew with the next batch; the op that says so is run in `reset_program`."""
         program = Program() if reset_program is None else reset_program
         with program_guard(program):
             state = program.current_block()._clone_variable(self.has_state)
-            layers.fill_constant([1], state.dtype, 0, out=state)
+            layers.fill_constant([1], "int32", 0, out=state)
         executor.run(program)
+
+
+def _joined(kept: Sequence[Any], more: Sequence[Any]) -> list[Any]:
+    return [np.append(a, b) for a, b in zip(kept, more, strict=True)]

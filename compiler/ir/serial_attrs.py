@@ -74,6 +74,25 @@ _EMPTY_LISTS: dict[str, AttrType] = {
     **dict.fromkeys(_STRINGS.split(), AttrType.STRINGS),
 }
 """Lists of 1.8.5 that may be empty and do not hold integers, by attribute name."""
+_LONG = (
+    "adam.min_row_size_to_use_multithread arg_max.axis arg_min.axis "
+    "average_accumulates.max_average_window average_accumulates.min_average_window "
+    "distributed_lookup_table.padding_idx eye.num_columns eye.num_rows "
+    "filter_by_instag.out_val_if_empty hash.mod_by load.seek lookup_sparse_table.padding_idx "
+    "lookup_table.padding_idx lookup_table_v2.padding_idx space_to_depth.blocksize"
+)
+_LONGS = (
+    "assign_value.int64_values distributed_lookup_table.height_sections fake_init.shape "
+    "fill_constant.shape gaussian_random.shape hierarchical_sigmoid.height_sections load.shape "
+    "lookup_table.height_sections lookup_table_v2.height_sections nce.height_sections "
+    "randint.shape recv_save.shape roll.dims roll.shifts send.sections "
+    "split_selected_rows.height_sections uniform_random.shape"
+)
+_WIDE: dict[str, AttrType] = {
+    **dict.fromkeys(_LONG.split(), AttrType.LONG),
+    **dict.fromkeys(_LONGS.split(), AttrType.LONGS),
+}
+"""Attributes of 1.8.5 that have 64 bits, whatever their value, and so have those of gradients."""
 
 
 def load_attr(message: Message) -> Any:
@@ -100,7 +119,7 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
         return value.message
     declared = _declared(op).get(name)
     plain = _plain(_as_declared(op, name, value, declared))
-    kind = _kind(plain, _like(name, declared))
+    kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(plain, _like(name, declared))
     if kind is None:
         given = f"{type(value).__name__} {value!r}"
         raise CompileError(f"{op}: attribute {name!r} is {given}, which no saved program can hold")

@@ -16,15 +16,13 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_same_dtype
-from compiler.ops.lstm_cell import lstm_step, lstm_step_gradient
+from compiler.ops.lstm_cell import memory_gradient, run_memory
 from compiler.ops.random import generator
 from compiler.ops.time_steps import require_shape
 
 Run: TypeAlias = "tuple[Array, Array, Array, Array, Array]"
-"""What a layer saw and, of each step, its gates and active cell; states and cells, first in front.
-
-All are [length, batch, …].
-"""
+"""What a layer saw, its gates and active cells, a row for each step and sequence; and states and
+cells, stacked on the first ones."""
 Weights: TypeAlias = "tuple[Array, Array, Array]"
 """From below [size, 4 · hidden], from the step before [hidden, 4 · hidden], bias [4 · hidden]."""
 
@@ -66,20 +64,21 @@ def put_weights(W: Array, place: tuple[int, int, int], weights: Weights) -> None
     W[bias : bias + 8 * hidden] = np.tile(weights[2].reshape(4, hidden)[order].reshape(-1), 2)
 
 
+def step_starts(length: int, batch: int) -> Array:
+    """Where steps begin that all sequences of a batch take."""
+    return np.arange(length + 1) * batch
+
+
 def run_layer(seen: Array, state: Array, cell: Array, weights: Weights) -> Run:
-    """Run one direction of a layer over what it sees, from a first state and cell."""
-    outer, inner, bias = weights
-    gates, (length, batch, _) = seen @ outer + bias, seen.shape
-    active = np.empty((length, batch, len(inner)), seen.dtype)
-    states, cells = (np.empty((length + 1, batch, len(inner)), seen.dtype) for _ in range(2))
-    states[0], cells[0] = state, cell
-    for t in range(length):
-        gates[t] += states[t] @ inner
-        cells[t + 1], active[t] = lstm_step(
-            gates[t], cells[t], None, ("sigmoid", "tanh", "tanh"), 0.0
-        )
-        states[t + 1] = gates[t, :, 3 * len(inner) :] * active[t]
-    return seen, gates, active, states, cells
+    """Run one direction of a layer over [length, batch, size], from a first state and cell."""
+    (outer, inner, bias), (length, batch, size) = weights, seen.shape
+    rows = seen.reshape(length * batch, size)
+    gates, starts = rows @ outer + bias, step_starts(length, batch)
+    states, cells = (np.empty((len(rows) + batch, len(inner)), seen.dtype) for _ in range(2))
+    states[:batch], cells[:batch] = state, cell
+    rule = ("sigmoid", "tanh", "tanh"), None, 0.0
+    active, _ = run_memory(gates, starts, states, cells, inner, rule, None)
+    return rows, gates, active, states, cells
 
 
 def run_gradient(
@@ -87,22 +86,23 @@ def run_gradient(
 ) -> tuple[Array, Array, Array, Weights]:
     """The gradients of what a layer saw, of its first state and cell, and of its weights.
 
-    `d_out` is what comes in by the output of each step, `d_state` and `d_cell` what by the last.
+    `d_out` [length, batch, hidden] is what comes in by the output, `d_state` and `d_cell` what by
+    the last ones.
     """
-    seen, gates, active, states, cells = run
-    d_gates, d_states = np.empty_like(gates), np.zeros_like(states)
-    d_states[1:] = d_out
-    d_states[-1] += d_state
-    for t in reversed(range(len(gates))):
-        d_cell = lstm_step_gradient(
-            d_gates[t], d_states[t + 1], d_cell, gates[t], active[t], cells[t], None,
-            ("sigmoid", "tanh", "tanh"), 1.0,
-        )  # fmt: skip
-        d_states[t] += d_gates[t] @ weights[1].T
-    flat = d_gates.reshape(-1, d_gates.shape[2])
-    below, before = seen.reshape(len(flat), -1), states[:-1].reshape(len(flat), -1)
-    d_weights = below.T @ flat, before.T @ flat, flat.sum(axis=0)
-    return d_gates @ weights[0].T, d_states[0], d_cell, d_weights
+    rows, gates, active, states, cells = run
+    length, batch, hidden = d_out.shape
+    d_states, d_cells = np.zeros_like(states), np.zeros_like(cells)
+    d_states[batch:] = d_out.reshape(-1, hidden)
+    d_states[len(rows) :] += d_state
+    d_cells[len(rows) :] += d_cell
+    rule = ("sigmoid", "tanh", "tanh"), None, 0.0
+    d_gates = memory_gradient(
+        d_states, step_starts(length, batch), states, cells, gates, active, weights[1], rule,
+        None, d_cells,
+    )  # fmt: skip
+    d_weights = rows.T @ d_gates, states[: len(rows)].T @ d_gates, d_gates.sum(axis=0)
+    d_seen = (d_gates @ weights[0].T).reshape(length, batch, -1)
+    return d_seen, d_states[:batch], d_cells[:batch], d_weights
 
 
 def run_layers(
@@ -126,7 +126,9 @@ def run_layers(
         runs.append(run_layer(seen, InitH[index], InitC[index], weights_at(W, place, hidden)))
         if way < directions - 1:
             continue
-        states = [run[3][1:] for run in runs[layer * directions :]]
+        states = [
+            run[3][len(InitH[0]) :].reshape(*seen.shape[:2], -1) for run in runs[-directions:]
+        ]
         below = np.concatenate([*states[:1], *(each[::-1] for each in states[1:])], axis=2)
         if kept is not None and layer < layers - 1:
             below = below * kept[layer]
@@ -195,7 +197,8 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
             mask = (source.random(shape) >= self.dropout_prob).astype(np.uint8)
             kept = mask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
         Out, runs = run_layers(Input, InitH, InitC, W, sizes, kept)
-        last_h, last_c = (np.stack([run[part][-1] for run in runs]) for part in (3, 4))
+        last = slice(Input.shape[0] * Input.shape[1], None)
+        last_h, last_c = (np.stack([run[part][last] for run in runs]) for part in (3, 4))
         return {"Out": Out, "last_h": last_h, "last_c": last_c, "DropoutMask": mask}
 
     def grad(
@@ -211,7 +214,9 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     ) -> dict[str, Array]:
         directions = 2 if self.is_bidirec else 1
         sizes, kept = (self.hidden_size, self.num_layers, directions), None
-        if DropoutMask is not None and self.dropout_prob > 0.0 and not self.is_test:
+        if self.dropout_prob > 0.0 and not self.is_test:
+            if DropoutMask is None:
+                raise ValueError("cudnn_lstm: its gradient needs DropoutMask, and that is empty")
             kept = DropoutMask * Input.dtype.type(1.0 / (1.0 - self.dropout_prob))
         runs = run_layers(Input, InitH, InitC, W, sizes, kept)[1]
         places, d_above = weight_places(Input.shape[2], *sizes), d_Out
@@ -220,7 +225,7 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
             if kept is not None and layer < self.num_layers - 1:
                 d_above = d_above * kept[layer]
             ways = np.split(d_above, directions, axis=2)
-            d_above = np.zeros_like(runs[layer * directions][0])
+            d_above = np.zeros((*d_Out.shape[:2], places[layer * directions][2]), d_Out.dtype)
             for way, d_out in enumerate(ways):
                 index, turn = layer * directions + way, slice(None, None, -1 if way else 1)
                 weights = weights_at(W, places[index], self.hidden_size)

@@ -19,6 +19,7 @@ from compiler.ops.time_steps import (
     by_time_step,
     in_rows,
     initial_gradient,
+    parts,
     places_before,
     require_activations,
     require_shape,
@@ -57,22 +58,30 @@ def gru_step_gradient(
     d_gates: Array,
     d_state: Array,
     gates: Array,
+    slopes: Array,
     before: Array,
     weights: tuple[Array, Array],
-    kinds: tuple[str, str],
     origin: bool,
 ) -> Array:
     """The gradient of the state before; d_gates gets that of the gates before activation."""
-    width = before.shape[1]
-    update, reset, candidate = gates[:, :width], gates[:, width : 2 * width], gates[:, 2 * width :]
-    d_pair, d_candidate = d_gates[:, : 2 * width], d_gates[:, 2 * width :]
+    update, reset, candidate = parts(gates, 3)
+    d_update, d_reset, d_candidate = parts(d_gates, 3)
     share = 1.0 - update if origin else update
-    d_candidate[:] = d_state * share * slope(candidate, kinds[1])
+    np.multiply(d_state, share, out=d_candidate)
+    np.multiply(d_state, before - candidate if origin else candidate - before, out=d_update)
+    d_candidate *= slopes[:, 2 * before.shape[1] :]
     d_kept = d_candidate @ weights[1].T
-    d_pair[:, :width] = d_state * (before - candidate if origin else candidate - before)
-    d_pair[:, width:] = d_kept * before
-    d_pair *= slope(gates[:, : 2 * width], kinds[0])
+    np.multiply(d_kept, before, out=d_reset)
+    d_pair = d_gates[:, : 2 * before.shape[1]]
+    d_pair *= slopes[:, : 2 * before.shape[1]]
     return d_state * (1.0 - share) + d_kept * reset + d_pair @ weights[0].T
+
+
+def gate_slopes(gates: Array, kinds: tuple[str, str]) -> Array:
+    """The derivatives of all gates by what they are before activation."""
+    found, width = slope(gates, kinds[0]), gates.shape[1] // 3
+    found[:, 2 * width :] = slope(gates[:, 2 * width :], kinds[1])
+    return found
 
 
 def weight_gradient(Weight: Array, d_gates: Array, before: Array, kept: Array) -> Array:
@@ -166,10 +175,10 @@ class Gru(OpDef, op="gru"):
         kinds, weights = (self.gate_activation, self.activation), weights_of(Weight)
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
         state, d_state = stacked(H0, order, BatchHidden), stacked(None, order, d_Hidden[rows])
-        d_gates = np.empty_like(BatchGate)
+        d_gates, slopes = np.empty_like(BatchGate), gate_slopes(BatchGate, kinds)
         for now, new, before in reversed(blocks_of(starts)):
             d_state[before] += gru_step_gradient(
-                d_gates[now], d_state[new], BatchGate[now], state[before], weights, kinds,
+                d_gates[now], d_state[new], BatchGate[now], slopes[now], state[before], weights,
                 self.origin_mode,
             )  # fmt: skip
         before = state[places_before(starts)]

@@ -1,7 +1,4 @@
-"""Long short-term memory over sequences: `lstm`, and `lstmp`, which projects its hidden state.
-
-What `lstm` hands on from step to step is its hidden state, `lstmp` a smaller projection of it.
-"""
+"""Long short-term memory over sequences: `lstm`, and `lstmp`, which projects its hidden state."""
 
 from __future__ import annotations
 
@@ -9,26 +6,16 @@ import numpy as np
 
 from compiler.ir.opdef import attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lstm_cell import (
-    Memory,
-    bias_gradient,
-    lstm_step,
-    lstm_step_gradient,
-    peepholes,
-)
+from compiler.ops.lstm_cell import Memory, bias_gradient, memory_gradient, peepholes, run_memory
 from compiler.ops.time_steps import (
-    activate,
-    blocks_of,
     by_time_step,
     in_rows,
     initial_gradient,
     places_before,
     require_activations,
     require_shape,
-    slope,
     stack_states,
     stacked,
-    within,
 )
 
 
@@ -65,18 +52,15 @@ class Lstm(Memory, op="lstm"):
         Bias: Array,
     ) -> dict[str, Array]:
         kinds = self.gate_activation, self.cell_activation, self.candidate_activation
-        width, checks = len(Weight), peepholes(Bias, len(Weight), self.use_peepholes)
+        width = len(Weight)
+        rule = kinds, peepholes(Bias, width, self.use_peepholes), 0.0
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
         gates = Input[rows] + Bias[0, : 4 * width]
-        hidden = stack_states(H0, order, len(rows), width, Input.dtype)
+        state = stack_states(H0, order, len(rows), width, Input.dtype)
         cell = stack_states(C0, order, len(rows), width, Input.dtype)
-        active = np.empty((len(rows), width), Input.dtype)
-        for now, new, before in blocks_of(starts):
-            gates[now] += hidden[before] @ Weight
-            cell[new], active[now] = lstm_step(gates[now], cell[before], checks, kinds, 0.0)
-            hidden[new] = gates[now, 3 * width :] * active[now]
+        active, hidden = run_memory(gates, starts, state, cell, Weight, rule, None)
         return {
-            "Hidden": in_rows(hidden[len(order) :], rows),
+            "Hidden": in_rows(hidden, rows),
             "Cell": in_rows(cell[len(order) :], rows),
             "BatchGate": gates,
             "BatchCellPreAct": active,
@@ -97,40 +81,24 @@ class Lstm(Memory, op="lstm"):
         d_Hidden: Array,
     ) -> dict[str, Array]:
         kinds = self.gate_activation, self.cell_activation, self.candidate_activation
-        checks = peepholes(Bias, len(Weight), self.use_peepholes)
+        rule = kinds, peepholes(Bias, len(Weight), self.use_peepholes), 0.0
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
-        hidden, cell = stacked(H0, order, Hidden[rows]), stacked(C0, order, Cell[rows])
-        d_hidden, d_cell = stacked(None, order, d_Hidden[rows]), np.zeros_like(cell)
-        d_gates = np.empty_like(BatchGate)
-        for now, new, before in reversed(blocks_of(starts)):
-            d_cell[before] = lstm_step_gradient(
-                d_gates[now], d_hidden[new], d_cell[new],
-                BatchGate[now], BatchCellPreAct[now], cell[before], checks, kinds, 1.0,
-            )  # fmt: skip
-            d_hidden[before] += d_gates[now] @ Weight.T
+        state, cell = stacked(H0, order, Hidden[rows]), stacked(C0, order, Cell[rows])
+        d_state, d_cell = stacked(None, order, d_Hidden[rows]), np.zeros_like(cell)
+        d_gates = memory_gradient(
+            d_state, starts, state, cell, BatchGate, BatchCellPreAct, Weight, rule, None, d_cell
+        )
         places = places_before(starts)
         found = {
             "Input": in_rows(d_gates, rows),
-            "Weight": hidden[places].T @ d_gates,
+            "Weight": state[places].T @ d_gates,
             "Bias": bias_gradient(Bias, d_gates, cell, places, self.use_peepholes),
         }
         if H0 is not None:
-            found["H0"] = initial_gradient(d_hidden, order, len(H0))
+            found["H0"] = initial_gradient(d_state, order, len(H0))
         if C0 is not None:
             found["C0"] = initial_gradient(d_cell, order, len(C0))
         return found
-
-
-def project(hidden: Array, weight: Array, kind: str, clip: float) -> Array:
-    """What a projected memory hands on: the hidden state times a weight, activated, clipped."""
-    state = hidden @ weight
-    activate(state, kind)
-    return np.clip(state, -clip, clip) if clip > 0.0 else state
-
-
-def project_gradient(d_state: Array, state: Array, kind: str, clip: float) -> Array:
-    """The gradient of hidden @ weight; none where the clip holds the state."""
-    return d_state * slope(state, kind) * within(state, clip)
 
 
 class Lstmp(Memory, op="lstmp"):
@@ -180,20 +148,15 @@ class Lstmp(Memory, op="lstmp"):
         ProjWeight: Array,
     ) -> dict[str, Array]:
         kinds = self.gate_activation, self.cell_activation, self.candidate_activation
+        width = len(ProjWeight)
+        rule = kinds, peepholes(Bias, width, self.use_peepholes), self.cell_clip
         kind = "identity" if self.proj_activation == "identity" else self.cell_activation
-        width, checks = len(ProjWeight), peepholes(Bias, len(ProjWeight), self.use_peepholes)
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
         gates = Input[rows] + Bias[0, : 4 * width]
         state = stack_states(H0, order, len(rows), len(Weight), Input.dtype)
         cell = stack_states(C0, order, len(rows), width, Input.dtype)
-        active, hidden = (np.empty((len(rows), width), Input.dtype) for _ in range(2))
-        for now, new, before in blocks_of(starts):
-            gates[now] += state[before] @ Weight
-            cell[new], active[now] = lstm_step(
-                gates[now], cell[before], checks, kinds, self.cell_clip
-            )
-            hidden[now] = gates[now, 3 * width :] * active[now]
-            state[new] = project(hidden[now], ProjWeight, kind, self.proj_clip)
+        projection = ProjWeight, kind, self.proj_clip
+        active, hidden = run_memory(gates, starts, state, cell, Weight, rule, projection)
         return {
             "Projection": in_rows(state[len(order) :], rows),
             "Cell": in_rows(cell[len(order) :], rows),
@@ -219,20 +182,15 @@ class Lstmp(Memory, op="lstmp"):
         d_Projection: Array,
     ) -> dict[str, Array]:
         kinds = self.gate_activation, self.cell_activation, self.candidate_activation
+        rule = kinds, peepholes(Bias, len(ProjWeight), self.use_peepholes), self.cell_clip
         kind = "identity" if self.proj_activation == "identity" else self.cell_activation
-        checks = peepholes(Bias, len(ProjWeight), self.use_peepholes)
         order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
         state, cell = stacked(H0, order, Projection[rows]), stacked(C0, order, Cell[rows])
         d_state, d_cell = stacked(None, order, d_Projection[rows]), np.zeros_like(cell)
-        d_gates = np.empty_like(BatchGate)
-        for now, new, before in reversed(blocks_of(starts)):
-            d_state[new] = project_gradient(d_state[new], state[new], kind, self.proj_clip)
-            d_cell[before] = lstm_step_gradient(
-                d_gates[now], d_state[new] @ ProjWeight.T, d_cell[new],
-                BatchGate[now], BatchCellPreAct[now], cell[before], checks, kinds,
-                within(cell[new], self.cell_clip),
-            )  # fmt: skip
-            d_state[before] += d_gates[now] @ Weight.T
+        d_gates = memory_gradient(
+            d_state, starts, state, cell, BatchGate, BatchCellPreAct, Weight, rule,
+            (ProjWeight, kind, self.proj_clip), d_cell,
+        )  # fmt: skip
         places = places_before(starts)
         found = {
             "Input": in_rows(d_gates, rows),

@@ -1,10 +1,13 @@
-"""One step of a long short-term memory, forward and back, and what the ops over sequences share.
+"""A long short-term memory, step by step, forward and back; what the ops over sequences share.
 
 Gates stand in the order candidate, input, forget, output. Peepholes let the cell into the gates:
-the cell before into input and forget, the new one into output.
+the cell before into input and forget, the new one into output. What is handed on from step to step
+is the hidden state, or a projection of it. The functions are carried into generated modules.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,11 +18,19 @@ from compiler.ops.checks import require_same_dtype
 from compiler.ops.sequence import count_of, require_one_level
 from compiler.ops.time_steps import (
     activate,
+    blocks_of,
     parts,
+    places_before,
     require_activations,
     require_shape,
     slope,
+    within,
 )
+
+Rule: TypeAlias = "tuple[tuple[str, str, str], Array | None, float]"
+"""The activations of gates, cell and candidate; peepholes [3, width]; what clips the cell, or 0."""
+Projection: TypeAlias = "tuple[Array, str, float] | None"
+"""What the hidden state is multiplied by, the activation of that, and what clips it, or 0."""
 
 
 def peepholes(Bias: Array, width: int, used: bool) -> Array | None:
@@ -27,59 +38,113 @@ def peepholes(Bias: Array, width: int, used: bool) -> Array | None:
     return Bias.reshape(-1)[4 * width :].reshape(3, width) if used else None
 
 
-def lstm_step(
-    gates: Array, before: Array, checks: Array | None, kinds: tuple[str, str, str], clip: float
-) -> tuple[Array, Array]:
+def lstm_step(gates: Array, before: Array, rule: Rule) -> tuple[Array, Array]:
     """The new cell and the activated one; gates [n, 4 · width] are activated in place."""
-    gate_kind, cell_kind, candidate_kind = kinds
+    (gate_kind, cell_kind, candidate_kind), checks, clip = rule
+    width = before.shape[1]
     candidate, inlet, forget, outlet = parts(gates, 4)
+    activate(candidate, candidate_kind)
     if checks is not None:
         inlet += before * checks[0]
         forget += before * checks[1]
-    activate(candidate, candidate_kind)
-    activate(inlet, gate_kind)
-    activate(forget, gate_kind)
+    activate(gates[:, width : (4 if checks is None else 3) * width], gate_kind)
     cell = candidate * inlet + before * forget
     if clip > 0.0:
         np.clip(cell, -clip, clip, out=cell)
     if checks is not None:
         outlet += cell * checks[2]
-    activate(outlet, gate_kind)
+        activate(outlet, gate_kind)
     active = cell.copy()
     activate(active, cell_kind)
     return cell, active
 
 
-def lstm_step_gradient(
-    d_gates: Array,
-    d_hidden: Array,
-    d_cell: Array,
+def project(hidden: Array, projection: Projection) -> Array:
+    """What is handed on to the next step."""
+    if projection is None:
+        return hidden
+    weight, kind, clip = projection
+    state = hidden @ weight
+    activate(state, kind)
+    return np.clip(state, -clip, clip) if clip > 0.0 else state
+
+
+def run_memory(
+    gates: Array,
+    starts: Array,
+    state: Array,
+    cell: Array,
+    Weight: Array,
+    rule: Rule,
+    projection: Projection,
+) -> tuple[Array, Array]:
+    """Run all steps; the activated cells and the hidden states, in the order of time steps.
+
+    `gates` have what comes from outside and end activated; `state` and `cell` are stacked on the
+    initial ones, and get those of every step.
+    """
+    width = cell.shape[1]
+    active = np.empty((len(gates), width), gates.dtype)
+    hidden = np.empty_like(active)
+    for now, new, before in blocks_of(starts):
+        gates[now] += state[before] @ Weight
+        cell[new], active[now] = lstm_step(gates[now], cell[before], rule)
+        np.multiply(gates[now, 3 * width :], active[now], out=hidden[now])
+        state[new] = project(hidden[now], projection)
+    return active, hidden
+
+
+def gate_factors(gates: Array, active: Array, before: Array, rule: Rule) -> tuple[Array, Array]:
+    """What gradients are multiplied by, for all steps at once.
+
+    [n, 4, width] to become those of the gates before activation, from that of the hidden state for
+    the output gate, from that of the cell for the others; [n, width] from hidden state to cell.
+    """
+    (gate_kind, cell_kind, candidate_kind), width = rule[0], active.shape[1]
+    candidate, inlet, _, outlet = parts(gates, 4)
+    factors = np.stack([inlet, candidate, before, active], axis=1)
+    factors[:, 0] *= slope(candidate, candidate_kind)
+    factors[:, 1:] *= slope(gates, gate_kind).reshape(-1, 4, width)[:, 1:]
+    return factors, outlet * slope(active, cell_kind)
+
+
+def memory_gradient(
+    d_state: Array,
+    starts: Array,
+    state: Array,
+    cell: Array,
     gates: Array,
     active: Array,
-    before: Array,
-    checks: Array | None,
-    kinds: tuple[str, str, str],
-    free: Array | float,
+    Weight: Array,
+    rule: Rule,
+    projection: Projection,
+    d_cell: Array,
 ) -> Array:
-    """The gradient of the cell before; d_gates gets that of the gates before activation.
+    """The gradient of the gates before activation; `d_state` and `d_cell` get all of theirs.
 
-    `free` is 0 where a clip holds the new cell, and 1 elsewhere.
+    Both begin as what comes in from outside, stacked like `state` and `cell`. With a projection,
+    `d_state` ends as the gradient of the product with its weight.
     """
-    gate_kind, cell_kind, candidate_kind = kinds
-    candidate, inlet, forget, outlet = parts(gates, 4)
-    d_candidate, d_inlet, d_forget, d_outlet = parts(d_gates, 4)
-    d_outlet[:] = d_hidden * active * slope(outlet, gate_kind)
-    d_cell = d_cell + d_hidden * outlet * slope(active, cell_kind)
-    if checks is not None:
-        d_cell += d_outlet * checks[2]
-    d_cell = d_cell * free
-    d_candidate[:] = d_cell * inlet * slope(candidate, candidate_kind)
-    d_inlet[:] = d_cell * candidate * slope(inlet, gate_kind)
-    d_forget[:] = d_cell * before * slope(forget, gate_kind)
-    d_before = d_cell * forget
-    if checks is not None:
-        d_before += d_inlet * checks[0] + d_forget * checks[1]
-    return d_before
+    checks, width = rule[1], cell.shape[1]
+    factors, through = gate_factors(gates, active, cell[places_before(starts)], rule)
+    d_gates, forget = np.empty_like(factors), gates[:, 2 * width : 3 * width]
+    for now, new, before in reversed(blocks_of(starts)):
+        d_hidden = d_state[new]
+        if projection is not None:
+            d_hidden *= slope(state[new], projection[1]) * within(state[new], projection[2])
+            d_hidden = d_hidden @ projection[0].T
+        d_now, d_gate = d_cell[new], d_gates[now]
+        d_now += d_hidden * through[now]
+        np.multiply(d_hidden, factors[now, 3], out=d_gate[:, 3])
+        if checks is not None:
+            d_now += d_gate[:, 3] * checks[2]
+        d_now *= within(cell[new], rule[2])
+        np.multiply(d_now[:, None], factors[now, :3], out=d_gate[:, :3])
+        d_cell[before] += d_now * forget[now]
+        if checks is not None:
+            d_cell[before] += d_gate[:, 1] * checks[0] + d_gate[:, 2] * checks[1]
+        d_state[before] += d_gate.reshape(-1, 4 * width) @ Weight.T
+    return d_gates.reshape(gates.shape)
 
 
 def bias_gradient(Bias: Array, d_gates: Array, cells: Array, before: Array, used: bool) -> Array:

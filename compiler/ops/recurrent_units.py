@@ -8,7 +8,13 @@ from compiler.errors import BadAttribute
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
-from compiler.ops.gru import gru_step, gru_step_gradient, weight_gradient, weights_of
+from compiler.ops.gru import (
+    gate_slopes,
+    gru_step,
+    gru_step_gradient,
+    weight_gradient,
+    weights_of,
+)
 from compiler.ops.time_steps import activate, parts, require_shape, slope
 
 
@@ -135,8 +141,9 @@ class GruUnit(OpDef, op="gru_unit"):
         kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
         d_Input = np.empty_like(Gate)
         d_HiddenPrev = gru_step_gradient(
-            d_Input, d_Hidden, Gate, HiddenPrev, weights_of(Weight), kinds, self.origin_mode
-        )
+            d_Input, d_Hidden, Gate, gate_slopes(Gate, kinds), HiddenPrev, weights_of(Weight),
+            self.origin_mode,
+        )  # fmt: skip
         d_Weight = weight_gradient(Weight, d_Input, HiddenPrev, ResetHiddenPrev)
         found = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
         return found if Bias is None else {**found, "Bias": d_Input.sum(axis=0, keepdims=True)}

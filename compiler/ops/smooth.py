@@ -32,7 +32,8 @@ class Logsigmoid(Unary, op="logsigmoid"):
 class Softplus(Unary, op="softplus"):
     """Out = log(1 + exp(beta * X)) / beta, and X where beta * X is above `threshold`.
 
-    The reference of 1.8 has neither attribute; their defaults give its numbers.
+    From a threshold of 20 on both are the same. The reference of 1.8 has neither attribute; their
+    defaults give its numbers.
     """
 
     beta = attr(1.0)
@@ -40,11 +41,14 @@ class Softplus(Unary, op="softplus"):
 
     def compute(self, xp: Xp, X: Value) -> Value:
         steep = X * self.beta
-        return xp.where(steep > self.threshold, X, softplus(xp, steep) * (1.0 / self.beta))
+        soft = softplus(xp, steep) * (1.0 / self.beta)
+        return soft if self.threshold >= 20.0 else xp.where(steep > self.threshold, X, soft)
 
     def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
         steep = X * self.beta
-        return {"X": xp.where(steep > self.threshold, d_Out, d_Out * sigmoid(xp, steep))}
+        slope = d_Out * sigmoid(xp, steep)
+        short = self.threshold < 20.0
+        return {"X": xp.where(steep > self.threshold, d_Out, slope) if short else slope}
 
 
 class SoftRelu(Unary, op="soft_relu"):
@@ -123,7 +127,12 @@ class Silu(Unary, op="silu"):
 
 
 def bounded_softplus(xp: Xp, x: Value, threshold: float) -> Value:
-    """log(1 + exp(x)), but x above the threshold, and exp(x) below minus the threshold."""
+    """log(1 + exp(x)), but x above the threshold, and exp(x) below minus the threshold.
+
+    From a threshold of 20 on all of that is the same.
+    """
+    if threshold >= 20.0:
+        return softplus(xp, x)
     above = xp.where(x > threshold, x, softplus(xp, x))
     return xp.where(x < -threshold, xp.exp(xp.minimum(x, 0.0)), above)
 

@@ -132,13 +132,13 @@ def within(values: Array, clip: float) -> Array | float:
     return np.abs(values) < clip if clip > 0.0 else 1.0
 
 
-def slope(active: Array, kind: str) -> Array | float:
+def slope(active: Array, kind: str) -> Array:
     """The derivative of an activation, by what it gave."""
     if kind == "sigmoid":
         return active * (1.0 - active)
     if kind == "tanh":
         return 1.0 - active * active
-    return (active > 0.0).astype(active.dtype) if kind == "relu" else 1.0
+    return (active > 0.0).astype(active.dtype) if kind == "relu" else np.ones_like(active)
 
 
 def parts(gates: Array, count: int) -> list[Array]:

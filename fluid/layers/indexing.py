@@ -66,8 +66,8 @@ def slice(input: Variable, axes: Sequence[int], starts: Sizes, ends: Sizes) -> V
     Starts and ends are numbers, int32 variables of one number, or one variable of all of them.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 5, 6])
-    >>> fluid.layers.slice(x, axes=[1, 2], starts=[1, -2], ends=[100, 6]).shape
+    >>> frames = fluid.data("frames", [None, 5, 6])
+    >>> fluid.layers.slice(frames, axes=[1, 2], starts=[1, -2], ends=[100, 6]).shape
     (-1, 4, 2)
     """
     check_variable(input, "input", "slice")
@@ -126,8 +126,8 @@ def crop_tensor(
     Both are numbers, int32 variables of one number, or one variable of all of them.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 5, 6])
-    >>> crop_tensor(x, shape=[-1, 2, 3], offsets=[0, 1, 2]).shape
+    >>> volume = fluid.data("volume", [None, 5, 6])
+    >>> crop_tensor(volume, shape=[-1, 2, 3], offsets=[0, 1, 2]).shape
     (-1, 2, 3)
     """
     check_variable_and_dtype(x, "x", NUMBERS, "crop_tensor")
@@ -169,8 +169,9 @@ def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Vari
     """What `input` has at each place that `index` lists along its last axis.
 
     >>> import fluid
-    >>> x, index = fluid.data("x", [3, 4, 5]), fluid.data("index", [7, 2], dtype="int64")
-    >>> gather_nd(x, index).shape
+    >>> lattice = fluid.data("lattice", [3, 4, 5])
+    >>> nodes = fluid.data("nodes", [7, 2], dtype="int64")
+    >>> gather_nd(lattice, nodes).shape
     (7, 5)
     """
     check_variable(input, "input", "gather_nd")
@@ -311,8 +312,8 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
     A number that is no place is an error, unless `allow_out_of_range` leaves its row at 0.
 
     >>> import fluid
-    >>> label = fluid.data("label", [None, 1], dtype="int64")
-    >>> one_hot(label, depth=10).shape
+    >>> digit = fluid.data("digit", [None, 1], dtype="int64")
+    >>> one_hot(digit, depth=10).shape
     (-1, 10)
     """
     return one_hot_rows("one_hot", input, depth, allow_out_of_range)

@@ -363,7 +363,7 @@ def npair_loss(
         check_variable_and_dtype(each, argument, _WIDE, "npair_loss")
     check_variable_and_dtype(labels, "labels", (*_WIDE, "int64"), "npair_loss")
     count = labels.shape[0]
-    column = reshape(labels, shape=[count, 1], inplace=True)
+    column = reshape(labels, shape=[count, 1])
     square_of_labels = expand(column, expand_times=[1, count])
     same = equal(square_of_labels, transpose(square_of_labels, perm=[1, 0])).astype("float32")
     targets = same / reduce_sum(same, dim=1, keep_dim=True)

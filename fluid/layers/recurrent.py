@@ -55,8 +55,8 @@ def dynamic_lstm(
     False, and for states of other sizes.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 32], lod_level=1)
-    >>> hidden, cell = fluid.layers.dynamic_lstm(x, size=32)
+    >>> gates = fluid.data("lstm_gates", [None, 32], lod_level=1)
+    >>> hidden, cell = fluid.layers.dynamic_lstm(gates, size=32)
     >>> hidden.shape, cell.lod_level
     ((-1, 8), 1)
     """
@@ -164,8 +164,8 @@ def dynamic_gru(
     [count, size] are the states before the first rows. Raises ValueError for other sizes of it.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 24], lod_level=1)
-    >>> fluid.layers.dynamic_gru(x, size=8).shape
+    >>> gates = fluid.data("gru_gates", [None, 24], lod_level=1)
+    >>> fluid.layers.dynamic_gru(gates, size=8).shape
     (-1, 8)
     """
     check_variable_and_dtype(input, "input", FLOATS, "dynamic_gru")
@@ -302,13 +302,13 @@ def lstm(
     `input` is [length, batch, size], the output [length, batch, hidden_size], `init_h`, `init_c`
     and the last state and cell [num_layers, batch, hidden_size]; `is_bidirec` doubles the
     `hidden_size` of the output and the layers of the states. All weights are one parameter. Between
-    layers, training drops a share `dropout_prob`, other numbers in every step where `seed` is -1.
-    The length is not checked against `max_len`.
+    layers, training drops a share `dropout_prob`; a `seed` of -1 drops others in each step, unless
+    the program has a seed. The length is not checked against `max_len`.
 
     >>> import fluid
-    >>> x = fluid.data("x", [7, None, 5])
-    >>> state = fluid.data("state", [2, None, 3])
-    >>> out, last_h, last_c = fluid.layers.lstm(x, state, state, 7, 3, num_layers=2)
+    >>> steps = fluid.data("lstm_steps", [7, None, 5])
+    >>> state = fluid.data("lstm_state", [2, None, 3])
+    >>> out, last_h, last_c = fluid.layers.lstm(steps, state, state, 7, 3, num_layers=2)
     >>> out.shape, last_h.shape
     ((7, -1, 3), (2, -1, 3))
     """
@@ -324,6 +324,10 @@ def lstm(
         helper.param_attr, [count], input.dtype, default_initializer=default_initializer
     )
     outputs = _results(helper, input.dtype, "Out", "last_h", "last_c")
+    if dropout_prob and not is_test:
+        mask = helper.create_variable_for_type_inference("uint8", stop_gradient=True)
+        outputs["DropoutMask"] = mask
+        seed = helper.main_program._fresh_seed() or seed if seed == -1 else seed
     helper.append_op(
         "cudnn_lstm",
         inputs={"Input": input, "InitH": init_h, "InitC": init_c, "W": weight},

@@ -58,8 +58,8 @@ def sequence_conv(
     what lies outside of the sequence is zeros. `padding` changes nothing; `filter_stride` is 1.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 8], lod_level=1)
-    >>> fluid.layers.sequence_conv(x, num_filters=5).shape
+    >>> words = fluid.data("convolved_words", [None, 8], lod_level=1)
+    >>> fluid.layers.sequence_conv(words, num_filters=5).shape
     (-1, 5)
     """
     check_variable_and_dtype(input, "input", FLOATS, "sequence_conv")
@@ -108,8 +108,8 @@ def sequence_pool(
     "last" or "first"; empty sequences become `pad_value`. Raises ValueError for other types.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 8], lod_level=1)
-    >>> pooled = fluid.layers.sequence_pool(x, "max")
+    >>> words = fluid.data("pooled_words", [None, 8], lod_level=1)
+    >>> pooled = fluid.layers.sequence_pool(words, "max")
     >>> pooled.shape, pooled.lod_level
     ((-1, 8), 0)
     """
@@ -298,7 +298,7 @@ def sequence_mask(
     """1 at place j where j < x, else 0: [..., maxlen]. None means up to the largest number of x.
 
     >>> import fluid
-    >>> lengths = fluid.data("lengths", [None], dtype="int64")
+    >>> lengths = fluid.data("masked_lengths", [None], dtype="int64")
     >>> fluid.layers.sequence_mask(lengths, maxlen=5, dtype="float32").shape
     (-1, 5)
     """

@@ -67,8 +67,8 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     """Axis i of the result is axis `perm[i]` of `x`.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 2, 3])
-    >>> transpose(x, [0, 2, 1]).shape
+    >>> image = fluid.data("image", [None, 2, 3])
+    >>> transpose(image, [0, 2, 1]).shape
     (-1, 3, 2)
     """
     check_variable_and_dtype(x, "x", MOVED, "transpose")
@@ -100,8 +100,8 @@ def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Va
     """The same with an axis of size 1 at each of `axes`, put in one after the other.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 3])
-    >>> unsqueeze(x, [0, 2]).shape
+    >>> column = fluid.data("column", [None, 3])
+    >>> unsqueeze(column, [0, 2]).shape
     (1, -1, 1, 3)
     """
     check_variable(input, "input", "unsqueeze")
@@ -162,8 +162,8 @@ def concat(
     """Tensors one behind the other along an axis, which may be a variable; or those of an array.
 
     >>> import fluid
-    >>> a, b = fluid.data("a", [None, 2]), fluid.data("b", [None, 3])
-    >>> concat([a, b], axis=1).shape
+    >>> left, right = fluid.data("left", [None, 2]), fluid.data("right", [None, 3])
+    >>> concat([left, right], axis=1).shape
     (-1, 5)
     """
     listed = _listed(input, "input", "concat")
@@ -192,8 +192,8 @@ def split(
     such parts.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 6])
-    >>> [part.shape for part in split(x, [1, -1, 2], dim=1)]
+    >>> halves = fluid.data("halves", [None, 6])
+    >>> [part.shape for part in split(halves, [1, -1, 2], dim=1)]
     [(-1, 1), (-1, 3), (-1, 2)]
     """
     check_variable(input, "input", "split")
@@ -261,8 +261,8 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     """The tensor laid out so many times along each axis.
 
     >>> import fluid
-    >>> x = fluid.data("x", [2, 3])
-    >>> expand(x, [2, 1]).shape
+    >>> tile_of = fluid.data("tile_of", [2, 3])
+    >>> expand(tile_of, [2, 1]).shape
     (4, 3)
     """
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand")

@@ -204,8 +204,8 @@ def fill_constant_batch_size_like(
     number of its sequences.
 
     >>> import fluid
-    >>> x = fluid.data("x", [None, 8])
-    >>> fill_constant_batch_size_like(x, [1, 3], "float32", 0.0).shape
+    >>> batch_like = fluid.data("batch_like", [None, 8])
+    >>> fill_constant_batch_size_like(batch_like, [1, 3], "float32", 0.0).shape
     (-1, 3)
     """
     check_variable(input, "input", "fill_constant_batch_size_like")

@@ -116,6 +116,18 @@ def test_weights_of_layers_are_one_parameter() -> None:
     assert list(params().values()) == [(504,)]
 
 
+def test_dropped_outputs_have_a_mask_and_the_seed_of_the_program() -> None:
+    default_main_program().random_seed = 5
+    x, states = fluid.data("x", [7, 4, 5]), fluid.data("states", [2, 4, 3])
+    layers.lstm(x, states, states, 7, 3, 2)
+    layers.lstm(x, states, states, 7, 3, 2, dropout_prob=0.5)
+    layers.lstm(x, states, states, 7, 3, 2, dropout_prob=0.5, is_test=True)
+    steady, dropping, testing = default_main_program().global_block().ops
+    assert [op.attr("seed") for op in (steady, dropping, testing)] == [-1, 5, -1]
+    masked = ["DropoutMask" in op.output_names for op in (steady, dropping, testing)]
+    assert masked == [False, True, False]
+
+
 # ---- errors
 
 
@@ -245,6 +257,20 @@ def test_only_one_result_of_a_step_counts(exe: fluid.Executor) -> None:
     for found in exe.run(feed=feed, fetch_list=slopes):
         assert found.shape == (2, 3)
         assert np.abs(found).min() > 0.0
+
+
+def test_dropout_between_layers_is_undone_in_testing(exe: fluid.Executor) -> None:
+    x, states = fluid.data("x", [3, 2, 4]), fluid.data("states", [2, 2, 3])
+    out, _, _ = layers.lstm(x, states, states, 3, 3, 2, dropout_prob=0.5)
+    loss = layers.reduce_mean(out)
+    test = default_main_program().clone(for_test=True)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    feed = {"x": np.ones((3, 2, 4), np.float32), "states": np.zeros((2, 2, 3), np.float32)}
+    tested = [exe.run(test, feed=feed, fetch_list=[out])[0] for _ in range(2)]
+    np.testing.assert_array_equal(*tested)
+    trained = [exe.run(feed=feed, fetch_list=[out])[0] for _ in range(8)]
+    assert any((trained[0] != each).any() for each in trained)
 
 
 def test_expanded_rows_stay_beside_their_sequence(exe: fluid.Executor) -> None:

@@ -49,7 +49,7 @@ def one_op_program(op: Message) -> Message:
 
 
 def test_there_are_golden_models():
-    assert len(MODELS) == 8
+    assert len(MODELS) == 26
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: "/".join(path.parts[-2:]))

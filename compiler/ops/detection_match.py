@@ -1,0 +1,253 @@
+"""Which prior box stands for which true box, and what it is to learn from it.
+
+Pictures are sequences of true boxes; priors are the same for all. None of this has a gradient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_shape, shown
+
+NEAR_NOTHING = 1e-6
+"""A distance below this is no match."""
+
+
+def match_best(distance: Array) -> Array:
+    """For each column the row that is its match, or -1: the nearest pair first, each row once."""
+    found = np.full(distance.shape[1], -1, np.int32)
+    left = distance.copy()
+    for _ in range(min(distance.shape)):
+        row, column = divmod(int(left.argmax()), distance.shape[1])
+        if left[row, column] < NEAR_NOTHING:
+            break
+        found[column] = row
+        left[row], left[:, column] = -1, -1
+    return found
+
+
+def match_every(distance: Array, found: Array, threshold: float) -> Array:
+    """Columns without a match take the nearest row, if it is at least as near as a threshold."""
+    best = distance.argmax(axis=0)
+    near = distance.max(axis=0)
+    free = (found < 0) & (near >= max(threshold, NEAR_NOTHING))
+    return np.where(free, best, found).astype(np.int32)
+
+
+class BipartiteMatch(OpDef, op="bipartite_match"):
+    """For each column of DistMat the row that is its match, or -1, and how near it is, or 0.
+
+    DistMat [rows, M] has a sequence of rows a picture, or one picture; both outputs are [N, M]. The
+    nearest pair is matched first, then the nearest of the others; with `match_type`
+    per_prediction, columns that are left take their nearest row if it is `dist_threshold` near.
+    Reference: bipartite_match_op.cc.
+    """
+
+    DistMat = reads(no_grad=True)
+    DistMat_lod = reads_lod("DistMat", optional=True)
+    ColToRowMatchIndices = writes()
+    ColToRowMatchDist = writes()
+    lod_like = ""
+    match_type = attr("bipartite")
+    dist_threshold = attr(0.5)
+
+    def infer(
+        self, DistMat: TensorType, DistMat_lod: list[TensorType] | None
+    ) -> dict[str, TensorType]:
+        if DistMat.rank != 2:
+            raise ShapeError(f"bipartite_match: DistMat is {DistMat}, expected [rows, columns]")
+        if self.match_type not in ("bipartite", "per_prediction"):
+            hint = "expected bipartite or per_prediction"
+            raise BadAttribute(f"bipartite_match: match_type is {self.match_type!r}", hint=hint)
+        pictures: Size = DistMat_lod[-1].shape[0] - 1 if DistMat_lod else 1
+        near = DistMat.with_shape((pictures, DistMat.shape[1]))
+        return {"ColToRowMatchIndices": near.with_dtype(DType.INT32), "ColToRowMatchDist": near}
+
+    def numpy(self, DistMat: Array, DistMat_lod: list[Array] | None) -> dict[str, Array]:
+        starts = DistMat_lod[-1] if DistMat_lod else np.array([0, len(DistMat)])
+        shape = (len(starts) - 1, DistMat.shape[1])
+        matches, near = np.full(shape, -1, np.int32), np.zeros(shape, DistMat.dtype)
+        for number in range(len(matches)):
+            distance = DistMat[starts[number] : starts[number + 1]]
+            if not len(distance):
+                continue
+            found = match_best(distance)
+            if self.match_type == "per_prediction":
+                found = match_every(distance, found, self.dist_threshold)
+            matches[number] = found
+            seen = distance[np.maximum(found, 0), np.arange(shape[1])]
+            near[number] = np.where(found < 0, 0, seen)
+        return {"ColToRowMatchIndices": matches, "ColToRowMatchDist": near}
+
+
+class TargetAssign(OpDef, op="target_assign"):
+    """Out[n, m] = what X has for prior m of picture n at its match, OutWeight 1; else 0.
+
+    X is [rows, P, K] in sequences by picture, P 1 or as many as priors; MatchIndices int32 [N, M].
+    Without a match Out is `mismatch_value`, and so it is, with weight 1, for the priors that
+    NegIndices int32 [total, 1] has for each picture. Reference: target_assign_op.h.
+    """
+
+    X = reads(no_grad=True)
+    X_lod = reads_lod("X")
+    MatchIndices = reads(no_grad=True)
+    NegIndices = reads(optional=True, no_grad=True)
+    NegIndices_lod = reads_lod("NegIndices", optional=True)
+    Out = writes()
+    OutWeight = writes()
+    lod_like = ""
+    mismatch_value = attr(0)
+
+    def infer(self, X: TensorType, MatchIndices: TensorType) -> dict[str, TensorType]:
+        if X.rank != 3 or MatchIndices.rank != 2:
+            found = shown(X=X, MatchIndices=MatchIndices)
+            raise ShapeError(f"target_assign: {found}, expected [rows, P, K] and [N, M]")
+        require_dtype(self.kind, "MatchIndices", MatchIndices, DType.INT32)
+        out = X.with_shape((*MatchIndices.shape, X.shape[2]))
+        weight = TensorType(DType.FP32, (*MatchIndices.shape, 1))
+        return {"Out": out, "OutWeight": weight}
+
+    def numpy(
+        self,
+        X: Array,
+        X_lod: list[Array],
+        MatchIndices: Array,
+        NegIndices: Array | None,
+        NegIndices_lod: list[Array] | None,
+    ) -> dict[str, Array]:
+        pictures, priors = (int(size) for size in MatchIndices.shape)
+        starts = X_lod[-1]
+        known = MatchIndices >= 0
+        rows = np.where(known, MatchIndices + starts[:pictures, None], 0)
+        columns = np.broadcast_to(np.arange(priors) % X.shape[1], rows.shape)
+        weight = known.astype(np.float32)[..., None]
+        blank = np.full((pictures, priors, X.shape[2]), self.mismatch_value, X.dtype)
+        out = np.where(known[..., None], X[rows, columns], blank) if len(X) else blank
+        if NegIndices is not None and NegIndices_lod:
+            number = np.repeat(np.arange(pictures), np.diff(NegIndices_lod[-1]))
+            chosen = NegIndices.reshape(-1)
+            out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
+        return {"Out": out, "OutWeight": weight}
+
+
+class MineHardExamples(OpDef, op="mine_hard_examples"):
+    """NegIndices = the priors without a match whose loss is largest, a sequence a picture.
+
+    ClsLoss and MatchDist are [N, M], MatchIndices int32 [N, M]. `max_negative` takes priors below
+    `neg_dist_threshold`, `neg_pos_ratio` times as many as are matched. `hard_example` takes
+    `sample_size` of all, by both losses, and UpdatedMatchIndices forgets the matches that are not
+    among them. Indices come in order. Reference: mine_hard_examples_op.cc.
+    """
+
+    ClsLoss = reads(no_grad=True)
+    LocLoss = reads(optional=True, no_grad=True)
+    MatchIndices = reads(no_grad=True)
+    MatchDist = reads(no_grad=True)
+    NegIndices = writes()
+    NegIndices_lod = writes_lod("NegIndices")
+    UpdatedMatchIndices = writes()
+    neg_pos_ratio = attr(1.0)
+    neg_dist_threshold = attr(0.5)
+    sample_size = attr(0)
+    mining_type = attr("max_negative")
+
+    def infer(
+        self, ClsLoss: TensorType, MatchIndices: TensorType, MatchDist: TensorType
+    ) -> dict[str, object]:
+        require_same_shape(self.kind, MatchIndices=MatchIndices, MatchDist=MatchDist)
+        if differ(ClsLoss.shape[0], MatchIndices.shape[0]):
+            found = shown(ClsLoss=ClsLoss, MatchIndices=MatchIndices)
+            raise ShapeError(f"mine_hard_examples: {found}, expected as many pictures")
+        if self.mining_type not in ("max_negative", "hard_example"):
+            found = f"mine_hard_examples: mining_type is {self.mining_type!r}"
+            raise BadAttribute(found, hint="expected max_negative or hard_example")
+        return {
+            "NegIndices": TensorType(DType.INT32, (UNKNOWN, 1)),
+            "NegIndices_lod": [TensorType(DType.INT64, (MatchIndices.shape[0] + 1,))],
+            "UpdatedMatchIndices": MatchIndices,
+        }
+
+    def numpy(
+        self, ClsLoss: Array, LocLoss: Array | None, MatchIndices: Array, MatchDist: Array
+    ) -> dict[str, object]:
+        updated, hard = MatchIndices.copy(), self.mining_type == "hard_example"
+        loss = ClsLoss.reshape(MatchIndices.shape)
+        loss = loss + LocLoss.reshape(loss.shape) if hard and LocLoss is not None else loss
+        found: list[Array] = []
+        for number, matches in enumerate(MatchIndices):
+            able = (matches < 0) & (MatchDist[number] < self.neg_dist_threshold)
+            able = np.ones(len(able), np.bool_) if hard else able
+            places = np.flatnonzero(able)
+            wanted = int((matches >= 0).sum() * self.neg_pos_ratio)
+            count = min(self.sample_size if hard else wanted, len(places))
+            order = np.argsort(-loss[number][places], kind="stable")[:count]
+            chosen = np.sort(places[order])
+            if hard:
+                updated[number, np.setdiff1d(places, chosen)] = -1
+                chosen = chosen[matches[chosen] < 0]
+            found.append(chosen)
+        offsets = np.cumsum([0, *[len(each) for each in found]], dtype=np.int64)
+        indices = np.concatenate(found).astype(np.int32)[:, None]
+        return {
+            "NegIndices": indices,
+            "NegIndices_lod": [offsets],
+            "UpdatedMatchIndices": updated,
+        }
+
+
+class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
+    """Out = the cross entropy of each class by itself, small where the answer is sure.
+
+    X [N, D] are logits of classes 1 to D, Label int32 [N, 1] the class, 0 for none of them, -1 for
+    rows that do not count. With p = sigmoid(X), a true class costs alpha (1-p)^gamma (-log p), a
+    wrong one (1-alpha) p^gamma (-log(1-p)), over FgNum or 1. Reference: sigmoid_focal_loss_op.h.
+    """
+
+    X = reads()
+    Label = reads(no_grad=True)
+    FgNum = reads(no_grad=True)
+    Out = writes()
+    gamma = attr(2.0)
+    alpha = attr(0.25)
+
+    def infer(self, X: TensorType, Label: TensorType, FgNum: TensorType) -> TensorType:
+        require_dtype(self.kind, "Label", Label, DType.INT32)
+        require_dtype(self.kind, "FgNum", FgNum, DType.INT32)
+        if X.rank != 2 or Label.rank != 2 or differ(X.shape[0], Label.shape[0]):
+            found = shown(X=X, Label=Label)
+            raise ShapeError(f"sigmoid_focal_loss: {found}, expected a label a row")
+        return X
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Label: Array, FgNum: Array) -> Array:
+        true, wrong = focal_weights(X, Label, FgNum, self.alpha)
+        p, log_p, log_rest = focal_parts(X)
+        loss = -true * (1 - p) ** self.gamma * log_p - wrong * p**self.gamma * log_rest
+        return loss.astype(X.dtype)
+
+    def grad(self, X: Array, Label: Array, FgNum: Array, d_Out: Array) -> dict[str, Array]:
+        true, wrong = focal_weights(X, Label, FgNum, self.alpha)
+        p, log_p, log_rest = focal_parts(X)
+        rising = (1 - p) ** self.gamma * (1 - p - p * self.gamma * log_p)
+        falling = p**self.gamma * (log_rest * (1 - p) * self.gamma - p)
+        return {"X": (d_Out * (-true * rising - wrong * falling)).astype(X.dtype)}
+
+
+def focal_weights(X: Array, Label: Array, FgNum: Array, alpha: float) -> tuple[Array, Array]:
+    """What the true class of each row weighs, and what the others do: [N, D]."""
+    count, labels = max(int(FgNum.reshape(-1)[0]), 1), Label.reshape(-1, 1)
+    true: Array = labels == np.arange(1, int(X.shape[1]) + 1)
+    return true * (alpha / count), (~true & (labels != -1)) * ((1 - alpha) / count)
+
+
+def focal_parts(X: Array) -> tuple[Array, Array, Array]:
+    """P = sigmoid(X), log(p), and log(1 - p), none of them infinite."""
+    p = 1 / (1 + np.exp(-X))
+    rest = -np.maximum(X, 0) - np.log1p(np.exp(-np.abs(X)))
+    return p, np.log(np.maximum(p, np.finfo(np.float32).tiny)), rest
