@@ -35,7 +35,7 @@ def append_backward(
     tape = Tape(block, no_grad)
     for op in _seeds(block, loss, None, tape.grad(loss), OpRole.BACKWARD | OpRole.LOSS):
         tape.append(op)
-    tape.walk(block.ops)
+    tape.walk(_ops_up_to(block))
     writer.attrs["op_role"] = int(OpRole.FORWARD | OpRole.LOSS)
     return tape.write(on_append)
 
@@ -76,6 +76,12 @@ def _writer(block: Block, name: str) -> OpDesc:
             hint="pass the variable that a layer returned",
         )
     return writer
+
+
+def _ops_up_to(block: Block) -> list[OpDesc]:
+    """The ops of a block, and before them those of the blocks around it."""
+    around = [] if block.parent is None else _ops_up_to(block.parent)
+    return [*around, *block.ops]
 
 
 def _check_loss(block: Block, name: str, writer: OpDesc) -> None:

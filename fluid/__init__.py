@@ -46,6 +46,7 @@ from fluid.framework import (
 )
 from fluid.input import embedding
 from fluid.installed import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
+from fluid.input import embedding
 from fluid.io import load, load_program_state, save, set_program_state
 from fluid.lod_tensor import (
     LoDTensor,

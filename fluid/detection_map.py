@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from compiler.ops.detection_map import mean_precision
+from compiler.ir.opdef import find
 from fluid import layers, unique_name
 from fluid.framework import Program, Variable, program_guard
 from fluid.initializer import Constant
@@ -46,7 +46,6 @@ class DetectionMAP:
         if gt_difficult is not None:
             parts.append(layers.cast(gt_difficult, gt_box.dtype))
         label = layers.concat([*parts, gt_box], axis=1)
-        self._way = ap_version
         attrs = {
             "overlap_threshold": overlap_threshold,
             "evaluate_difficult": evaluate_difficult,
@@ -54,9 +53,9 @@ class DetectionMAP:
             "class_num": class_num,
         }
         self.cur_map, *counts = self._of_batch({"DetectRes": input, "Label": label}, attrs)
-        self._totals = np.zeros(0, np.int64)
-        self._scores: list[Any] = []
-        self._right: list[Any] = []
+        self._op = find("detection_map")(attrs)
+        self._rows: list[Any] = []
+        self._totals: Any = 0
         self.has_state = self._state()
         self.accum_map = self.helper.create_variable(
             name=unique_name.generate("detection_map.tmp"), shape=[1], dtype="float32"
@@ -92,20 +91,19 @@ class DetectionMAP:
         """Add a batch to what is kept, if that counts; the mean average precision of all.
 
         `right` has rows of score and whether it is right, by class; `judged` [classes, 2] how many
-        rows each class has, behind twice the sum of their scores.
+        rows each class has, behind twice the sum of their scores. All batches together are a state
+        from which the op goes on, with a batch of nothing.
         """
-        lengths = np.asarray(judged)[:, 1].astype(np.int64)
-        rows = np.split(np.asarray(right), np.cumsum(lengths)[:-1])
-        if not np.asarray(has_state).any():
-            self._totals = np.zeros(len(rows), np.int64)
-            self._scores = [np.zeros(0, np.float32) for _ in rows]
-            self._right = list(self._scores)
-        self._totals = self._totals + np.asarray(totals).reshape(-1)
-        self._scores = _joined(self._scores, [each[:, 0] for each in rows])
-        self._right = _joined(self._right, [each[:, 1] for each in rows])
-        rated = [kind for kind, total in enumerate(self._totals) if total > 0]
-        mean = mean_precision(self._scores, self._right, self._totals, rated, self._way)
-        return np.array([mean], np.float32)
+        counts = np.asarray(judged)[:, 1].astype(np.int64)
+        rows = np.split(np.asarray(right), np.cumsum(counts)[:-1])
+        totals = np.asarray(totals)
+        if np.asarray(has_state).any():
+            rows = [np.concatenate(both) for both in zip(self._rows, rows, strict=True)]
+            totals = totals + self._totals
+        self._rows, self._totals = rows, totals
+        every = {"TruePos": np.concatenate(rows), "TruePos_lod": [_offsets(map(len, rows))]}
+        state = {"HasState": np.ones(1, np.int32), "PosCount": totals, **every}
+        return self._op.evaluate(_NOTHING | state)["MAP"]
 
     def get_map_var(self) -> tuple[Variable, Variable]:
         """The variables of the batch's and of all batches' mean average precision, [1] each."""
@@ -120,5 +118,13 @@ class DetectionMAP:
         executor.run(program)
 
 
-def _joined(kept: Sequence[Any], more: Sequence[Any]) -> list[Any]:
-    return [np.append(a, b) for a, b in zip(kept, more, strict=True)]
+def _offsets(lengths: Iterable[int]) -> Any:
+    return np.cumsum([0, *lengths], dtype=np.int64)
+
+
+_NOTHING = {
+    "DetectRes": np.zeros((0, 6), np.float32),
+    "DetectRes_lod": [_offsets([0])],
+    "Label": np.zeros((0, 5), np.float32),
+    "Label_lod": [_offsets([0])],
+}

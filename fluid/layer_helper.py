@@ -19,7 +19,8 @@ from fluid.framework import (
     dtype_is_floating,
 )
 from fluid.initializer import Constant, Initializer, Xavier
-from fluid.param_attr import ParamAttr
+from fluid.param_attr import ParamAttr, WeightNormParamAttr
+from fluid.weight_norm import create_normalized_weight
 
 __all__ = ["LayerHelper", "append_simple_op"]
 
@@ -130,6 +131,9 @@ class LayerHelper:
             attr.initializer = default_initializer or _usual_start(attr.name, dtype, is_bias)
         fields: dict[str, Any] = {"shape": list(shape), "dtype": dtype, "type": type}
         startup, main = self.startup_program.global_block(), self.main_program.global_block()
+        if isinstance(attr, WeightNormParamAttr):
+            current = self.main_program.current_block()
+            return create_normalized_weight(current, startup, self.name, attr, shape, dtype)
         startup.create_parameter(**fields, **attr._to_kwargs(with_initializer=True))
         param = main.create_parameter(**fields, **attr._to_kwargs())
         param.stop_gradient = stop_gradient

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ops.auc import area_under
+from compiler.ir.opdef import find
 from fluid.detection_map import DetectionMAP
 
 __all__ = [
@@ -35,19 +35,20 @@ def _check_array(value: Any, name: str) -> None:
         raise ValueError(f"The '{name}' must be a numpy ndarray, not {type(value).__name__}")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """True for what counts as one number: a Python or NumPy number, an array of shape [1]."""
     if isinstance(value, np.ndarray):
         return value.shape == (1,)
     return isinstance(value, int | float | np.number)
 
 
 def _check_number(value: Any, name: str) -> None:
-    if not _is_number(value):
+    if not is_number(value):
         raise ValueError(f"The '{name}' must be a number, not {type(value).__name__}")
 
 
 def _check_number_or_array(value: Any, name: str) -> None:
-    if not _is_number(value) and not isinstance(value, np.ndarray):
+    if not is_number(value) and not isinstance(value, np.ndarray):
         kind = type(value).__name__
         raise ValueError(f"The '{name}' must be a number or a numpy ndarray, not {kind}")
 
@@ -278,10 +279,9 @@ class Auc(MetricBase):
 
     def __init__(self, name: str | None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
-        self._curve = curve
-        self._num_thresholds = num_thresholds
-        self._stat_pos = np.zeros(num_thresholds + 1, np.int64)
-        self._stat_neg = np.zeros(num_thresholds + 1, np.int64)
+        self._op = find("auc")({"curve": curve, "num_thresholds": num_thresholds, "slide_steps": 0})
+        self._stat_pos = np.zeros((1, num_thresholds + 1), np.int64)
+        self._stat_neg = np.zeros((1, num_thresholds + 1), np.int64)
 
     def reset(self) -> None:
         """Forget all batches (Paddle 1.8 goes on counting)."""
@@ -296,13 +296,15 @@ class Auc(MetricBase):
         """
         _check_array(labels, "labels")
         _check_array(preds, "predictions")
-        scores, true = np.asarray(preds)[:, 1], np.reshape(labels, -1) != 0
-        if not ((scores >= 0) & (scores <= 1)).all():
-            raise ValueError("The 'predictions' must be probabilities from 0 to 1")
-        places = (scores * self._num_thresholds).astype(np.int64)
-        self._stat_pos += np.bincount(places[true], minlength=self._num_thresholds + 1)
-        self._stat_neg += np.bincount(places[~true], minlength=self._num_thresholds + 1)
+        true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
+        found = self._counted(np.asarray(preds)[:, :2], true)
+        self._stat_pos, self._stat_neg = found["StatPosOut"], found["StatNegOut"]
 
     def eval(self) -> float:
         """The area; 0.0 where there are labels of one kind only."""
-        return area_under(self._stat_pos, self._stat_neg)
+        nothing = np.zeros((0, 2)), np.zeros((0, 1), np.int64)
+        return float(self._counted(*nothing)["AUC"][0])
+
+    def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
+        counts = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
+        return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from keyword import iskeyword
 from typing import Any, cast
 
 from compiler.codegen.frame import Frame, shape_text
@@ -54,7 +55,10 @@ def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
     values = {name: repr(value) for name, value in owner.attributes.items()}
     if hasattr(owner, "callables"):
         values["callables"] = "globals().get('callables', ())"
-    listed = ", ".join(f"{name}={text}" for name, text in values.items())
+    if any(map(iskeyword, values)):
+        listed = "**{" + ", ".join(f"{name!r}: {text}" for name, text in values.items()) + "}"
+    else:
+        listed = ", ".join(f"{name}={text}" for name, text in values.items())
     name = frame.names.make(f"{kind}_attributes")
     frame.globals.append(f"{name} = SimpleNamespace({listed})")
     return name

@@ -8,7 +8,7 @@ the value is copied to where its size is open, and the body is read again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from compiler.errors import CompileError, did_you_mean
@@ -18,7 +18,7 @@ from compiler.ir.infer import check_slots
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD, Block, OpDesc, OpRole, VarKind
 from compiler.ir.scan import LOD, Scan, Slots, copying
-from compiler.ir.types import SAVED, DType, Shape, TensorType
+from compiler.ir.types import SAVED, DType, Shape, TensorType, from_fluid
 
 SUB_BLOCK = "sub_block"
 CAPTURED = "Captured"
@@ -154,10 +154,25 @@ class BlockScan(Scan):
         return BlockScan(block, Graph(f"block_{block.idx}"), self, handlers=self.handlers)
 
     def see_all(self, op: OpDesc, names: Iterable[str], inner: BlockScan) -> None:
-        """Let a body see those variables that it will change and that have a value already."""
+        """Let a body see those variables that it will change and that have a value already.
+
+        An array has one: it is empty as long as nothing was written to it.
+        """
         for name in names:
+            if name not in inner.current and not self.sees(name):
+                self._begin_array(name, op)
             if name not in inner.current and self.sees(name):
                 inner.capture(name, self.owned(name, op))
+
+    def _begin_array(self, name: str, op: OpDesc) -> None:
+        desc = self.block.lookup(name)
+        if desc is None or desc.kind is not VarKind.TENSOR_ARRAY or desc.dims is None:
+            return
+        type = replace(from_fluid(desc.dims, desc.element), is_array=True)
+        attrs = {"dtype": desc.element.code, "sizes": [str(size) for size in type.shape]}
+        out = self.graph.another(name, type)
+        self.graph.op("empty_array", {}, {"Out": [out]}, attrs, op.source, last=True)
+        self.note(name, out)
 
     def owned(self, name: str, op: OpDesc) -> Var:
         """The var of a name that may be written over: a copy of a feed."""
@@ -229,7 +244,7 @@ def _levels(inner: BlockScan, left: Iterable[str]) -> dict[str, str]:
 
 
 def _keeps_type(seen: Var, left: Var) -> bool:
-    same = seen.type.is_array or seen.type.shape == left.type.shape
+    same = seen.type.shape == left.type.shape
     return same or (
         seen.type.rank == left.type.rank
         and seen.type.is_open

@@ -63,6 +63,7 @@ def infer_op(block: Block, op: OpDesc) -> None:
             _store(block, name, declared[index] if index < len(declared) else None)
     _store_levels(block, op, defn, inferred)
     _store_kinds(block, op, defn, inferred)
+    _keep_sparse(block, op, defn)
 
 
 def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
@@ -186,3 +187,20 @@ def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, A
                 if var is not None:
                     var.kind = VarKind.SELECTED_ROWS
                     var.dims = var.dims if whole is None else whole.dims
+
+
+def _keep_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
+    """What an op makes of sparse variables is sparse too, where it has a form for rows."""
+    kind = defn.for_rows()
+    slots = [s for s in find(kind).slots.values() if s.companion == "rows"] if kind else []
+    read = [name for slot in slots for name in op.inputs.get(slot.of, ())]
+    if not read or not all(_is_sparse(block, name) for name in read):
+        return
+    for var in (block.lookup(name) for slot in slots for name in op.outputs.get(slot.of, ())):
+        if var is not None:
+            var.kind = VarKind.SELECTED_ROWS
+
+
+def _is_sparse(block: Block, name: str) -> bool:
+    var = block.lookup(name)
+    return var is not None and var.kind is VarKind.SELECTED_ROWS

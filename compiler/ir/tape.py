@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast
 
 from compiler.ir.counters import Counters, renamed
 from compiler.ir.gradients import Inside, OwnsBlock, block_owner, gradient_ops
-from compiler.ir.infer import infer_op
+from compiler.ir.infer import bind, infer_op
 from compiler.ir.opdef import find
 from compiler.ir.program import (
     EMPTY,
@@ -418,7 +418,8 @@ def _backward(op: OpDesc) -> OpDesc:
 
 
 def _may_be_sparse(op: OpDesc) -> bool:
-    return any(slot.companion == "rows" for slot in find(op.type).outputs().values())
+    writes_rows = any(slot.companion == "rows" for slot in find(op.type).outputs().values())
+    return writes_rows or bool(bind(op).for_rows())
 
 
 def _renewed(ops: Sequence[OpDesc]) -> set[str]:

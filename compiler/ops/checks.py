@@ -66,4 +66,4 @@ def literal_shape(op: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 def numeric(shape: Shape) -> tuple[int, ...]:
     """A shape of which every size is a number, as those of arrays are."""
-    return cast("tuple[int, ...]", shape)
+    return tuple(size for size in shape if isinstance(size, int))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
 from compiler.ir.types import Array, TensorType
+from compiler.ops.rows import lower_add_rows
 
 
 class DensifyRows(OpDef, op="densify_rows"):
@@ -23,3 +25,7 @@ class DensifyRows(OpDef, op="densify_rows"):
         Out = np.zeros((self.height, *X.shape[1:]), X.dtype)
         np.add.at(Out, X_rows, X)
         return Out
+
+    def lower(self, k: Kernel, X: Operand, X_rows: Operand, Out: Operand) -> None:
+        k.line(f"{Out}.fill(0)")
+        lower_add_rows(k, Out, X_rows, X)

@@ -80,9 +80,13 @@ class Gather(OpDef, op="gather"):
         k.line(f"{k.function(expect_inside)}({Index}, {X.shape[axis]}, 'gather')")
         k.line(f"np.take({X}, {rows}, axis={axis}, out={Out}, mode='clip')")
 
-    def lower_grad(self, k: Kernel, Index: Operand, d_Out: Operand, d_X: Operand) -> None:
-        rows = Index.view((Index.type.numel,))
-        taken = f"({'slice(None), ' * (self.axis % d_X.type.rank)}{rows},)"
+    def lower_grad(
+        self, k: Kernel, Index: Operand, Axis: Operand | None, d_Out: Operand, d_X: Operand
+    ) -> None:
+        rows, rank = Index.view((Index.type.numel,)), d_X.type.rank
+        taken = f"({'slice(None), ' * (self.axis % rank)}{rows},)"
+        if Axis is not None:
+            taken = f"{k.function(axis_index)}({rows}, int({Axis.view((1,))}[0]) % {rank})"
         k.line(f"{d_X}.fill(0)")
         if self.overwrite:
             k.line(f"{d_X}[{taken}] = {d_Out}")
@@ -160,7 +164,7 @@ def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
     require_places(op, Index=Index)
     count = Index.shape[-1]
     if Index.rank < 2 or not isinstance(count, int) or count > X.rank:
-        raise ShapeError(f"{op}: Index is {Index}, expected [.., 1 to {X.rank}] for X {X}")
+        raise ShapeError(f"{op}: Index is {Index}, expected a known last size, up to {X.rank}")
     return (*Index.shape[:-1], *X.shape[count:])
 
 

@@ -84,11 +84,31 @@ class Concat(OpDef, op="concat"):
         parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
         k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
 
-    def lower_grad(self, k: Kernel, X: list[Operand], d_Out: Operand, d_X: list[Operand]) -> None:
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: list[Operand],
+        AxisTensor: Operand | None,
+        d_Out: Operand,
+        d_X: list[Operand],
+    ) -> None:
+        if AxisTensor is not None:
+            shapes = ", ".join(f"({', '.join(map(str, each.shape))},)" for each in X)
+            given = f"{d_Out}, [{shapes}], {AxisTensor}, [{', '.join(map(str, d_X))}]"
+            k.line(f"{k.function(copy_parts)}({given})")
+            return
         axis = self.axis % d_Out.type.rank
         for part, bound in zip(d_X, bounds([each.shape[axis] for each in X]), strict=True):
             piece = k.once(f"{d_Out}{at(axis, bound)}", [d_Out], "piece")
             k.line(f"np.copyto({part}, {piece})")
+
+
+def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
+    """Write each part of what was joined along an axis that a tensor says."""
+    axis = int(AxisTensor.reshape(-1)[0])
+    pieces = np.split(d_Out, ends_along(shapes, axis)[:-1], axis=axis)
+    for part, piece in zip(parts, pieces, strict=True):
+        np.copyto(part, piece)
 
 
 def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
@@ -161,16 +181,15 @@ class Split(OpDef, op="split"):
         outputs = {"Out": [grad(op.inputs["X"][0])]}
         return [OpDesc("concat", inputs, outputs, {"axis": self.axis})]
 
-    def lower(self, k: Kernel, X: Operand, Out: list[Operand | None]) -> None:
+    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
         axis = self.axis % X.type.rank
         sizes = self.sizes(X.type, axis, False)
         if not isinstance(X.shape[axis], int):
             total = sum(sizes[1:], start=sizes[0])
             k.line(f"{k.function(expect_whole)}({X.shape[axis]}, {total})")
         for part, bound in zip(Out, bounds(sizes), strict=True):
-            if part is not None:
-                piece = k.once(f"{X}{at(axis, bound)}", [X], "piece")
-                k.line(f"np.copyto({part}, {piece})")
+            piece = k.once(f"{X}{at(axis, bound)}", [X], "piece")
+            k.line(f"np.copyto({part}, {piece})")
 
 
 def expect_whole(size: int, total: int) -> None:
@@ -215,13 +234,8 @@ class Stack(OpDef, op="stack"):
     def numpy(self, X: list[Array]) -> Array:
         return np.stack(X, axis=self.axis)
 
-    def infer_grad(self, d_Y: TensorType) -> dict[str, list[TensorType]]:
-        count = d_Y.shape[self.axis]
-        each = unstacked(d_Y, self.axis, self.kind)
-        return {"X": [each] * (count if isinstance(count, int) else 1)}
-
-    def grad(self, d_Y: Array) -> dict[str, list[Array]]:
-        return {"X": slices_along(d_Y, self.axis, d_Y.shape[self.axis])}
+    def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
+        return {"X": slices_along(d_Y, self.axis, len(X))}
 
 
 class Unstack(OpDef, op="unstack"):

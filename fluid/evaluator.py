@@ -1,0 +1,132 @@
+"""Metrics as ops of the program that is being built; `fluid.metrics` has replaced them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fluid import detection_map, layers, unique_name
+from fluid.framework import Program, Variable, program_guard
+from fluid.layer_helper import LayerHelper
+
+__all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
+
+
+def _warn(name: str) -> None:
+    warnings.warn(
+        f"The {name} is deprecated: it changes the program; please use fluid.metrics.{name}.",
+        Warning,
+        stacklevel=3,
+    )
+
+
+class Evaluator:
+    """Ops that add up every batch in persistable `states`; `metrics` are those of the batch alone.
+
+    Call `reset` before each pass. Raises ValueError where the current block is not the root.
+    """
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        _warn(type(self).__name__)
+        self.states: list[Variable] = []
+        self.metrics: list[Variable] = []
+        self.helper = LayerHelper(name, **kwargs)
+        if self.helper.main_program.current_block().idx != 0:
+            raise ValueError("You can only invoke Evaluator in root block")
+
+    def _create_state(self, suffix: str, dtype: str) -> Variable:
+        name = f"{unique_name.generate(self.helper.name)}_{suffix}"
+        state = self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=[1])
+        self.states.append(state)
+        return state
+
+    def _adding(self, suffix: str, dtype: str, of_batch: Variable) -> Variable:
+        """A state to which every run adds what a batch has."""
+        state = self._create_state(suffix, dtype)
+        layers.sums([state, of_batch], out=state)
+        return state
+
+    def _sums(self, executor: Any, eval_program: Program | None) -> list[Any]:
+        """What the states hold, as arrays [1]."""
+        program = Program() if eval_program is None else eval_program
+        block = program.current_block()
+        return executor.run(program, fetch_list=[_here(block, each) for each in self.states])
+
+    def reset(self, executor: Any, reset_program: Program | None = None) -> None:
+        """Fill all states with 0; the ops that do so are run in `reset_program`."""
+        program = Program() if reset_program is None else reset_program
+        with program_guard(program):
+            for state in self.states:
+                var = _here(program.current_block(), state)
+                layers.fill_constant([1], var.dtype, 0.0, out=var)
+        executor.run(program)
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> Any:
+        """What all batches come to; NotImplementedError here, for an evaluator says what."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+
+
+def _here(block: Any, state: Variable) -> Variable:
+    return block._clone_variable(state)
+
+
+class ChunkEvaluator(Evaluator):
+    """Precision, recall and F1 of chunks; the arguments are those of `layers.chunk_eval`."""
+
+    def __init__(
+        self,
+        input: Variable,
+        label: Variable,
+        chunk_scheme: str,
+        num_chunk_types: int,
+        excluded_chunk_types: Any = None,
+    ) -> None:
+        super().__init__("chunk_eval")
+        scheme = chunk_scheme, num_chunk_types, excluded_chunk_types
+        *shares, found, real, correct = layers.chunk_eval(input, label, *scheme)
+        self.num_infer_chunks = self._adding("num_infer_chunks", "int64", found)
+        self.num_label_chunks = self._adding("num_label_chunks", "int64", real)
+        self.num_correct_chunks = self._adding("num_correct_chunks", "int64", correct)
+        self.metrics.extend(shares)
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any, Any]:
+        """Precision, recall and F1 of all batches: [1] float32 each."""
+        found, real, correct = (int(each[0]) for each in self._sums(executor, eval_program))
+        precision = correct / found if found else 0.0
+        recall = correct / real if real else 0.0
+        score = 2 * precision * recall / (precision + recall) if correct else 0.0
+        first, second, third = np.array([[precision], [recall], [score]], np.float32)
+        return first, second, third
+
+
+class EditDistance(Evaluator):
+    """The mean edit distance and the share of wrong sequences; see `layers.edit_distance`."""
+
+    def __init__(
+        self, input: Variable, label: Variable, ignored_tokens: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__("edit_distance", **kwargs)
+        distances, count = layers.edit_distance(input, label, ignored_tokens=ignored_tokens)
+        zero = layers.fill_constant([1], "float32", 0.0)
+        right = layers.reduce_sum(layers.cast(layers.equal(distances, zero), "int64"))
+        wrong = layers.elementwise_sub(count, right)
+        total = layers.reduce_sum(distances)
+        self.total_distance = self._adding("total_distance", "float32", total)
+        self.seq_num = self._adding("seq_num", "int64", count)
+        self.instance_error = self._adding("instance_error", "int64", wrong)
+        self.metrics += [total, wrong]
+
+    def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[Any, Any]:
+        """The mean distance and the share of wrong sequences of all batches: [1] float32 each."""
+        total, count, wrong = self._sums(executor, eval_program)
+        return (total / count).astype(np.float32), (wrong / count).astype(np.float32)
+
+
+class DetectionMAP(detection_map.DetectionMAP):
+    """Mean average precision; see `fluid.metrics.DetectionMAP`, which it is."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _warn("DetectionMAP")
+        super().__init__(*args, **kwargs)
