@@ -228,6 +228,9 @@ class _Freezer:
         )
 
     def _own(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+        before = self.values.get(var.storage)
+        if before is not None:
+            return Value(var.label, var.type, before.place, before.home)
         name = f"{body.name}.{var.label}"
         if place is Place.LOCAL:
             return Value(var.label, var.type, place, name)

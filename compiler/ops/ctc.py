@@ -92,12 +92,12 @@ def ctc_lines(
     logits: Array, there: Array, lattice: Array, ends: Array, blank: int
 ) -> tuple[Array, Array]:
     """The loss of each line and its gradient by logits [lines, steps, classes], both 0 where its
-    labels need more steps than it has.
+    labels need more steps than it has; float64, for logarithms of long paths are large.
     """
     shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
     shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
     everywhere = np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1]))
-    emitted = np.take_along_axis(shares, everywhere, 2)
+    emitted = np.take_along_axis(shares, everywhere, 2).astype(np.float64)
     skips, counts = may_skip(lattice, blank), there.sum(1)
     ahead = scores_forward(emitted, skips)
     behind = scores_backward(emitted, skips, counts, ends)

@@ -1,4 +1,4 @@
-"""What a YOLOv3 head says: boxes and scores (`yolo_box`), and what it is to learn (`yolov3_loss`).
+"""What a YOLOv3 head says: `yolo_box`, its boxes and scores.
 
 X is [N, anchors·(5 + classes), H, W]: at every place and for every anchor the middle of a box, its
 sides, how sure it is, and the classes.
@@ -84,7 +84,7 @@ class YoloBox(OpDef, op="yolo_box"):
         low, high = middle - half, middle + half
         if self.clip_bbox:
             low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
-        boxes = np.concatenate([low, high], axis=-1) * (sure > 0)
+        boxes = np.where(sure > 0, np.concatenate([low, high], axis=-1), 0)
         scores = sure * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
         rows = (len(X), -1)
         return {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import find, type_of
+from compiler.ir.opdef import find, listed, type_of
 from compiler.ir.program import GRAD, OpDesc
 from tests.ops.samples import numbers
 
@@ -41,7 +41,13 @@ def weights_for(kind: str, outputs: Values) -> dict[str, Any]:
     """Return a weight for each element of the outputs whose gradient the op's gradient reads."""
     read = gradient_inputs(kind)
     wanted = {s: value for s, value in outputs.items() if read is None or s + GRAD in read}
-    return {s: numbers(*v.shape, seed=9).astype(v.dtype) for s, v in wanted.items()}
+    given = {s: value for s, value in wanted.items() if not find(kind).slots[s].companion}
+    return {s: each(v, weight_of) for s, v in given.items()}
+
+
+def weight_of(array: Any) -> Any:
+    """Return a weight for each element of an array."""
+    return numbers(*array.shape, seed=9).astype(array.dtype)
 
 
 def gradient_inputs(kind: str) -> Any:
@@ -81,10 +87,13 @@ def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[st
     values = {slot + GRAD: weight for slot, weight in weights.items()}
     op = OpDesc(kind, names, {slot: [slot] for slot in weights}, attrs)
     definition: Any = find(kind)(attrs)
+    lods = {slot: value for slot, value in inputs.items() if slot.endswith("_lod")}
     for step in definition.grad_ops(op, lambda name: name + GRAD):
         given = {slot: values[found[0]] for slot, found in step.inputs.items()}
-        values[step.outputs["Out"][0]] = find(step.type)(step.attrs).evaluate(given)["Out"]
-    found = {slot: [values[name + GRAD] for name in names[slot]] for slot in inputs}
+        results = find(step.type)(step.attrs).evaluate({**given, **lods})
+        values |= {names[0]: results[slot] for slot, names in step.outputs.items()}
+    slots = [slot for slot in inputs if slot not in lods]
+    found = {slot: [values[name + GRAD] for name in names[slot]] for slot in slots}
     return {s: v if isinstance(inputs[s], list) else v[0] for s, v in found.items()}
 
 
@@ -99,7 +108,9 @@ def differences(kind: str, attrs: Values, inputs: Values, weights: Values, slot:
 
     def loss() -> float:
         outputs = find(kind)(attrs).evaluate(wide)
-        return sum(float((outputs[s] * weight).sum()) for s, weight in weights.items())
+        pairs = ((outputs[s], weight) for s, weight in weights.items())
+        products = (p for a, b in pairs for p in zip(listed(a), listed(b), strict=True))
+        return sum(float((output * weight).sum()) for output, weight in products)
 
     return each(wide[slot], lambda array: slope(loss, array))
 

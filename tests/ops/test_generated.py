@@ -15,7 +15,7 @@ import pytest
 import runtime
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Var
-from compiler.ir.opdef import find, type_of
+from compiler.ir.opdef import find, listed, type_of
 from compiler.ir.program import GRAD
 from compiler.ir.types import TensorType
 from tests.codegen.support import module_of
@@ -54,8 +54,8 @@ def backward(sample: Sample) -> Case:
 
 def check(case: Case) -> None:
     """Compile and run a case in every way."""
-    first = next((v for v in case.values.values() if not isinstance(v, list)), np.empty(1))
-    full = [slot for slot, value in case.results.items() if value.size]
+    first = next((v for v in case.values.values() if is_array(v) and v.ndim), np.empty(1))
+    full = [slot for slot, value in case.results.items() if any(v.size for v in listed(value))]
     alone = [[slot] for slot in full] if len(full) > 1 else []
     for wanted in [full, *alone]:
         run(case, wanted, NOBODY)
@@ -67,10 +67,15 @@ def run(case: Case, wanted: list[str], batch: int) -> None:
     graph, feed = graph_of(case, wanted, batch)
     compute = runtime.load(module_of(graph))
     for _ in range(2):
-        for slot, found in zip(wanted, compute(feed), strict=True):
-            want = case.results[slot]
-            assert (found.shape, found.dtype) == (want.shape, want.dtype)
+        wants = [(slot, want) for slot in wanted for want in listed(case.results[slot])]
+        for (slot, want), found in zip(wants, compute(feed), strict=True):
+            assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
             np.testing.assert_allclose(found, want, rtol=2e-5, atol=1e-6, err_msg=slot)
+
+
+def is_array(value: Any) -> bool:
+    """Tell a tensor from a list of them, and from a slot that is empty."""
+    return isinstance(value, np.ndarray)
 
 
 def graph_of(case: Case, wanted: list[str], batch: int) -> tuple[Graph, dict[str, Any]]:
@@ -82,15 +87,19 @@ def graph_of(case: Case, wanted: list[str], batch: int) -> tuple[Graph, dict[str
         feed[name] = np.ascontiguousarray(array)
         return graph.feed(name, named(type_of(array), batch))
 
-    inputs = {slot: each(value, fed) for slot, value in case.values.items()}
+    given = {slot: value for slot, value in case.values.items() if value is not None}
+    inputs = {slot: each(value, fed) for slot, value in given.items()}
     types = {slot: each(vars, lambda var: var.type) for slot, vars in inputs.items()}
     inferred = find(case.op)(case.attrs).infer_types(types)
     slots = find(case.op).slots
     kept = [slot for slot in case.results if slot in wanted or not slots[slot].optional]
-    outputs = {slot: [graph.var(f"y{i}", inferred[slot])] for i, slot in enumerate(kept)}
-    listed = {slot: vars if isinstance(vars, list) else [vars] for slot, vars in inputs.items()}
-    graph.op(case.op, listed, outputs, case.attrs)
-    graph.results = [outputs[slot][0] for slot in wanted]
+    outputs = {
+        slot: [graph.var(f"y{i}_{j}", type) for j, type in enumerate(listed(inferred[slot]))]
+        for i, slot in enumerate(kept)
+    }
+    vars = {slot: listed(found) for slot, found in inputs.items()}
+    graph.op(case.op, vars, outputs, case.attrs)
+    graph.results = [var for slot in wanted for var in outputs[slot]]
     return graph, feed
 
 

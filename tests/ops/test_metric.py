@@ -1,4 +1,4 @@
-"""What is special about accuracy: how rows are counted, and what labels must be."""
+"""What is special about metrics: what counts, what goes on from batch to batch, what is refused."""
 
 import re
 
@@ -9,13 +9,21 @@ import compiler.ops
 from compiler.errors import ShapeError
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
+from tests.ops.samples import integers, numbers
 
 assert compiler.ops, "importing it fills the registry"
 
 
+def run(kind, inputs, **attrs):
+    return find(kind)(attrs).evaluate(inputs)
+
+
+# ---- accuracy -----------------------------------------------------------------------------------
+
+
 def test_a_row_counts_once():
     guesses = np.array([[0, 1], [1, 1], [3, 0]])
-    found = find("accuracy")({}).evaluate({"Indices": guesses, "Label": np.array([[1], [1], [2]])})
+    found = run("accuracy", {"Indices": guesses, "Label": np.array([[1], [1], [2]])})
     assert found["Correct"].tolist() == [2]
     assert found["Total"].tolist() == [3]
     assert found["Accuracy"].tolist() == [np.float32(2 / 3)]
@@ -29,3 +37,144 @@ def test_a_label_for_every_row():
     types = {s: TensorType(DType.INT64, (3, n)) for s, n in (("Indices", 2), ("Label", 2))}
     with pytest.raises(ShapeError, match=re.escape("rows i64[3, 1] and Label i64[3, 2]")):
         find("accuracy")({}).infer_types(types)
+
+
+# ---- auc ----------------------------------------------------------------------------------------
+
+BINS = 16
+
+
+def batch(seed, rows=20):
+    chance = numbers(rows, 1, low=0.0, high=1.0, seed=seed)
+    scores = np.concatenate([1 - chance, chance], axis=1)
+    return {"Predict": scores, "Label": integers(rows, 1, high=2, seed=seed)}
+
+
+def pairs_in_order(batches):
+    """Return the share of pairs of both labels that scores order, by bins; ties count half."""
+    places = np.concatenate([(b["Predict"][:, 1] * (BINS - 1)).astype(int) for b in batches])
+    labels = np.concatenate([b["Label"][:, 0] for b in batches])
+    lead = np.subtract.outer(places[labels > 0], places[labels == 0])
+    return ((lead > 0) + 0.5 * (lead == 0)).mean()
+
+
+def empty_counts(steps):
+    shape = (1, BINS) if not steps else ((steps + 1) * BINS + 1,)
+    return dict.fromkeys(("StatPos", "StatNeg"), np.zeros(shape, np.int64))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_area_of_the_last_batches(steps):
+    counts, batches = empty_counts(steps), [batch(seed) for seed in range(6)]
+    for number, each in enumerate(batches):
+        found = run("auc", {**each, **counts}, num_thresholds=BINS - 1, slide_steps=steps)
+        counts = {slot: found[slot + "Out"] for slot in counts}
+        of = batches[max(0, number + 1 - steps) if steps else 0 : number + 1]
+        np.testing.assert_allclose(found["AUC"], [pairs_in_order(of)])
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_labels_of_one_kind_have_no_area(label):
+    inputs = {**batch(1), "Label": np.full((20, 1), label), **empty_counts(0)}
+    assert run("auc", inputs, num_thresholds=BINS - 1, slide_steps=0)["AUC"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("wrong", [1.5, -0.5, np.nan])
+def test_score_that_is_no_probability(wrong):
+    inputs = {**batch(1), **empty_counts(0)}
+    inputs["Predict"] = inputs["Predict"].copy()
+    inputs["Predict"][3, 1] = wrong
+    with pytest.raises(ValueError, match=f"Predict has {wrong}, expected probabilities"):
+        run("auc", inputs, num_thresholds=BINS - 1, slide_steps=0)
+
+
+def test_counts_of_another_size():
+    types = {"Predict": TensorType(DType.FP32, (5, 2)), "Label": TensorType(DType.INT64, (5, 1))}
+    types |= dict.fromkeys(("StatPos", "StatNeg"), TensorType(DType.INT64, (1, 8)))
+    with pytest.raises(ShapeError, match=re.escape("StatPos is i64[1, 8], expected 33 elements")):
+        find("auc")({"num_thresholds": 15}).infer_types(types)
+    wide = {**types, "Predict": TensorType(DType.FP32, (5, 3))}
+    with pytest.raises(ShapeError, match=re.escape("expected [rows, 2] or [rows, 1]")):
+        find("auc")({"num_thresholds": 7}).infer_types(wide)
+
+
+# ---- mean_iou -----------------------------------------------------------------------------------
+
+
+def test_classes_that_do_not_occur_are_left_out():
+    inputs = {"Predictions": np.array([0, 0, 1, 3]), "Labels": np.array([0, 1, 1, 0])}
+    found = run("mean_iou", inputs, num_classes=5)
+    assert found["OutCorrect"].tolist() == [1, 1, 0, 0, 0]
+    assert found["OutWrong"].tolist() == [2, 1, 0, 1, 0]
+    np.testing.assert_allclose(found["OutMeanIou"], [(1 / 3 + 1 / 2 + 0) / 3], rtol=1e-6)
+
+
+def test_class_that_is_none():
+    inputs = {"Predictions": np.array([0, 5]), "Labels": np.array([0, 1])}
+    with pytest.raises(ValueError, match="Predictions has 5, expected classes from 0 to 4"):
+        run("mean_iou", inputs, num_classes=5)
+
+
+# ---- precision and recall -----------------------------------------------------------------------
+
+
+def test_nothing_to_be_wrong_about_is_right():
+    """As the reference: a class that is never guessed has precision 1."""
+    inputs = {
+        s: np.array(v, np.int32).reshape(-1, 1)
+        for s, v in (("Indices", [1, 1, 2]), ("Labels", [0, 0, 0]))
+    }
+    found = run("precision_recall", inputs, class_number=4)
+    np.testing.assert_allclose(found["BatchMetrics"], [0.5, 0.75, 0.6, 0, 0, 0])
+    assert found["AccumStatesInfo"].tolist() == [
+        [0, 0, 0, 3],
+        [0, 2, 1, 0],
+        [0, 1, 2, 0],
+        [0, 0, 3, 0],
+    ]
+
+
+# ---- detection_map ------------------------------------------------------------------------------
+
+TRUE = np.array([[0, 0.1, 0.1, 0.4, 0.4], [0, 0.5, 0.5, 0.9, 0.9], [1, 0.2, 0.2, 0.6, 0.6]])
+FOUND = np.array(
+    [
+        [0, 0.9, 0.1, 0.1, 0.4, 0.4],  # right
+        [0, 0.8, 0.1, 0.1, 0.4, 0.4],  # the same once more: wrong
+        [0, 0.7, 0.5, 0.5, 0.9, 0.9],  # right
+        [1, 0.6, 0.7, 0.7, 0.9, 0.9],  # nothing there: wrong
+    ]
+)
+DETECTED = {"DetectRes": FOUND, "Label": TRUE}
+DETECTED |= {"DetectRes_lod": [np.array([0, 4])], "Label_lod": [np.array([0, 3])]}
+
+
+@pytest.mark.parametrize(("way", "mean"), [("integral", (1 + 2 / 3) / 4), ("11point", 28 / 66)])
+def test_found_boxes(way, mean):
+    found = run("detection_map", DETECTED, class_num=3, ap_type=way)
+    np.testing.assert_allclose(found["MAP"], [mean], rtol=1e-6)
+    assert found["AccumPosCount"].ravel().tolist() == [2, 1, 0]
+    assert found["AccumTruePos"][:, 1].tolist() == [1, 0, 1, 0]
+    assert found["AccumTruePos_lod"][0].tolist() == [0, 3, 4, 4]
+
+
+def test_difficult_boxes_may_not_count():
+    hard = np.insert(TRUE, 1, [1, 0, 0], axis=1)
+    inputs = DETECTED | {"Label": hard}
+    found = run("detection_map", inputs, class_num=3, evaluate_difficult=False)
+    assert found["AccumPosCount"].ravel().tolist() == [1, 1, 0]
+    assert found["AccumTruePos"].tolist() == [[np.float32(0.7), 1], [np.float32(0.6), 0]]
+
+
+def test_a_state_goes_on_only_if_there_is_one():
+    first = run("detection_map", DETECTED, class_num=3)
+    state = {
+        "PosCount": first["AccumPosCount"],
+        "TruePos": first["AccumTruePos"],
+        "TruePos_lod": first["AccumTruePos_lod"],
+    }
+    for has_state, times in ((0, 1), (1, 2)):
+        given = {**DETECTED, **state, "HasState": np.array([has_state], np.int32)}
+        found = run("detection_map", given, class_num=3)
+        assert found["AccumPosCount"].ravel().tolist() == [2 * times, times, 0]
+        assert np.diff(found["AccumFalsePos_lod"][0]).tolist() == [3 * times, times, 0]
