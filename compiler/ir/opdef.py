@@ -272,13 +272,13 @@ def _body(op: OpDef, name: str) -> tuple[OpDef, str]:
 def has(op: OpDef, body: str) -> bool:
     """True where the op has a body of this name: compute, numpy, lower, infer, grad_ops."""
     owner, name = _body(op, body)
-    return getattr(owner, name, None) is not None
+    return callable(getattr(type(owner), name, None))
 
 
 def call(op: OpDef, body: str, values: Mapping[str, Any], *first: Any) -> Any:
     """Call a body with `first` and then, for each parameter, what `values` has for its slot."""
     owner, name = _body(op, body)
-    if getattr(owner, name, None) is None:
+    if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
     rest = parameters(type(owner), name)[len(first) :]
     return getattr(owner, name)(*first, **{n: _given(values, n, kind) for n, kind in rest})

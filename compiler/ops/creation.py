@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import UNKNOWN
+from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -22,6 +22,14 @@ def number_from(text: str, value: float, dtype: Any) -> float:
     exact = stripped.lstrip("+-").isdigit()
     value = int(stripped) if exact else float(stripped) if stripped else value
     return value if dtype.kind == "f" else int(value)
+
+
+def expect_number(op: str, text: str, dtype: DType) -> None:
+    """BadAttribute where a text is no number that the element type has."""
+    try:
+        number_from(text, 0.0, dtype.numpy)
+    except (ValueError, OverflowError):
+        raise BadAttribute(f"{op}: 'str_value' {text!r} is no number of {dtype.text}") from None
 
 
 def number_text(number: float) -> str:
@@ -59,6 +67,7 @@ class FillConstant(OpDef, op="fill_constant"):
     ) -> TensorType:
         if ValueTensor is not None and ValueTensor.dtype is not DType.of(self.dtype):
             raise ShapeError(f"fill_constant: ValueTensor is {ValueTensor}, expected 'dtype'")
+        expect_number(self.kind, self.str_value, DType.of(self.dtype))
         shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
         return TensorType(DType.of(self.dtype), shape)
 
@@ -220,62 +229,70 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
 
 
-def sizes_like(sizes: list[int], place: int, count: int) -> list[int]:
-    """The sizes with another one at a place."""
-    return [*sizes[:place], count, *sizes[place + 1 :]]
-
-
-def count_like(sizes: Sizes, axis: int, lod: Any) -> int:
-    """The size of an axis, or how many sequences there are where the first axis has some."""
-    return len(lod[-1]) - 1 if lod and axis == 0 else sizes[axis]
+def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
+    """The sizes with that of an axis of another tensor at a place."""
+    return [*sizes[:place], like[axis], *sizes[place + 1 :]]
 
 
 class BatchSizeLike(OpDef):
     """A new tensor in the shape `shape`, one size of which is taken from Input.
 
-    That is the size of axis `input_dim_idx`, or how many sequences Input has if it is the first;
-    it goes to axis `output_dim_idx`. Reference: batch_size_like.h.
+    That of axis `input_dim_idx` goes to axis `output_dim_idx`. Reference: batch_size_like.h.
     """
 
     lod_like = ""
 
     Input = reads(shape_only=True, no_grad=True)
-    Input_lod = reads_lod("Input", optional=True)
     Out = writes()
     shape = attr(list[int]())
     input_dim_idx = attr(0)
     output_dim_idx = attr(0)
     dtype = attr(DType.FP32.code)
 
-    def infer(self, Input: TensorType, Input_lod: list[TensorType] | None) -> TensorType:
+    def infer(self, Input: TensorType) -> TensorType:
+        return self.sized(Input.shape[self.source(Input)])
+
+    def source(self, Input: TensorType) -> int:
+        """The axis of Input that counts; BadAttribute where it has none or Out has no place."""
         source, target = self.input_dim_idx, self.output_dim_idx
         if not (0 <= source < Input.rank and 0 <= target < len(self.shape)):
             raise BadAttribute(
                 f"{self.kind}: 'input_dim_idx' is {source} for Input {Input}, 'output_dim_idx' is "
                 f"{target} for 'shape' {self.shape}"
             )
-        literal_shape(self.kind, sizes_like(self.shape, target, 0))
-        count = Input.shape[source]
-        if Input_lod and source == 0:
-            count = Input_lod[-1].shape[0] - 1
-        sizes = (*self.shape[:target], count, *self.shape[target + 1 :])
-        return TensorType(DType.of(self.dtype), sizes)
+        return source
+
+    def sized(self, count: Size) -> TensorType:
+        """The type of Out; BadAttribute for a negative size anywhere else."""
+        target = self.output_dim_idx
+        others = literal_shape(self.kind, [*self.shape[:target], 0, *self.shape[target + 1 :]])
+        return TensorType(DType.of(self.dtype), (*others[:target], count, *others[target + 1 :]))
 
 
 class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like"):
     """`BatchSizeLike`, with `value` everywhere; `str_value` is the same as text and goes first.
 
+    Where Input has sequences, they are counted in place of its first axis.
     Reference: fill_constant_batch_size_like_op.h.
     """
 
+    Input_lod = reads_lod("Input", optional=True)
     value = attr(0.0)
     str_value = attr("")
     force_cpu = attr(False)
 
+    def infer(self, Input: TensorType, Input_lod: list[TensorType] | None = None) -> TensorType:
+        source = self.source(Input)
+        if Input_lod and source == 0:
+            return self.sized(Input_lod[-1].shape[0] - 1)
+        return self.sized(Input.shape[source])
+
     def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
         dtype = element_type(self.dtype)
-        count = count_like(Input, self.input_dim_idx, Input_lod)
-        sizes = sizes_like(self.shape, self.output_dim_idx, count)
+        like: Sizes = Input
+        if Input_lod and self.input_dim_idx == 0:
+            like = (len(Input_lod[-1]) - 1,)
+        sizes = sizes_like(self.shape, self.output_dim_idx, like, self.input_dim_idx)
         return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
 
     def lower(self, k: Kernel, Out: Operand) -> None:

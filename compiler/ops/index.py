@@ -174,8 +174,6 @@ class GatherNd(OpDef, op="gather_nd"):
     Reference: gather_nd_op.h.
     """
 
-    lod_like = ""
-
     X = reads()
     Index = reads(no_grad=True)
     Out = writes()

@@ -249,7 +249,8 @@ class Unstack(OpDef, op="unstack"):
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         each = unstacked(X, self.axis, self.kind)
         if differ(X.shape[self.axis], self.num):
-            raise ShapeError(f"unstack: 'num' is {self.num}, but axis {self.axis} of X {X} is not")
+            size = X.shape[self.axis]
+            raise ShapeError(f"unstack: 'num' is {self.num}, but that axis of X {X} has {size}")
         return {"Y": [each] * self.num}
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:

@@ -16,7 +16,7 @@ from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.axes import element_type, whole_numbers
 from compiler.ops.checks import literal_shape, require_dtype
-from compiler.ops.creation import BatchSizeLike, count_like, sizes_like, told_shape
+from compiler.ops.creation import BatchSizeLike, sizes_like, told_shape
 
 SEEDS = 2**32
 
@@ -233,9 +233,8 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
     diag_step = attr(0)
     diag_val = attr(1.0)
 
-    def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
-        count = count_like(Input, self.input_dim_idx, Input_lod)
-        sizes = sizes_like(self.shape, self.output_dim_idx, count)
+    def numpy(self, Input: Shape) -> Array:
+        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         Out = even_numbers(self.seed, sizes, self.min, self.max, self.dtype)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
@@ -249,9 +248,8 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
     std = attr(1.0)
     seed = attr(0)
 
-    def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
-        count = count_like(Input, self.input_dim_idx, Input_lod)
-        sizes = sizes_like(self.shape, self.output_dim_idx, count)
+    def numpy(self, Input: Shape) -> Array:
+        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
         return normal_numbers(self.seed, sizes, self.mean, self.std, self.dtype)
 
 
@@ -281,7 +279,6 @@ class SamplingId(OpDef, op="sampling_id"):
     last place. Places have the element type of X, as in the reference. Reference: sampling_id_op.h.
     """
 
-    lod_like = ""
     is_random = True
 
     X = reads(no_grad=True)

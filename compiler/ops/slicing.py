@@ -240,12 +240,18 @@ def stride_range(size: int, start: int, end: int, stride: int) -> range:
 
 
 def stride_index(
-    sizes: Sizes, axes: list[int], starts: list[int], ends: list[int], strides: list[int]
+    sizes: Sizes,
+    axes: list[int],
+    starts: list[int],
+    ends: list[int],
+    strides: list[int],
+    single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes some places of some axes."""
+    """An index that takes some places of some axes; from -1 to 0 is the last of one of `single`."""
     index = [slice(None)] * len(sizes)
     for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
-        places = stride_range(sizes[axis], start, end, stride)
+        last = axis in single and (start, end) == (-1, 0)
+        places = range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
         stop = places.stop if places.stop >= 0 else None
         index[axis] = slice(places.start, stop, places.step)
     return tuple(index)
@@ -305,7 +311,9 @@ class StridedSlice(Slicing, op="strided_slice"):
         starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
         ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
         strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
-        taken = Input[stride_index(Input.shape, self.axes, starts, ends, strides)]
+        taken = Input[
+            stride_index(Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
+        ]
         return taken.reshape(dropped(taken.shape, self.decrease_axis))
 
     def grad(
@@ -323,6 +331,8 @@ class StridedSlice(Slicing, op="strided_slice"):
         ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
         strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
         d_Input = blank(Input, d_Out)
-        taken = d_Input[stride_index(d_Input.shape, self.axes, starts, ends, strides)]
+        taken = d_Input[
+            stride_index(d_Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
+        ]
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}

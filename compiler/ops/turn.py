@@ -102,7 +102,7 @@ class Roll(OpDef, op="roll"):
 def crop_index(sizes: Sizes, offsets: list[int], lengths: list[int]) -> tuple[slice, ...]:
     """An index that takes so many places of each axis; ValueError where it has not so many."""
     for size, offset, length in zip(sizes, offsets, lengths, strict=True):
-        if offset < 0 or offset + length > size:
+        if offset < 0 or length < 1 or offset + length > size:
             raise ValueError(f"crop: {length} places from {offset} on of an axis of size {size}")
     parts = zip(offsets, lengths, strict=True)
     return tuple(slice(offset, offset + length) for offset, length in parts)

@@ -28,7 +28,7 @@ class FoldConstants(Pass):
         """Walk in order, so that a chain of constants folds from its beginning."""
         values = _lent(g, ctx)
         for op in g.ops():
-            if op.kind == "fill_constant":
+            if op.kind == "fill_constant" and not op.inputs:
                 values |= _evaluate(op, values)
             elif _is_constant(op, values):
                 self._fold(g, op, values, ctx)

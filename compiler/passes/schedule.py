@@ -14,11 +14,16 @@ from compiler.ir.types import TensorType
 from compiler.passes.base import Context, Fact, Pass
 
 
+LARGER = 128
+"""How many times larger than typical unknown sizes are where a new order must not be worse."""
+
+
 class Schedule(Pass):
     """Of the order as written and a greedy one, keep the one with the lower peak of live bytes.
 
     The greedy order takes, of what is ready, the kernel that frees most and allocates least.
-    Unknown sizes count as `ctx.typical`. Where both peaks are equal the program's order stays.
+    Unknown sizes count as `ctx.typical`. Where both peaks are equal the program's order stays, and
+    where the greedy one needs more at far larger sizes: there activations outweigh parameters.
     """
 
     name = "schedule"
@@ -34,9 +39,11 @@ class Schedule(Pass):
         g.reorder(written)
         if not self.search:
             return
-        peak = peak_bytes(g, ctx.typical)
+        typical = (ctx.typical, LARGER * ctx.typical)
+        before = [peak_bytes(g, size) for size in typical]
         g.reorder(_greedy(g, ctx.typical))
-        if peak_bytes(g, ctx.typical) >= peak:
+        after = [peak_bytes(g, size) for size in typical]
+        if after[0] >= before[0] or after[1] > before[1]:
             g.reorder(written)
 
 

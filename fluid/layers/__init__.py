@@ -30,6 +30,7 @@ from fluid.layers.rnn import *
 from fluid.layers.sampling import *
 from fluid.layers.sequence import *
 from fluid.layers.shapes import *
+from fluid.layers.ssd import *
 from fluid.layers.statistics import *
 from fluid.layers.structured import *
 from fluid.layers.tensor import *

@@ -1,5 +1,140 @@
-"""Recurrent cells and decoders that are made of other layers."""
+"""Recurrent cells and decoders that are made of other layers, and `rnn`, which runs a cell."""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from functools import partial
+from typing import Any
+
+from fluid.checks import check_type, check_variable_and_dtype
+from fluid.framework import Variable
+from fluid.layers.beam import beam_search, beam_search_decode, gather_tree
+from fluid.layers.beam_decoder import BeamSearchDecoder
+from fluid.layers.cells import FLOATS, GRUCell, LSTMCell, RNNCell
+from fluid.layers.decoding import (
+    BasicDecoder,
+    DecodeHelper,
+    Decoder,
+    GreedyEmbeddingHelper,
+    SampleEmbeddingHelper,
+    TrainingHelper,
+    dynamic_decode,
+    swapped,
+)
+from fluid.layers.indexing import reverse
+from fluid.layers.math import elementwise_mul
+from fluid.layers.nested import assert_same_structure, flatten, map_structure, pack_sequence_as
+from fluid.layers.sequence import sequence_mask
+from fluid.layers.shapes import shape, transpose
+from fluid.layers.static_rnn import StaticRNN
+
+__all__ = [
+    "BasicDecoder",
+    "BeamSearchDecoder",
+    "DecodeHelper",
+    "Decoder",
+    "GRUCell",
+    "GreedyEmbeddingHelper",
+    "LSTMCell",
+    "RNNCell",
+    "SampleEmbeddingHelper",
+    "TrainingHelper",
+    "beam_search",
+    "beam_search_decode",
+    "dynamic_decode",
+    "gather_tree",
+    "rnn",
+]
+
+
+def rnn(
+    cell: RNNCell,
+    inputs: Any,
+    initial_states: Any = None,
+    sequence_length: Variable | None = None,
+    time_major: bool = False,
+    is_reverse: bool = False,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """(outputs, final states) of a cell over all steps of `inputs`.
+
+    `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such, and
+    so are the outputs. States begin as `initial_states`, zeros by default. Where `sequence_length`
+    [batch] is given, states stay as they are behind it. `is_reverse` begins with the last step.
+    `kwargs` go to the cell. Raises TypeError for arguments of other kinds.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [None, 7, 4])
+    >>> outputs, state = fluid.layers.rnn(fluid.layers.GRUCell(8), x)
+    >>> outputs.shape, state.shape
+    ((-1, 7, 8), (-1, 8))
+    """
+    _check(inputs, initial_states, sequence_length)
+    if initial_states is None:
+        rows = {"batch_dim_idx": 1 if time_major else 0}
+        initial_states = cell.get_initial_states(batch_ref=inputs, **rows)
+    for state in flatten(initial_states):
+        state.stop_gradient = False
+    if not time_major:
+        inputs = map_structure(swapped, inputs)
+    mask = None if sequence_length is None else _mask(sequence_length, inputs, initial_states)
+    if is_reverse:
+        inputs = map_structure(_backwards, inputs)
+        mask = None if mask is None else _backwards(mask)
+    outputs, states = _run(cell, inputs, initial_states, mask, kwargs)
+    if is_reverse:
+        outputs = map_structure(_backwards, outputs)
+    if not time_major:
+        outputs = map_structure(swapped, outputs)
+    return outputs, states
+
+
+def _check(inputs: Any, initial_states: Any, sequence_length: Any) -> None:
+    check_type(inputs, "inputs", (Variable, list, tuple), "rnn")
+    for index, each in enumerate(inputs if isinstance(inputs, list | tuple) else ()):
+        check_variable_and_dtype(each, f"inputs[{index}]", FLOATS, "rnn")
+    kinds = (Variable, list, tuple, type(None))
+    check_type(initial_states, "initial_states", kinds, "rnn")
+    for index, each in enumerate([] if initial_states is None else flatten(initial_states)):
+        check_variable_and_dtype(each, f"initial_states[{index}]", FLOATS, "rnn")
+    check_type(sequence_length, "sequence_length", (Variable, type(None)), "rnn")
+
+
+def _mask(sequence_length: Variable, inputs: Any, states: Any) -> Variable:
+    """[steps, batch] with 1 for the steps that count."""
+    steps = shape(flatten(inputs)[0])[0]
+    mask = sequence_mask(sequence_length, maxlen=steps, dtype=flatten(states)[0].dtype)
+    return transpose(mask, [1, 0])
+
+
+def _backwards(x: Variable) -> Variable:
+    return reverse(x, axis=[0])
+
+
+def _run(
+    cell: RNNCell, inputs: Any, initial_states: Any, mask: Variable | None, kwargs: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Outputs [steps, …] and final states of a cell; `inputs` is [steps, …]."""
+    net = StaticRNN()
+    with net.step():
+        step = map_structure(net.step_input, inputs)
+        states = map_structure(net.memory, initial_states)
+        given = map_structure(lambda state: state, states)
+        outputs, new_states = cell.call(step, given, **kwargs)
+        assert_same_structure(states, new_states)
+        if mask is not None:
+            keep = partial(_moved_where, mask=net.step_input(mask))
+            new_states = map_structure(keep, states, new_states)
+        map_structure(net.update_memory, states, new_states)
+        map_structure(net.step_output, outputs)
+        map_structure(net.step_output, new_states)
+    count = len(flatten(outputs))
+    collected = net.outputs
+    final = [each[-1] for each in collected[count:]]
+    all_outputs = pack_sequence_as(outputs, collected[:count])
+    return all_outputs, pack_sequence_as(new_states, final)
+
+
+def _moved_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+    """`new_state` in the rows where the mask is 1, `state` in the others."""
+    moved = elementwise_mul(new_state, mask, axis=0)
+    return moved - elementwise_mul(state, mask - 1, axis=0)

@@ -84,17 +84,25 @@ def gradient_op(
 def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
     """Return the gradients by input slot, running the ops that `grad_ops` gives."""
     names = {slot: as_list(slot, value) for slot, value in inputs.items()}
-    values = {slot + GRAD: weight for slot, weight in weights.items()}
-    op = OpDesc(kind, names, {slot: [slot] for slot in weights}, attrs)
+    made = {slot: as_list(slot, value) for slot, value in weights.items()}
+    values = by_name(names, inputs)
+    values |= {name + GRAD: weight for name, weight in by_name(made, weights).items()}
+    op = OpDesc(kind, names, made, attrs)
     definition: Any = find(kind)(attrs)
     lods = {slot: value for slot, value in inputs.items() if slot.endswith("_lod")}
     for step in definition.grad_ops(op, lambda name: name + GRAD):
-        given = {slot: values[found[0]] for slot, found in step.inputs.items()}
+        slots = find(step.type).slots
+        given = {s: slots[s].hold([values[n] for n in found]) for s, found in step.inputs.items()}
         results = find(step.type)(step.attrs).evaluate({**given, **lods})
-        values |= {names[0]: results[slot] for slot, names in step.outputs.items()}
-    slots = [slot for slot in inputs if slot not in lods]
-    found = {slot: [values[name + GRAD] for name in names[slot]] for slot in slots}
+        values |= by_name(step.outputs, results)
+    found = {slot: [values.get(name + GRAD) for name in names[slot]] for slot in inputs}
     return {s: v if isinstance(inputs[s], list) else v[0] for s, v in found.items()}
+
+
+def by_name(names: Mapping[str, list[str]], held: Values) -> dict[str, Any]:
+    """Return what slots hold by the names in them."""
+    pairs = ((names[slot], listed(value)) for slot, value in held.items() if slot in names)
+    return {name: value for found, vs in pairs for name, value in zip(found, vs, strict=True)}
 
 
 def as_list(slot: str, value: Any) -> list[str]:

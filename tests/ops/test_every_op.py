@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import compiler.ops
+from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import GradOp, find, listed, registered
 from compiler.ir.types import TensorType
@@ -76,7 +77,11 @@ def test_types_of_unknown_sizes_agree(sample: Sample) -> None:
     """Where sizes are unknown, a size that is inferred all the same must be the real one."""
     op = find(sample.op)(sample.attrs)
     types = types_of(sample.inputs)
-    found = op.infer_types({slot: each(t, unsized) for slot, t in types.items()})
+    try:
+        found = op.infer_types({slot: each(t, unsized) for slot, t in types.items()})
+    except ShapeError as error:  # how many axes there are may hang on a size
+        assert "expected a known" in str(error)
+        return
     for slot, real in op.infer_types(types).items():
         assert_said(found[slot], real)
 

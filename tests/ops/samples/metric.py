@@ -65,3 +65,30 @@ SAMPLES += [
     Sample("positive_negative_pair", {**ANSWERS, **more}, {"column": column})
     for more, column in (({}, 0), ({"Weight": numbers(9, 1, low=0.1, high=2.0), **EARLIER}, -1))
 ]
+
+BOXES = numbers(7, 4, low=0.0, high=0.4, seed=12) + np.array([0, 0, 0.5, 0.5], np.float32)
+KINDS = integers(7, 1, high=3, seed=13).astype(np.float32)
+SEEN = {
+    "DetectRes": np.concatenate([KINDS, numbers(7, 1, low=0.0, high=1.0), BOXES], axis=1),
+    "DetectRes_lod": [np.array([0, 4, 4, 7])],
+}
+NEARLY = BOXES[::2] + np.float32(0.03)
+THERE = {
+    "Label": np.concatenate([KINDS[::2], NEARLY], axis=1),
+    "Label_lod": [np.array([0, 2, 2, 4])],
+}
+EASY_OR_NOT = np.array([[0], [1], [0], [0]], np.float32)
+RATED = {**THERE, "Label": np.concatenate([KINDS[::2], EASY_OR_NOT, NEARLY], axis=1)}
+RIGHT = np.array([[0.9, 1], [0.7, 0], [0.8, 1]], np.float32)
+KEPT = {
+    "HasState": np.array([1], np.int32),
+    "PosCount": np.array([[2], [0], [1]], np.int32),
+    "TruePos": RIGHT,
+    "TruePos_lod": [np.array([0, 2, 2, 3])],
+    "FalsePos": np.stack([RIGHT[:, 0], 1 - RIGHT[:, 1]], axis=1),
+}
+SAMPLES += [
+    Sample("detection_map", {**SEEN, **THERE}, {"class_num": 3}),
+    Sample("detection_map", {**SEEN, **THERE, **KEPT}, {"class_num": 3, "ap_type": "11point"}),
+    Sample("detection_map", {**SEEN, **RATED}, {"class_num": 3, "evaluate_difficult": False}),
+]

@@ -11,7 +11,6 @@ DIAGONAL = {"diag_num": 3, "diag_step": 4, "diag_val": 7.0}
 SINGLE = [np.array([3]), np.array([4])]
 SEED = np.array([17])
 LIKE = {"shape": [-1, 3], "seed": 3, "input_dim_idx": 1}
-LOD = [np.array([0, 1, 5])]
 
 SAMPLES = [
     Sample("uniform_random", {}, {"shape": [3, 4], "min": -2.0, "max": 3.0, "seed": 3}),
@@ -27,11 +26,6 @@ SAMPLES = [
     Sample("randperm", {}, {"n": 7, "seed": 3}),
     Sample("uniform_random_batch_size_like", {"Input": X}, {**LIKE, "max": 3.0}),
     Sample("gaussian_random_batch_size_like", {"Input": X}, {**LIKE, "std": 2.0}),
-    Sample(
-        "gaussian_random_batch_size_like",
-        {"Input": X, "Input_lod": LOD},
-        {"shape": [-1, 3], "seed": 3},
-    ),
     Sample("bernoulli", {"X": (X > 0).astype(np.float32)}),
     Sample("sampling_id", {"X": np.abs(X)}, {"seed": 3}),
     Sample("seed", {}, {"seed": 3}),

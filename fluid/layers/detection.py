@@ -1,0 +1,382 @@
+"""Layers of detection: boxes compared, coded, matched, thinned out, and what YOLO heads say.
+
+Boxes are (x1, y1, x2, y2). None of this learns but the losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper, append_simple_op
+
+__all__ = [
+    "bipartite_match",
+    "box_clip",
+    "box_coder",
+    "box_decoder_and_assign",
+    "iou_similarity",
+    "locality_aware_nms",
+    "matrix_nms",
+    "multiclass_nms",
+    "polygon_box_transform",
+    "sigmoid_focal_loss",
+    "target_assign",
+    "yolo_box",
+    "yolov3_loss",
+]
+
+_WIDE = FLOATS[1:]
+
+
+def append_outputs(
+    helper: LayerHelper,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+    *,
+    learns: bool = False,
+) -> tuple[Variable, ...]:
+    """Append the helper's op; its outputs, of the element types that `outputs` has by slot."""
+    made = {slot: helper.create_variable_for_type_inference(of) for slot, of in outputs.items()}
+    helper.append_op(helper.layer_type, inputs=inputs, outputs=made, attrs=attrs)
+    for var in made.values():
+        var.stop_gradient = not learns
+    return tuple(made.values())
+
+
+# ---- boxes --------------------------------------------------------------------------------------
+
+
+def iou_similarity(
+    x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None
+) -> Variable:
+    """The intersection of boxes x [N, 4] and y [M, 4] over their union: [N, M].
+
+    >>> import fluid
+    >>> x, y = (fluid.data(name, [None, 4]) for name in ("iou_x", "iou_y"))
+    >>> fluid.layers.iou_similarity(x, y).shape
+    (-1, -1)
+    """
+    attrs = {"box_normalized": box_normalized}
+    return append_simple_op("iou_similarity", {"X": x, "Y": y}, attrs, name=name)
+
+
+def box_coder(
+    prior_box: Variable,
+    prior_box_var: Variable | Sequence[float],
+    target_box: Variable,
+    code_type: str = "encode_center_size",
+    box_normalized: bool = True,
+    name: str | None = None,
+    axis: int = 0,
+) -> Variable:
+    """Boxes as seen from priors [M, 4], or back: [N, M, 4].
+
+    `encode_center_size` takes boxes [N, 4], `decode_center_size` codes [N, M, 4]; `axis` 1 has the
+    priors go with N. `prior_box_var` is a tensor like the priors, or four numbers. Raises TypeError
+    where it is neither.
+    """
+    check_variable(prior_box, "prior_box", "box_coder")
+    check_type(prior_box_var, "prior_box_var", (Variable, list), "box_coder")
+    inputs = {"PriorBox": prior_box, "TargetBox": target_box}
+    attrs = {"code_type": code_type, "box_normalized": box_normalized, "axis": axis}
+    if isinstance(prior_box_var, Variable):
+        inputs["PriorBoxVar"] = prior_box_var
+    else:
+        attrs["variance"] = prior_box_var
+    helper = LayerHelper("box_coder", name=name)
+    return helper.append_result("box_coder", inputs, attrs, prior_box.dtype, slot="OutputBox")
+
+
+def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
+    """Boxes cut at the edges of their picture; `im_info` [N, 3] is its height, width and scale."""
+    check_variable_and_dtype(input, "input", _WIDE, "box_clip")
+    check_variable_and_dtype(im_info, "im_info", _WIDE, "box_clip")
+    inputs = {"Input": input, "ImInfo": im_info}
+    return LayerHelper("box_clip", name=name).append_result("box_clip", inputs, slot="Output")
+
+
+def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
+    """Distances [N, C, H, W] from places to corners, as places of the corners, 4 times as large."""
+    check_variable_and_dtype(input, "input", _WIDE, "polygon_box_transform")
+    helper = LayerHelper("polygon_box_transform", name=name)
+    return helper.append_result("polygon_box_transform", {"Input": input}, slot="Output")
+
+
+def box_decoder_and_assign(
+    prior_box: Variable,
+    prior_box_var: Variable,
+    target_box: Variable,
+    box_score: Variable,
+    box_clip: float,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """The boxes that codes [R, classes * 4] mean, and of each row that of its likeliest class."""
+    check_variable(prior_box, "prior_box", "box_decoder_and_assign")
+    helper = LayerHelper("box_decoder_and_assign", name=name)
+    inputs = {"PriorBox": prior_box, "PriorBoxVar": prior_box_var}
+    inputs |= {"TargetBox": target_box, "BoxScore": box_score}
+    outputs = dict.fromkeys(("DecodeBox", "OutputAssignBox"), prior_box.dtype)
+    decoded, assigned = append_outputs(helper, inputs, outputs, {"box_clip": box_clip}, learns=True)
+    return decoded, assigned
+
+
+# ---- matches ------------------------------------------------------------------------------------
+
+
+def bipartite_match(
+    dist_matrix: Variable,
+    match_type: str | None = None,
+    dist_threshold: float | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """For each column of distances the row that is its match, int32 [N, M], and how near it is.
+
+    The nearest pair is matched first; with `match_type` "per_prediction" columns that are left take
+    their nearest row if it is `dist_threshold` near.
+    """
+    check_variable(dist_matrix, "dist_matrix", "bipartite_match")
+    helper = LayerHelper("bipartite_match", name=name)
+    outputs = {"ColToRowMatchIndices": "int32", "ColToRowMatchDist": dist_matrix.dtype}
+    attrs = {"match_type": match_type, "dist_threshold": dist_threshold}
+    inputs = {"DistMat": dist_matrix}
+    indices, distances = append_outputs(helper, inputs, outputs, attrs, learns=True)
+    return indices, distances
+
+
+def target_assign(
+    input: Variable,
+    matched_indices: Variable,
+    negative_indices: Variable | None = None,
+    mismatch_value: int | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """What `input` has for each prior at its match, and 1; without a match `mismatch_value`, and 0.
+
+    Priors in `negative_indices` have the mismatch value and count all the same.
+    """
+    check_variable(input, "input", "target_assign")
+    helper = LayerHelper("target_assign", name=name)
+    inputs = {"X": input, "MatchIndices": matched_indices, "NegIndices": negative_indices}
+    outputs = {"Out": input.dtype, "OutWeight": "float32"}
+    attrs = {"mismatch_value": mismatch_value}
+    out, weight = append_outputs(helper, inputs, outputs, attrs, learns=True)
+    return out, weight
+
+
+# ---- suppression --------------------------------------------------------------------------------
+
+
+def _check_nms(op: str, boxes: Any, scores: Any, numbers: Mapping[str, tuple[Any, type]]) -> None:
+    check_variable_and_dtype(boxes, "bboxes", _WIDE, op)
+    check_variable_and_dtype(scores, "scores", _WIDE, op)
+    for label, (value, kind) in numbers.items():
+        check_type(value, label, kind, op)
+
+
+def _nms_attributes(
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float,
+    normalized: bool,
+    nms_eta: float,
+    background_label: int,
+) -> dict[str, tuple[Any, type]]:
+    """The attributes of suppression, each with the type it must have."""
+    return {
+        "score_threshold": (score_threshold, float),
+        "nms_top_k": (nms_top_k, int),
+        "keep_top_k": (keep_top_k, int),
+        "nms_threshold": (nms_threshold, float),
+        "normalized": (normalized, bool),
+        "nms_eta": (nms_eta, float),
+        "background_label": (background_label, int),
+    }
+
+
+def multiclass_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = 0,
+    name: str | None = None,
+) -> Variable:
+    """Of boxes that say the same the best, class by class: rows of class, score and box.
+
+    `bboxes` are [N, M, 4] and `scores` [N, C, M], or sequences [M, C, 4] and [M, C]. The rows come
+    as a sequence for each picture; [[-1]] where there are none at all.
+    """
+    numbers = _nms_attributes(
+        score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label
+    )
+    _check_nms("multiclass_nms", bboxes, scores, numbers)
+    attrs = {label: value for label, (value, _) in numbers.items()}
+    helper = LayerHelper("multiclass_nms", name=name)
+    inputs = {"BBoxes": bboxes, "Scores": scores}
+    return append_outputs(helper, inputs, {"Out": bboxes.dtype}, attrs)[0]
+
+
+def locality_aware_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """`multiclass_nms` of one class, after boxes that follow each other have been merged.
+
+    Raises ValueError where `scores` is not [N, 1, M].
+    """
+    numbers = _nms_attributes(
+        score_threshold, nms_top_k, keep_top_k, nms_threshold, normalized, nms_eta, background_label
+    )
+    _check_nms("locality_aware_nms", bboxes, scores, numbers)
+    if len(scores.shape) != 3 or scores.shape[1] != 1:
+        found = list(scores.shape)
+        raise ValueError(f"locality_aware_nms takes scores [N, 1, M], but received {found}")
+    attrs = {label: value for label, (value, _) in numbers.items()}
+    helper = LayerHelper("locality_aware_nms", name=name)
+    inputs = {"BBoxes": bboxes, "Scores": scores}
+    return append_outputs(helper, inputs, {"Out": bboxes.dtype}, attrs)[0]
+
+
+def matrix_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    post_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    use_gaussian: bool = False,
+    gaussian_sigma: float = 2.0,
+    background_label: int = 0,
+    normalized: bool = True,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Variable | tuple[Variable, Variable]:
+    """Boxes whose scores stay above `post_threshold` when lowered by what better ones share.
+
+    `return_index` also gives which boxes they were, int32 [K, 1], counted through all.
+    """
+    numbers = {
+        "score_threshold": (score_threshold, float),
+        "post_threshold": (post_threshold, float),
+        "nms_top_k": (nms_top_k, int),
+        "keep_top_k": (keep_top_k, int),
+        "normalized": (normalized, bool),
+        "use_gaussian": (use_gaussian, bool),
+        "gaussian_sigma": (gaussian_sigma, float),
+        "background_label": (background_label, int),
+    }
+    _check_nms("matrix_nms", bboxes, scores, numbers)
+    attrs = {label: value for label, (value, _) in numbers.items()}
+    helper = LayerHelper("matrix_nms", name=name)
+    outputs = {"Out": bboxes.dtype, "Index": "int32"}
+    inputs = {"BBoxes": bboxes, "Scores": scores}
+    out, index = append_outputs(helper, inputs, outputs, attrs)
+    return (out, index) if return_index else out
+
+
+# ---- heads and losses ---------------------------------------------------------------------------
+
+
+def sigmoid_focal_loss(
+    x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
+) -> Variable:
+    """Cross entropy of every class by itself, small where the answer is sure: [N, classes].
+
+    `label` int32 [N, 1] counts from 1, 0 is none of the classes, -1 is left out; `fg_num` int32 [1]
+    divides the loss.
+    """
+    check_variable_and_dtype(x, "x", _WIDE, "sigmoid_focal_loss")
+    check_variable_and_dtype(label, "label", ["int32"], "sigmoid_focal_loss")
+    check_variable_and_dtype(fg_num, "fg_num", ["int32"], "sigmoid_focal_loss")
+    attrs = {"gamma": gamma, "alpha": alpha}
+    return append_simple_op("sigmoid_focal_loss", {"X": x, "Label": label, "FgNum": fg_num}, attrs)
+
+
+def yolo_box(
+    x: Variable,
+    img_size: Variable,
+    anchors: Sequence[int],
+    class_num: int,
+    conf_thresh: float,
+    downsample_ratio: int,
+    clip_bbox: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> tuple[Variable, Variable]:
+    """Boxes [N, M, 4] and scores [N, M, classes] of a YOLOv3 head, 0 below `conf_thresh`."""
+    check_variable(x, "x", "yolo_box")
+    check_variable(img_size, "img_size", "yolo_box")
+    check_type(anchors, "anchors", (list, tuple), "yolo_box")
+    check_type(class_num, "class_num", int, "yolo_box")
+    check_type(conf_thresh, "conf_thresh", float, "yolo_box")
+    attrs = {
+        "anchors": list(anchors),
+        "class_num": class_num,
+        "conf_thresh": conf_thresh,
+        "downsample_ratio": downsample_ratio,
+        "clip_bbox": clip_bbox,
+        "scale_x_y": scale_x_y,
+    }
+    helper, outputs = LayerHelper("yolo_box", name=name), {"Boxes": x.dtype, "Scores": x.dtype}
+    inputs = {"X": x, "ImgSize": img_size}
+    boxes, scores = append_outputs(helper, inputs, outputs, attrs, learns=True)
+    return boxes, scores
+
+
+def yolov3_loss(
+    x: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    anchors: Sequence[int],
+    anchor_mask: Sequence[int],
+    class_num: int,
+    ignore_thresh: float,
+    downsample_ratio: int,
+    gt_score: Variable | None = None,
+    use_label_smooth: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> Variable:
+    """What a YOLOv3 head `x` still has to learn of true boxes: [N].
+
+    `gt_box` [N, B, 4] has middles and sides as shares of the picture, `gt_label` int32 [N, B] the
+    classes, `gt_score` what each counts. Raises TypeError for other kinds of arguments.
+    """
+    for value, label in ((x, "x"), (gt_box, "gt_box"), (gt_label, "gt_label")):
+        check_variable(value, label, "yolov3_loss")
+    check_type(gt_score, "gt_score", (Variable, type(None)), "yolov3_loss")
+    check_type(anchors, "anchors", (list, tuple), "yolov3_loss")
+    check_type(anchor_mask, "anchor_mask", (list, tuple), "yolov3_loss")
+    check_type(class_num, "class_num", int, "yolov3_loss")
+    check_type(ignore_thresh, "ignore_thresh", float, "yolov3_loss")
+    check_type(use_label_smooth, "use_label_smooth", bool, "yolov3_loss")
+    attrs = {
+        "anchors": list(anchors),
+        "anchor_mask": list(anchor_mask),
+        "class_num": class_num,
+        "ignore_thresh": ignore_thresh,
+        "downsample_ratio": downsample_ratio,
+        "use_label_smooth": use_label_smooth,
+        "scale_x_y": scale_x_y,
+    }
+    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label, "GTScore": gt_score}
+    outputs = {"Loss": x.dtype, "ObjectnessMask": "int32", "GTMatchMask": "int32"}
+    helper = LayerHelper("yolov3_loss", name=name)
+    return append_outputs(helper, inputs, outputs, attrs, learns=True)[0]
