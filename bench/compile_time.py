@@ -31,12 +31,12 @@ from bench import models
 from bench.table import Row, goal, table
 from compiler import Options
 from compiler.driver import TARGETS, feed_shapes, without_collections
+from compiler.freeze import freeze
 from compiler.ir.convert import to_graph
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import Timer
 from compiler.passes.pipeline import pipeline
-from compiler.plan import freeze
 
 GOAL_MS = 1000.0
 """All stages of resnet_cifar8's training program, at most."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from compiler.codegen.numpy import NumpyTarget
 from compiler.errors import ParseError
+from compiler.freeze import freeze
 from compiler.ir.draw import dot
 from compiler.ir.graph import Graph
 from compiler.ir.text import parse, show
@@ -20,7 +21,6 @@ from compiler.options import Options
 from compiler.passes.base import Context, Pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, named, pipeline
-from compiler.plan import freeze
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "ir": show,

@@ -13,6 +13,7 @@ from compiler.codegen.module import Module
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.errors import CompileError, did_you_mean
+from compiler.freeze import freeze
 from compiler.ir.convert import to_graph
 from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
@@ -24,7 +25,7 @@ from compiler.passes.base import Context
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.observers import Dump, Guard
 from compiler.passes.pipeline import pipeline
-from compiler.plan import Plan, freeze
+from compiler.plan import Plan
 
 TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget()}
 

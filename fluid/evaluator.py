@@ -51,8 +51,10 @@ class Evaluator:
     def _sums(self, executor: Any, eval_program: Program | None) -> list[Any]:
         """What the states hold, as arrays [1]."""
         program = Program() if eval_program is None else eval_program
-        block = program.current_block()
-        return executor.run(program, fetch_list=[_here(block, each) for each in self.states])
+        with program_guard(program):
+            block = program.current_block()
+            copies = [layers.assign(_here(block, state)) for state in self.states]
+        return executor.run(program, fetch_list=copies)
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
         """Fill all states with 0; the ops that do so are run in `reset_program`."""

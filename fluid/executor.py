@@ -19,7 +19,6 @@ from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
 from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
-from compiler.ir.text import digest
 from compiler.ir.types import Array, from_fluid
 from fluid.compiler import CompiledProgram
 from fluid.framework import Program, Variable, default_main_program
@@ -70,7 +69,7 @@ class Executor:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
         self._core: core.Executor[Program] = core.Executor(
-            _compile, _declare, digest, self.place, _callables, recorder
+            _compile, _declare, _digest, self.place, _callables, recorder
         )
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._closed = False
@@ -188,6 +187,11 @@ def _as_tensor(value: Any) -> Any:
     if isinstance(value, list):
         return [LoDTensor(array) for array in value]
     return value if isinstance(value, LoDTensor) else LoDTensor(value)
+
+
+def _digest(program: Program) -> str:
+    """What is equal for equal programs."""
+    return compiler.digest(program)
 
 
 def _callables(program: Program) -> dict[str, Any]:

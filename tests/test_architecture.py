@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.interpret": ("compiler.errors", "compiler.ir"),
     "compiler.autodiff": ("compiler.errors", "compiler.ir"),
     "compiler.plan": ("compiler.errors", "compiler.ir"),
+    "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan"),
     "compiler.options": (),
     "compiler.passes": (
         "compiler.errors",
@@ -61,7 +62,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "torch": ("runtime.device", "runtime.collective"),
     "grpc": ("runtime.ps.wire",),
 }
-OPTIONAL_ROOMS = DOORS["triton"] + DOORS["grpc"]
+# Opened by name, when first needed: what is optional, and what only a compilation needs.
+OPTIONAL_ROOMS = (*DOORS["triton"], *DOORS["grpc"], "compiler.driver", "compiler.ir.text")
 
 # Imports each of its own files by its computed name.
 FAMILIES = "compiler.ops"

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from compiler.errors import CompileError
 from compiler.ir.body_scan import (
-    MOST_WIDENINGS, SUB_BLOCK, BlockScan, Kept, reads_inside, written_outside,
+    MOST_WIDENINGS,
+    SUB_BLOCK,
+    BlockScan,
+    Kept,
+    reads_inside,
+    written_outside,
 )  # fmt: skip
 from compiler.ir.graph import Var
 from compiler.ir.program import Block, OpDesc

@@ -51,8 +51,8 @@ class Kept:
 class BlockScan(Scan):
     """A walk that also goes into the blocks that ops own.
 
-    `runs` has, for each list of kept runs, the walk over that body and what it kept. In the block of
-    a gradient (`is_gradient`) every gradient is the block's own, whatever there is around it.
+    `runs` has, for each list of kept runs, the walk over that body and what it kept. In a block of
+    gradients (`is_gradient`) every gradient is the block's own, whatever there is around it.
     """
 
     handlers: Handlers = field(default_factory=dict[str, "Callable[[BlockScan, OpDesc], None]"])

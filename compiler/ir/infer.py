@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from dataclasses import replace
 from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean

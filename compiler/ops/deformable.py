@@ -104,6 +104,7 @@ class DeformableConvolution(OpDef):
     Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset
     [N, G·h·w·2, …places] has a move down and one to the right for each tap, Mask
     [N, G·h·w, …places] a weight; each of the G `deformable_groups` of channels has its own.
+    `im2col_step` changes nothing here; the reference mixes pictures up where it is above 1.
     Reference: deformable_conv_op.cc.
     """
 

@@ -56,7 +56,7 @@ class Detections(OpDef):
         if Scores.rank == 2:
             pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
         offsets = TensorType(DType.INT64, (pictures + 1,))
-        return {"Out": BBoxes.with_shape((UNKNOWN, UNKNOWN)), "Out_lod": [offsets]}
+        return {"Out": BBoxes.with_shape((UNKNOWN, 6)), "Out_lod": [offsets]}
 
 
 def by_picture(
@@ -131,9 +131,8 @@ class IndexedNms(Detections):
     ) -> dict[str, object]:
         """The types of Out and Index."""
         made = self.kept(BBoxes, BBoxes_lod, Scores)
-        rows = {"Out": BBoxes.with_shape((UNKNOWN, 6)), "Out_lod": made["Out_lod"]}
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {**rows, "Index": index, "Index_lod": made["Out_lod"]}
+        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
 
 
 def indexed_nms(
@@ -259,9 +258,8 @@ class MatrixNms(Detections, op="matrix_nms"):
         if Scores.rank != 3:
             raise ShapeError(f"matrix_nms: Scores is {Scores}, expected [N, C, M]")
         made = self.kept(BBoxes, BBoxes_lod, Scores)
-        rows, lod = BBoxes.with_shape((UNKNOWN, 6)), made["Out_lod"]
         index = TensorType(DType.INT32, (UNKNOWN, 1))
-        return {"Out": rows, "Out_lod": lod, "Index": index, "Index_lod": lod}
+        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
 
     def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
         made: list[Array] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
@@ -93,7 +93,7 @@ def pick_shares(X: Array, Label: Array, ignore: int) -> tuple[Array, Array, Arra
     return known, counted, np.take_along_axis(X, known, axis=-1)
 
 
-def surprise(shares: Array) -> Array:
+def surprises(shares: Array) -> Array:
     """-log of probabilities; 1e20 for what cannot be."""
     with np.errstate(divide="ignore"):
         return np.minimum(-np.log(shares), shares.dtype.type(1e20))
@@ -125,9 +125,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
 
     def numpy(self, X: Array, Label: Array) -> Array:
         if self.soft_label:
-            return (Label * surprise(X)).sum(-1, keepdims=True)
+            return (Label * surprises(X)).sum(-1, keepdims=True)
         _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        return np.where(counted, surprise(picked), X.dtype.type(0)).reshape(Label.shape)
+        return np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
 
     def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
         share = -d_Y.reshape(*X.shape[:-1], 1)
@@ -165,7 +165,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
 
     def numpy(self, X: Array, Label: Array) -> dict[str, Array]:
         _, counted, picked = pick_shares(X, Label, self.ignore_index)
-        loss = np.where(counted, surprise(picked), X.dtype.type(0)).reshape(Label.shape)
+        loss = np.where(counted, surprises(picked), X.dtype.type(0)).reshape(Label.shape)
         shape = np.empty((*X.shape, 0), X.dtype)
         return {"Y": loss, "XShape": shape, "MatchX": picked * counted}
 
@@ -217,8 +217,8 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     With `soft_label`, Label holds probabilities in the shape of Logits and Loss is
     -sum(Label * log(Softmax)). Rows whose label is `ignore_index` have loss 0; their gradient is 0
     only where that is no class, for the reference's CPU kernel does not look at it on the way back.
-    As in `softmax`, no logit counts as more than 64 below the largest.
-    Reference: softmax_with_cross_entropy_op.h.
+    As in `softmax`, no logit counts as more than 64 below the largest. `use_softmax`, of Paddle 2,
+    must be True. Reference: softmax_with_cross_entropy_op.h.
     """
 
     Logits = reads()
@@ -229,8 +229,13 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
     numeric_stable_mode = attr(True)
     ignore_index = attr(-100)
     axis = attr(-1)
+    use_softmax = attr(True)
 
     def infer(self, Logits: TensorType, Label: TensorType) -> dict[str, TensorType]:
+        if not self.use_softmax:
+            raise BadAttribute(
+                f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
+            )
         if not -Logits.rank <= self.axis < Logits.rank:
             raise ShapeError(f"{self.kind}: Logits {Logits} has no axis {self.axis}")
         axis = self.axis % Logits.rank

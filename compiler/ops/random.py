@@ -276,7 +276,7 @@ class SamplingId(OpDef, op="sampling_id"):
     """Out = for each row of X, weights in turn, the place where they pass a random number.
 
     The number is even over `min` to `max`; where all weights together do not pass it, it is the
-    last place. Places have the element type of X, as in the reference. Reference: sampling_id_op.h.
+    last place. Reference: sampling_id_op.h.
     """
 
     is_random = True
@@ -292,10 +292,10 @@ class SamplingId(OpDef, op="sampling_id"):
             raise ShapeError(f"sampling_id: X is {X}, expected [batch, weights]")
         if self.min >= self.max:
             raise BadAttribute(f"sampling_id: 'min' is {self.min}, not below 'max' {self.max}")
-        return X.with_shape(X.shape[:1])
+        return TensorType(DType.INT64, X.shape[:1])
 
     def numpy(self, X: Array) -> Array:
         drawn = generator(self.seed).uniform(self.min, self.max, (len(X), 1))
         passed = np.cumsum(X, axis=1) > drawn
         passed[:, -1] = True
-        return np.argmax(passed, axis=1).astype(X.dtype)
+        return np.argmax(passed, axis=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.ops.random import generator
 
 SAMPLERS = UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
 
@@ -52,7 +53,7 @@ def draw_classes(
     The last class is never drawn log-uniformly: as in the reference, the shares of the others add
     up to 1.
     """
-    source = np.random.default_rng(seed % 2**32 if seed else None)
+    source = generator(seed)
     if sampler == UNIFORM:
         return source.integers(0, count, shape)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
@@ -62,7 +63,7 @@ def draw_classes(
 
 def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
     """Different log-uniform class numbers, and how many draws they took."""
-    source = np.random.default_rng(seed % 2**32 if seed else None)
+    source = generator(seed)
     found, tries = dict[int, None](), 0
     while len(found) < wanted:
         for drawn in draw_log_uniform(source, (wanted,), count).tolist():

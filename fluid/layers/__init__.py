@@ -5,6 +5,7 @@ from fluid.layers.arrays import *
 from fluid.layers.branches import *
 from fluid.layers.control_flow import *
 from fluid.layers.convolution import *
+from fluid.layers.detection import *
 from fluid.layers.host import *
 from fluid.layers.indexing import *
 from fluid.layers.io import *
@@ -20,6 +21,7 @@ from fluid.layers.normalization import *
 from fluid.layers.ops import *
 from fluid.layers.order import *
 from fluid.layers.pooling import *
+from fluid.layers.proposals import *
 from fluid.layers.random import *
 from fluid.layers.readers import *
 from fluid.layers.recurrent import *

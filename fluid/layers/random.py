@@ -117,7 +117,8 @@ def randint(
     inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
     out = _written(helper, name, out, dtype)
     out.stop_gradient = stop_gradient
-    attrs = {"shape": numbers, "low": low, "high": high, "seed": seed, "dtype": out.dtype}
+    attrs = {"low": low, "high": high, "seed": seed, "dtype": out.dtype}
+    attrs |= {} if inputs else {"shape": numbers}
     with device_guard(device):
         helper.append_op("randint", inputs=inputs, outputs={"Out": out}, attrs=attrs)
     return out

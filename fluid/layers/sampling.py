@@ -37,8 +37,9 @@ def nce(
 
     The true classes are told from `num_neg_samples` (10) drawn ones, by the sampler "uniform",
     "log_uniform" (low numbers are frequent), or "custom_dist" with a probability for each class in
-    `custom_dist`. The weight is [num_total_classes, D], its gradient sparse if `is_sparse`. Raises
-    ValueError for another sampler or a distribution that is missing.
+    `custom_dist`. A `seed` of 0 draws others in every step, unless the program has a seed. The
+    weight is [num_total_classes, D], its gradient sparse if `is_sparse`. Raises ValueError for
+    another sampler or a distribution that is missing.
     """
     check_variable_and_dtype(input, "input", _WIDE, "nce")
     check_variable_and_dtype(label, "label", ("int64",), "nce")
@@ -59,7 +60,7 @@ def nce(
         attrs={
             "num_total_classes": int(num_total_classes),
             "num_neg_samples": drawn,
-            "seed": seed,
+            "seed": seed or helper.main_program._fresh_seed(),
             "sampler": _SAMPLERS.index(sampler),
             "is_sparse": is_sparse,
             "remote_prefetch": is_sparse,
@@ -217,7 +218,7 @@ def sampled_softmax_with_cross_entropy(
             "uniq": True,
             "remove_accidental_hits": remove_accidental_hits,
             "num_samples": num_samples,
-            "seed": seed,
+            "seed": seed or helper.main_program._fresh_seed(),
         },
     )
     loss, softmax = make(logits.dtype), make(logits.dtype)

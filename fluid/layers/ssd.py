@@ -1,4 +1,4 @@
-"""Layers of single-shot detectors: prior boxes, the heads on feature maps, their loss and output."""
+"""Layers of single-shot detectors: prior boxes, heads on feature maps, their loss and output."""
 
 from __future__ import annotations
 
@@ -232,9 +232,8 @@ def _joined(
 ) -> tuple[Variable, Variable, Variable, Variable]:
     if len(priors) == 1:
         return locations[0], logits[0], *priors[0]
-    boxes, variances = (
-        concat([flatten(pair[which], axis=3) for pair in priors]) for which in (0, 1)
-    )
+    flat = [[flatten(each, axis=3) for each in pair] for pair in priors]
+    boxes, variances = (concat([pair[which] for pair in flat]) for which in (0, 1))
     boxes.stop_gradient = variances.stop_gradient = True
     codes = reshape(concat(locations, axis=1), [0, -1, 4])
     return codes, reshape(concat(logits, axis=1), [0, -1, classes]), boxes, variances
@@ -321,7 +320,8 @@ def ssd_loss(
     conf_loss = softmax_with_cross_entropy(logits, wanted) * _fixed(_rows(weight))
     loc_loss = smooth_l1(_rows(location), _fixed(_rows(boxes)))
     counted = _fixed(_rows(box_weight))
-    loss = conf_loss * conf_loss_weight + loc_loss * counted * loc_loss_weight
+    loc_loss = loc_loss * counted
+    loss = conf_loss * conf_loss_weight + loc_loss * loc_loss_weight
     loss = reduce_sum(reshape(loss, [-1, 0], actual_shape=rows), dim=1, keep_dim=True)
     return loss / reduce_sum(counted) if normalize else loss
 

@@ -4,6 +4,7 @@ import numpy as np
 
 import runtime
 from compiler.codegen.numpy import NumpyTarget
+from compiler.freeze import freeze
 from compiler.interpret import run
 from compiler.ir.text import parse
 from compiler.options import Options
@@ -11,7 +12,6 @@ from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import made_up
 from compiler.passes.pipeline import pipeline
-from compiler.plan import freeze
 
 
 def module_of(graph, options=None, params=None):

@@ -7,13 +7,13 @@ import pytest
 
 import runtime
 from compiler.codegen.numpy import NumpyTarget
+from compiler.freeze import freeze
 from compiler.interpret import run
 from compiler.ir.text import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, pipeline
-from compiler.plan import freeze
 from tests.ir.random_graphs import arrays, random_graph
 
 NAMES = [each.name for each in PASSES]

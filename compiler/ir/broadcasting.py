@@ -1,0 +1,51 @@
+"""How shapes spread over each other, and how a result comes back to the shape it should have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.types import Array, Shape, TensorType
+
+
+def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape several shapes broadcast to by NumPy's rules; ShapeError where they do not.
+
+    >>> broadcast("elementwise_add", [(3, 1), (4,)])
+    (3, 4)
+    """
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(_joined(op, sizes, shapes) for sizes in zip(*padded, strict=True))
+
+
+def _joined(op: str, sizes: Sequence[Size], shapes: Sequence[Shape]) -> Size:
+    known = [size for size in sizes if isinstance(size, int) or size.known]
+    found = list(dict.fromkeys(size for size in known if size != 1))
+    if len(found) > 1:
+        text = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        raise ShapeError(f"{op}: shapes {text} do not broadcast: {found[0]} is not {found[1]}")
+    unknown = [size for size in sizes if size not in known]
+    return found[0] if found else unknown[0] if unknown else 1
+
+
+def reduced_axes(result: Shape, view: Shape) -> tuple[int, ...]:
+    """The axes to sum so that something of shape `result` fits an aligned `view` of it."""
+    padded = (1,) * (len(result) - len(view)) + tuple(view)
+    pairs = enumerate(zip(result, padded, strict=True))
+    return tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
+
+
+def fit(result: Array, wanted: TensorType, view: Shape | None = None) -> Array:
+    """Bring a body's result to its declared type: sum what was broadcast, spread what is small."""
+    shape = cast("tuple[int, ...]", wanted.shape)
+    axes = reduced_axes(result.shape, shape if view is None else view)
+    if axes:
+        result = result.sum(axis=axes, keepdims=True)
+    if result.size != int(np.prod(shape)):
+        result = np.broadcast_to(result, shape)
+    return result.reshape(shape).astype(wanted.dtype.numpy, copy=False)
