@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.ir.parts import PART
 from compiler.ir.program import Block, OpDesc, OpRole
-from compiler.ir.tape import PART, OnAppend, Tape
+from compiler.ir.tape import OnAppend, Tape
 
 __all__ = ["PART", "OnAppend", "append_backward", "append_gradients", "note_parameters"]
 

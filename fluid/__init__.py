@@ -1,18 +1,21 @@
 """The names of Paddle 1.x `fluid`: layers and optimizers record programs, an executor runs them."""
 
 from fluid import (
+    average,
     backward,
     clip,
     compiler,
     core,
     data_feeder,
     dataloader,
+    evaluator,
     executor,
     framework,
     initializer,
     io,
     layers,
     lod_tensor,
+    metrics,
     nets,
     optimizer,
     param_attr,
@@ -44,9 +47,8 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
-from fluid.input import embedding
+from fluid.input import embedding, one_hot
 from fluid.installed import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
-from fluid.input import embedding
 from fluid.io import load, load_program_state, save, set_program_state
 from fluid.lod_tensor import (
     LoDTensor,
@@ -78,6 +80,7 @@ __all__ = [
     "Tensor",
     "Variable",
     "WeightNormParamAttr",
+    "average",
     "backward",
     "clip",
     "compiler",
@@ -98,6 +101,7 @@ __all__ = [
     "embedding",
     "enable_dygraph",
     "enable_imperative",
+    "evaluator",
     "executor",
     "framework",
     "get_flags",
@@ -112,8 +116,10 @@ __all__ = [
     "load_op_library",
     "load_program_state",
     "lod_tensor",
+    "metrics",
     "name_scope",
     "nets",
+    "one_hot",
     "optimizer",
     "param_attr",
     "profiler",

@@ -129,6 +129,18 @@ class EditDistance(Evaluator):
 class DetectionMAP(detection_map.DetectionMAP):
     """Mean average precision; see `fluid.metrics.DetectionMAP`, which it is."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        input: Variable,
+        gt_label: Variable,
+        gt_box: Variable,
+        gt_difficult: Variable | None = None,
+        class_num: int | None = None,
+        background_label: int = 0,
+        overlap_threshold: float = 0.5,
+        evaluate_difficult: bool = True,
+        ap_version: str = "integral",
+    ) -> None:
         _warn("DetectionMAP")
-        super().__init__(*args, **kwargs)
+        boxes = input, gt_label, gt_box, gt_difficult, class_num, background_label
+        super().__init__(*boxes, overlap_threshold, evaluate_difficult, ap_version)

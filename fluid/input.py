@@ -1,4 +1,4 @@
-"""`fluid.embedding`: like the layer of that name, but for ids of any shape."""
+"""`fluid.embedding`, `fluid.one_hot`: like the layers of these names, but for ids of any shape."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid.framework import Variable
+from fluid.layers.indexing import one_hot_rows
 from fluid.layers.lookup import append_lookup, lookup_attributes
 
-__all__ = ["embedding"]
+__all__ = ["embedding", "one_hot"]
 
 
 def embedding(
@@ -32,3 +33,16 @@ def embedding(
     """
     attrs = lookup_attributes(size, is_sparse, is_distributed, padding_idx)
     return append_lookup("lookup_table_v2", input, size, param_attr, dtype, attrs)
+
+
+def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
+    """Rows of `depth` with a 1 at the place that each number of `input`, of any shape, says.
+
+    A number that is no place is an error, unless `allow_out_of_range` leaves its row at 0.
+
+    >>> import fluid
+    >>> digit = fluid.data("digit", [None], dtype="int64")
+    >>> one_hot(digit, depth=10).shape
+    (-1, 10)
+    """
+    return one_hot_rows("one_hot_v2", input, depth, allow_out_of_range)

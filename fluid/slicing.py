@@ -1,7 +1,8 @@
 """Python's indexing of variables: `x[1:, 0]`, `x[::-1]`, `x[i]` append the ops they stand for.
 
 A part of some axes is one `slice`, or a `strided_slice` where steps other than 1 occur; an axis
-that is turned round as a whole is a `reverse` behind it. An axis with one place taken goes.
+that is turned round as a whole is a `reverse` behind it. An axis with one place taken goes; the
+reference forgets that where it turns a later one round.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class _Parts:
             out = self._slice("strided_slice" if strided else "slice", strided)
         if self.turned:
             reverse = _new(self.var, f"{self.var.name}_slice_reverse")
-            self._append("reverse", {"X": out}, reverse, {"axis": self.turned})
+            axes = [axis - sum(gone < axis for gone in self.single) for axis in self.turned]
+            self._append("reverse", {"X": out}, reverse, {"axis": axes})
             out = reverse
         return out
 

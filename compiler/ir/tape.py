@@ -1,25 +1,21 @@
-"""Gradient ops on their way into a program: who writes which gradient, in how many parts.
+"""Walking over the ops of a block backwards, and into the blocks they own.
 
 Ops are collected first and go to their blocks at once, so that a failure leaves the program as it
-was. A gradient that several ops give parts of is summed right before the first op that reads it
-whole, or at the end. The gradient of a block that an op owns is a tape of its own, inside the tape
-of the block around it; its names are always `x@GRAD`, whatever those around it are called.
-
-A gradient of a tensor array is a pot: reading it for the gradient of a write takes an element out,
-and what the gradient of a read writes goes in. It ends no life that an array is written again.
+was. What an op wrote over did not exist before it, but for a tensor array, which is written item by
+item. The gradient of a block that an op owns is a tape of its own, inside the tape of the block
+around it; its names are always `x@GRAD`, whatever those around it are called.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from compiler.ir.counters import Counters, renamed
+from compiler.ir.counters import Counters
 from compiler.ir.gradients import Inside, OwnsBlock, block_owner, gradient_ops
 from compiler.ir.infer import bind, infer_op
 from compiler.ir.opdef import find
+from compiler.ir.parts import Parts, as_backward
 from compiler.ir.program import (
     EMPTY,
     GRAD,
@@ -29,43 +25,25 @@ from compiler.ir.program import (
     OpDesc,
     OpRole,
     VarDesc,
-    VarKind,
-)  # fmt: skip
+)
 
-PART = "@RENAME@"
-"""What follows a gradient's name in the name of a part of it."""
 SUB_BLOCK = "sub_block"
 
 OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
 """Called after each gradient op is appended, with the variable of every gradient's name."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Where a gradient, or a part of it, is written: by which op, and where in its outputs."""
-
-    at: int
-    slot: str
-    index: int
-
-
-class Tape:
+class Tape(Parts):
     """The gradient ops of a block, the last of its ops first."""
 
     def __init__(
         self, block: Block, no_grad: Collection[str] = (), depending: Collection[str] | None = None
     ) -> None:
-        self.block = block
+        super().__init__(block)
         self.target = block
         self.no_grad = frozenset(no_grad)
         self.depending = depending
-        self.ops: list[OpDesc] = []
         self.inner: dict[OpDesc, InnerTape] = {}
-        self.names: dict[str, str] = {}
-        self.variables: dict[str, str] = {}
-        self.parts: dict[str, list[_Part]] = {}
-        self.given: set[str] = set()
-        self.counts: Counter[str] = Counter()
         self.renewed: set[str] = set()
         self.counters = Counters()
 
@@ -80,11 +58,6 @@ class Tape:
             self.know(variable, name)
         return self.names[variable]
 
-    def know(self, variable: str, gradient: str) -> None:
-        """Call a variable's gradient by a name."""
-        self.names[variable] = gradient
-        self.variables[gradient] = variable
-
     def wants(self, variable: str) -> bool:
         """True where a variable has a gradient at all."""
         desc = self.block.lookup(variable)
@@ -92,18 +65,6 @@ class Tape:
             return False
         depends = self.depending is None or variable in self.depending
         return depends and variable not in self.no_grad
-
-    def has(self, gradient: str) -> bool:
-        """True where something has come up for a gradient."""
-        return gradient in self.parts or gradient in self.given
-
-    def gives(self, variable: str) -> bool:
-        """True where something for a variable's gradient is written here."""
-        return self.names.get(variable) in self.parts
-
-    def _is_array(self, gradient: str) -> bool:
-        desc = self.block.lookup(self.variables[gradient])
-        return desc is not None and desc.kind is VarKind.TENSOR_ARRAY
 
     # ---- walking backwards
 
@@ -116,7 +77,7 @@ class Tape:
             if hasattr(find(op.type), "undo"):
                 self.count_back(op)
         for name in list(self.parts):
-            self._add_up(name)
+            self.add_up(name)
 
     def _walk_over(self, op: OpDesc) -> None:
         owner = block_owner(op)
@@ -132,7 +93,7 @@ class Tape:
         if not differentiable:
             return name in op.reads()
         if SUB_BLOCK in op.attrs:
-            return _may_not_run(op) or self._is_array(self.grad(name))
+            return _may_not_run(op) or self.is_array(self.grad(name))
         kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
         return any(name in op.outputs.get(slot, ()) for slot in kept)
 
@@ -150,7 +111,7 @@ class Tape:
         if desc.stop_gradient or name not in self.counters.read:
             self.counters.wait(name, undo)
         else:
-            self.append(_backward(undo))
+            self.append(as_backward(undo))
 
     def add(self, op: OpDesc) -> bool:
         """Append a gradient op, unless nothing comes in or nobody wants what goes out."""
@@ -162,30 +123,14 @@ class Tape:
             return False
         for name in read:
             if self.has(name):
-                self._add_up(name)
+                self.add_up(name)
             else:
                 self._do_without(op, name)
         for undo in self.counters.before(op):
-            self.append(_backward(undo))
+            self.append(as_backward(undo))
         op.attrs = {**op.attrs, "op_role_var": []}
-        self.append(_backward(op))
+        self.append(as_backward(op))
         return True
-
-    def append(self, op: OpDesc) -> None:
-        """Append an op as it is and remember which gradients it writes."""
-        at = len(self.ops)
-        self.ops.append(op)
-        read = op.reads()
-        kept = {name for name in op.writes() if name in read and self._is_kept(name)}
-        self.parts |= {name: [] for name in op.writes() if name in read and name not in kept}
-        for slot, names in op.outputs.items():
-            for index, name in enumerate(names):
-                if name in self.variables and name not in kept:
-                    self.parts.setdefault(name, []).append(_Part(at, slot, index))
-
-    def _is_kept(self, name: str) -> bool:
-        """True for a pot that an op takes from and puts into: it is still the same one."""
-        return name in self.parts and name in self.variables and self._is_array(name)
 
     def _wanted(self, names: Sequence[str]) -> list[str]:
         """Names to write; `EMPTY` keeps the place of one that nobody wants among others."""
@@ -193,41 +138,12 @@ class Tape:
         kept = [EMPTY if name in unwanted else name for name in names]
         return kept if set(kept) - {EMPTY} else []
 
-    # ---- parts
-
-    def _add_up(self, name: str) -> None:
-        """Where a gradient came in parts, rename them and append their sum."""
-        places = self.parts.get(name, [])
-        whole = [name] if name in self.given and not self._is_array(name) else []
-        if not places or len(places) + len(whole) < 2:
-            return
-        source = self.ops[places[0].at].source
-        parts = [self._part(name, place) for place in range(len(places))]
-        self.parts[name] = []
-        self.given.discard(name)
-        attrs = {"use_mkldnn": False, "op_role": int(OpRole.BACKWARD)}
-        self.append(OpDesc("sum", {"X": [*whole, *parts]}, {"Out": [name]}, attrs, source))
-
-    def _part(self, name: str, place: int) -> str:
-        """Rename a part where it is written, and where a pot is used until the next part."""
-        part = f"{name}{PART}block{self.block.idx}@{self.counts[name]}"
-        self.counts[name] += 1
-        self.variables[part] = self.variables[name]
-        places = [*self.parts[name], _Part(len(self.ops), "", 0)]
-        here = places[place]
-        self.ops[here.at].outputs[here.slot][here.index] = part
-        if self._is_array(name):
-            for op in self.ops[here.at + 1 : places[place + 1].at]:
-                op.inputs = renamed(op.inputs, name, part)
-                op.outputs = renamed(op.outputs, name, part)
-        return part
-
     def _do_without(self, op: OpDesc, name: str) -> None:
         """Nothing flows into a gradient that an op reads: leave it out, or give it zeros.
 
         A pot that nobody has put anything in is empty by itself.
         """
-        if self._is_array(name):
+        if self.is_array(name):
             return
         slots = find(op.type).slots
         for slot, names in op.inputs.items():
@@ -244,7 +160,7 @@ class Tape:
             places = self.parts.get(gradient, [])
             own = [p for p in places if any(self.ops[p.at] is each for each in made)]
             if places and not own:
-                self._add_up(gradient)
+                self.add_up(gradient)
             self.parts.pop(gradient, None)
             self.given.discard(gradient)
             if own:
@@ -262,7 +178,7 @@ class Tape:
         inner = self._settled(block, arriving, idle, carried)
         inner.drop_idle(idle)
         passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
-        inner.give_zeros(passed)
+        inner.give_zeros(passed, op.source)
         given = frozenset(name for name in inner.names if inner.gives(name))
         known = frozenset(name for name in op.writes() if self._has_for(name))
         made = owner.block_grad(op, Inside(inner.asked(), known, given, passed, self.grad))
@@ -363,7 +279,7 @@ class InnerTape(Tape):
 
     def count_back(self, op: OpDesc) -> None:
         """A counter is counted down, so that every run finds it as its forward run did."""
-        self.append(_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
+        self.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
 
     def asked(self) -> list[str]:
         """The variables whose gradient the ops read from outside, in that order."""
@@ -373,16 +289,16 @@ class InnerTape(Tape):
             written.update(op.writes())
         return [self.variables[name] for name in found]
 
-    def give_zeros(self, variables: Iterable[str]) -> None:
+    def give_zeros(self, variables: Iterable[str], source: str) -> None:
         """Say that nothing is left of the gradient of variables that the block writes over.
 
         An array is not one of them: what was taken from its pot is no longer there.
         """
         for variable in variables:
             gradient = self.grad(variable)
-            if not self._is_array(gradient):
+            if not self.is_array(gradient):
                 names = {"X": [variable]}, {"Out": [gradient]}
-                self.append(_backward(OpDesc("fill_zeros_like", *names)))
+                self.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
 
     def drop_idle(self, idle: Iterable[str]) -> None:
         """Leave out what only hands on gradients that are zeros from outside.
@@ -410,11 +326,6 @@ class InnerTape(Tape):
     def declared(self) -> dict[str, VarDesc]:
         """The gradients declared in this gradient block and in those around it."""
         return {**self.outer.declared(), **self.target.vars}
-
-
-def _backward(op: OpDesc) -> OpDesc:
-    op.attrs = {**op.attrs, "op_role": int(OpRole.BACKWARD)}
-    return op
 
 
 def _may_be_sparse(op: OpDesc) -> bool:

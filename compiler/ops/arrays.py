@@ -96,7 +96,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
         X: list[Tensor | None],
         X_lod: list[list[Tensor]] | None,
         I: Tensor,  # noqa: E741
-        X_W: Shape | None,
+        X_W: Shape,
     ) -> dict[str, Any]:
         place = place_of(I)
         Out = item_or_zeros(X, place, X_W)
@@ -253,13 +253,12 @@ def with_item(items: Sequence[Any] | None, place: int, item: Any) -> list[Any]:
     return found
 
 
-def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Tensor:
+def item_or_zeros(items: Sequence[Any], place: int, shape: Any) -> Any:
     """An item, or zeros of a shape where there is none; IndexError where no shape is given."""
     item: Any = item_of(items, place)
     if item is not None:
         return item
     if shape is None:
         raise IndexError(f"read_from_array: nothing was written to item {place} of the array")
-    given: list[Any] = [each.dtype for each in items if each is not None]
-    dtype: Any = given[0] if given else np.float32
-    return np.zeros(shape, dtype)
+    given = [each.dtype for each in items if each is not None]
+    return np.zeros(shape, given[0] if given else "float32")

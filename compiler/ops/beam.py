@@ -158,7 +158,7 @@ class GatherTree(OpDef, op="gather_tree"):
 
     def numpy(self, Ids: Array, Parents: Array) -> Array:
         Out = Ids.copy()
-        beams: Array = np.zeros(Ids.shape[1:], np.int64) + np.arange(Ids.shape[2])
+        beams: Array = np.indices(Ids.shape[1:])[1]
         for step in reversed(range(len(Ids))):
             Out[step] = np.take_along_axis(Ids[step], beams, axis=1)
             beams = np.take_along_axis(Parents[step], beams, axis=1)

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.ir.types import Array
 
 
-def picked(levels: Sequence[Array], entries: Any) -> tuple[list[Array], Array]:
+def picked(levels: Sequence[Array], entries: Array) -> tuple[list[Array], Array]:
     """The LoD of some entries in the order given, and the rows they take.
 
     >>> levels, rows = picked([np.array([0, 2, 5])], np.array([1, 0]))
@@ -22,11 +22,11 @@ def picked(levels: Sequence[Array], entries: Any) -> tuple[list[Array], Array]:
     ([0, 3, 5], [2, 3, 4, 0, 1])
     """
     found: list[Array] = []
-    rows: Array = np.array(entries, np.int64)
+    rows: Array = entries.astype(np.int64)
     for offsets in levels:
         lengths = np.diff(offsets)[rows]
         ends = starts_of(lengths)
-        rows = np.repeat(offsets[:-1][rows] - ends[:-1], lengths) + np.arange(ends[-1])
+        rows = np.repeat(offsets[:-1][rows] - ends[:-1], lengths) + np.arange(int(ends[-1]))
         found.append(ends)
     return found, rows
 

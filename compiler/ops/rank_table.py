@@ -140,7 +140,7 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
         bases = starts_of(counts)
         rank = np.argsort(RankTable[:, 0], kind="stable")
         order = [bases[step] + place for place in rank for step in range(int(lengths[place]))]
-        inner, rows = picked(joined_levels(X_lod or []), order)
+        inner, rows = picked(joined_levels(X_lod or []), np.array(order))
         whole = np.concatenate(without_holes(X, counts))
         levels = [*(RankTable_lod or ()), starts_of(lengths[rank]), *inner]
         return {"Out": whole[rows], "Out_lod": levels}

@@ -48,6 +48,11 @@ def cross_entropy(
 
     Labels are class numbers [N, 1], 0 loss where they are `ignore_index`; soft labels are
     probabilities [N, classes].
+
+    >>> import fluid
+    >>> shares, word = fluid.data("shares", [None, 4]), fluid.data("word", [None, 1], "int64")
+    >>> cross_entropy(shares, word).shape
+    (-1, 1)
     """
     inputs = {"X": input, "Label": label}
     if soft_label:
@@ -324,6 +329,11 @@ def kldiv_loss(
     """How far `x`, logarithms of a distribution, is from `target`: `target * (log(target) - x)`.
 
     `reduction` is "none" for every element, or "sum", "mean" or "batchmean" for [1].
+
+    >>> import fluid
+    >>> logs, target = fluid.data("logs", [None, 4]), fluid.data("target", [None, 4])
+    >>> kldiv_loss(logs, target).shape, kldiv_loss(logs, target, "none").shape
+    ((1,), (-1, 4))
     """
     check_variable_and_dtype(x, "x", _WIDE, "kldiv_loss")
     check_variable_and_dtype(target, "target", _WIDE, "kldiv_loss")

@@ -51,6 +51,12 @@ def auc(
     `input` [N, 2] has the probabilities of both classes, `label` [N, 1] 0 or 1. The areas are [1],
     float64. The counts, positive and negative ones of the last batches and of all, are persistable;
     fill them with 0 to begin anew. `topk` and the curve "PR" mean nothing, as in Paddle 1.8.
+
+    >>> import fluid
+    >>> clicks, click = fluid.data("clicks", [None, 2]), fluid.data("click", [None, 1], "int64")
+    >>> every, last, counts = auc(clicks, click)
+    >>> every.shape, [each.shape for each in counts]
+    ((1,), [(8193,), (8193,), (1, 4096), (1, 4096)])
     """
     check_variable_and_dtype(input, "input", ("float32", "float64"), "auc")
     check_variable_and_dtype(label, "label", ("int32", "int64"), "auc")

@@ -1,4 +1,4 @@
-"""Layers of two-stage detectors: anchors, proposals, their targets, and pyramids of feature maps."""
+"""Layers of two-stage detectors: anchors, proposals, their targets, pyramids of features."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def anchor_generator(
     offset: float = 0.5,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Boxes of every ratio and size around each place of `input`: [H, W, anchors, 4], and variances.
+    """Boxes of every ratio and size around each place: [H, W, anchors, 4], and variances.
 
     `stride` is the step between places to the right and down; ValueError where it is not two.
 

@@ -40,6 +40,11 @@ def nce(
     `custom_dist`. A `seed` of 0 draws others in every step, unless the program has a seed. The
     weight is [num_total_classes, D], its gradient sparse if `is_sparse`. Raises ValueError for
     another sampler or a distribution that is missing.
+
+    >>> import fluid
+    >>> words, after = fluid.data("words", [None, 8]), fluid.data("after", [None, 1], "int64")
+    >>> nce(words, after, 1000, num_neg_samples=5).shape
+    (-1, 1)
     """
     check_variable_and_dtype(input, "input", _WIDE, "nce")
     check_variable_and_dtype(label, "label", ("int64",), "nce")

@@ -31,6 +31,13 @@ def linear_chain_crf(
     `input` [rows, tags] has the weight of each tag by row, `label` [rows, 1] the true ones, both
     with LoD; or [lines, longest, tags] and [lines, longest] with `length` [lines, 1]. The parameter
     [tags + 2, tags] has the weights to start, to end, and to go from tag to tag.
+
+    >>> import fluid
+    >>> scores = fluid.data("tag_scores", [None, 3], lod_level=1)
+    >>> tags = fluid.data("tags", [None, 1], "int64", lod_level=1)
+    >>> attr = fluid.ParamAttr(name="chain")
+    >>> linear_chain_crf(scores, tags, attr).shape, crf_decoding(scores, attr).shape
+    ((-1, 1), (-1, 1))
     """
     check_variable_and_dtype(input, "input", _WIDE, "linear_chain_crf")
     check_variable_and_dtype(label, "label", ("int64",), "linear_chain_crf")

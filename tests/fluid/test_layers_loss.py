@@ -97,12 +97,9 @@ def test_element_types_are_checked(layer: Any, argument: str) -> None:
         layer(x, y)
 
 
-def test_label_smooth_wants_a_share() -> None:
+def test_label_smooth_wants_a_share_and_stops_gradients() -> None:
     with pytest.raises(ValueError, match=r"epsilon of label_smooth must be from 0 to 1, not 1.5"):
         layers.label_smooth(data("x", 4), epsilon=1.5)
-
-
-def test_label_smooth_stops_the_gradient_of_labels() -> None:
     x = data("x", 4)
     x.stop_gradient = False
     layers.label_smooth(x)
@@ -141,6 +138,8 @@ def test_tags_are_learnt_whatever_the_lengths(exe: fluid.Executor) -> None:
     words, tags = data("words", 5, lod=1), data("tags", 1, dtype="int64", lod=1)
     scores = layers.fc(words, 3)
     transition = fluid.ParamAttr(name="transition")
+    with pytest.raises(ValueError, match="transition"):
+        layers.crf_decoding(scores, transition)
     cost = layers.linear_chain_crf(scores, tags, param_attr=transition)
     path = layers.crf_decoding(scores, transition)
     right = layers.crf_decoding(scores, transition, label=tags)
@@ -176,11 +175,6 @@ def test_padded_tags_need_their_lengths(exe: fluid.Executor) -> None:
     assert (found[0] > 0).all()
     assert found[1][1, 2:].tolist() == [0, 0]
     assert [each.shape for each in found[2:]] == [(1,)] * 6
-
-
-def test_crf_decoding_wants_a_parameter() -> None:
-    with pytest.raises(ValueError, match="nowhere"):
-        layers.crf_decoding(data("x", 3, lod=1), fluid.ParamAttr(name="nowhere"))
 
 
 def test_sounds_are_transcribed(exe: fluid.Executor) -> None:

@@ -82,3 +82,77 @@ def test_dropout_refuses_attributes(attrs, message):
 def test_dropout_is_of_floats():
     with pytest.raises(ShapeError, match="expected floating point"):
         find("dropout")({}).infer_types({"X": TensorType(DType.INT64, (2,))})
+
+
+def test_a_fixed_seed_of_zero_is_one_too():
+    np.testing.assert_array_equal(dropped(fix_seed=True)["Mask"], dropped(fix_seed=True)["Mask"])
+
+
+def test_seed_of_dropout_from_a_tensor():
+    op = find("dropout")({"dropout_prob": 0.25, "fix_seed": True, "seed": 9})
+    masks = [op.evaluate({"X": X, "Seed": np.array([seed])})["Mask"] for seed in (5, 5, 6)]
+    np.testing.assert_array_equal(masks[0], masks[1])
+    assert (masks[0] != masks[2]).any()
+
+
+@pytest.mark.parametrize(("probability", "kept"), [(0.0, 1), (1.0, 0)])
+@pytest.mark.parametrize("attrs", [{}, UPSCALED])
+def test_dropout_of_nothing_and_of_all(probability, kept, attrs):
+    found = dropped(**attrs | {"dropout_prob": probability})
+    assert (found["Mask"] == kept).all()
+    np.testing.assert_array_equal(found["Out"], X * kept)
+
+
+def test_whole_numbers_are_even_over_their_range():
+    values = drawn("randint", low=-2, high=3, seed=1)
+    assert values.dtype == np.int64
+    counts = np.bincount(values + 2, minlength=5)
+    assert len(counts) == 5
+    assert counts.min() > 3_600
+
+
+def test_a_range_of_no_whole_number():
+    with pytest.raises(BadAttribute, match="'low' 3, 'high' 3"):
+        find("randint")({"shape": [2], "low": 3, "high": 3}).infer_types({})
+
+
+def test_permutations_have_every_number_once():
+    found = find("randperm")({"n": 50}).evaluate({})["Out"]
+    assert sorted(found.tolist()) == list(range(50))
+
+
+def test_bernoulli_keeps_its_probability():
+    found = find("bernoulli")({}).evaluate({"X": np.full(20_000, 0.3, np.float32)})["Out"]
+    assert set(found.tolist()) == {0.0, 1.0}
+    assert abs(found.mean() - 0.3) < 0.02
+
+
+def test_choices_by_weight():
+    weights = np.tile(np.array([0.2, 0.0, 0.5, 0.3], np.float32), (20_000, 1))
+    found = find("sampling_id")({}).evaluate({"X": weights})["Out"]
+    shares = np.bincount(found, minlength=4) / len(found)
+    np.testing.assert_allclose(shares, [0.2, 0.0, 0.5, 0.3], atol=0.02)
+
+
+def test_crops_are_parts_at_places_of_their_own():
+    image = np.arange(4 * 6 * 7).reshape(4, 6, 7)
+    op = find("random_crop")({"shape": [2, 3]})
+    found = op.evaluate({"X": image, "Seed": np.array([5])})
+    places = {int(part[0, 0] - 42 * i) for i, part in enumerate(found["Out"])}
+    assert len(places) > 1
+    steps = found["Out"] - found["Out"][:, :1, :1]
+    np.testing.assert_array_equal(steps, np.tile([[0, 1, 2], [7, 8, 9]], (4, 1, 1)))
+    after = op.evaluate({"X": image, "Seed": found["SeedOut"]})
+    assert (after["SeedOut"] != found["SeedOut"]).all()
+
+
+def test_rows_are_shuffled_and_come_back():
+    rows = np.arange(12.0).reshape(6, 2)
+    found = find("shuffle_batch")({}).evaluate({"X": rows, "Seed": np.array([5])})
+    np.testing.assert_array_equal(found["Out"], rows[found["ShuffleIdx"]])
+    assert sorted(found["ShuffleIdx"].tolist()) == list(range(6))
+
+
+def test_seed_is_drawn_if_there_is_none():
+    assert find("seed")({"seed": 7}).evaluate({})["Out"].tolist() == [7]
+    assert len({int(find("seed")({}).evaluate({})["Out"][0]) for _ in range(8)}) > 1

@@ -71,6 +71,11 @@ SAMPLES = [
         {"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3, seed=1)},
     ),
     Sample("print", {"In": numbers(2, 3)}, {"message": "seen"}, grads=("In",)),
-    Sample("print_named", {"In": numbers(2, 3), "In_lod": [np.array([0, 2])]}, {"In_name": "x"}, grads=("In",)),
+    Sample(
+        "print_named",
+        {"In": numbers(2, 3), "In_lod": [np.array([0, 2])]},
+        {"In_name": "x"},
+        grads=("In",),
+    ),
     Sample("assert", {"Cond": np.array([True]), "Data": [numbers(2)]}),
 ]
