@@ -17,6 +17,7 @@ from fluid.arithmetic import Arithmetic
 from fluid.core import VarDesc, kind_of, var_type
 from fluid.proto_text import var_text
 from fluid.recording import must_be_bool
+from fluid.slicing import Sliceable
 
 __all__ = [
     "Parameter",
@@ -67,7 +68,7 @@ class _Watched:
         var.block.program.touch()
 
 
-class Variable(Arithmetic, PlainVariable):
+class Variable(Arithmetic, Sliceable, PlainVariable):
     """A variable of a block: made by `Block.create_var`, which see.
 
     `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op

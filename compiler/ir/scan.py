@@ -126,8 +126,11 @@ class Scan:
         return desc is not None and desc.persistable
 
     def param(self, name: str) -> Var:
-        """Declare persistable state in its declared type."""
-        return self.note(name, self.graph.param(name, self.declared(name)))
+        """Declare persistable state in its declared type.
+
+        Raises CompileError where only data decides its size: it could not stay in place.
+        """
+        return self.note(name, self.graph.param(name, _of_known_size(name, self.declared(name))))
 
     def declared(self, name: str) -> TensorType:
         """The type a program declares of a variable; CompileError where it declares no shape."""
@@ -172,7 +175,7 @@ class Scan:
         if previous is None and not self.is_state(name):
             return self.note(name, self.graph.another(name, type))
         if previous is None:
-            return self.note(name, self.graph.param(name, type))
+            return self.note(name, self.graph.param(name, _of_known_size(name, type)))
         state = previous.role == "param"
         if state and _clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
@@ -337,6 +340,15 @@ def copying(var: Var) -> str:
 def offsets_type(count: Size) -> TensorType:
     """The type of a LoD level of so many sequences."""
     return TensorType(DType.INT64, (count + 1,))
+
+
+def _of_known_size(name: str, type: TensorType) -> TensorType:
+    if type.is_open:
+        raise CompileError(
+            f"persistable variable {name!r} is {type}: its size must be known before a run",
+            hint="declare it with a shape of numbers",
+        )
+    return type
 
 
 def _clobbers(op: OpDesc, slot: str, previous: Var, inputs: Slots) -> bool:

@@ -14,6 +14,7 @@ from compiler.errors import CompileError
 from compiler.ir.body_scan import MOST_WIDENINGS, RUNS, BlockScan, written_outside
 from compiler.ir.graph import Var
 from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.ir.scan import LOD
 
 AROUND = "@AROUND"
 """What follows a name in the name, inside, of the variable around the block."""
@@ -67,6 +68,7 @@ def _unwind(
         inner, left = _walk(scan, op, runs, links, changed, read)
         if not scan.widen(inner, left):
             scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
+            scan.lods |= {scan.current[g]: scan.lod_of(scan.read(x, op)) for x, g in wanted.items()}
             return
     raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
 
@@ -131,7 +133,11 @@ def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
     inner = replace(scan.inner(scan.body_of(op)), is_gradient=True, runs=dict(forward.runs))
     for each in kept:
         var = inner.note(each.name, inner.graph.feed(each.name, each.var.type))
-        inner.lods[var] = [inner.graph.feed(level.label, level.type) for level in each.levels]
+        # Several values may share a LoD, which then comes in with each of them.
+        inner.lods[var] = [
+            inner.graph.feed(f"{each.name}{LOD}{number}", level.type)
+            for number, level in enumerate(each.levels)
+        ]
     return inner
 
 

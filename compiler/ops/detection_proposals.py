@@ -43,7 +43,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     """RpnRois [K, 4], RpnRoiProbs [K, 1] = the likeliest boxes of each picture.
 
     Scores are [N, A, H, W], BboxDeltas [N, 4·A, H, W] codes, ImInfo [N, 3] height, width and scale,
-    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, cut at the edges, sorted
+    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, cut at the edges, left
     out below `min_size`, and suppressed; `post_nms_topN` are left. RpnRoisLod [N] says where those
     of each picture end. Reference: generate_proposals_op.cc.
     """

@@ -234,3 +234,27 @@ def test_sentences_need_two_levels():
         offsets = TensorType(DType.INT64, (UNKNOWN,), is_array=True)
         op = find("beam_search_decode")({"beam_size": 2, "end_id": 1})
         op.infer_types({"Ids_lod": [offsets]})
+
+
+# ---- arrays as converting a program uses them
+
+
+def test_copies_and_sums_of_arrays():
+    assert evaluate("copy_array", X=[A, None])["Out"] == [A, None]
+    out = evaluate("sum_arrays", X=[[A, None], [B, C, A]])["Out"]
+    np.testing.assert_array_equal(out[0], A + B)
+    assert out[1] is C
+    assert out[2] is A
+
+
+def test_an_empty_array_knows_what_it_will_hold():
+    op = find("empty_array")({"dtype": 5, "sizes": ["?", "3"]})
+    assert op.evaluate({})["Out"] == []
+    assert op.infer_types({})["Out"] == array_type(UNKNOWN, 3)
+    assert op.infer_types({"X": array_type(2, 3)})["Out"] == array_type(2, 3)
+
+
+def test_steps_behind_one_another():
+    op = find("stack_steps")({"sizes": ["?", "2", "3"]})
+    np.testing.assert_array_equal(op.evaluate({"X": [A, B]})["Out"], np.stack([A, B]))
+    assert op.infer_types({"X": array_type(2, 3)})["Out"].shape == (UNKNOWN, 2, 3)

@@ -14,13 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_BLOCKS = (
+    "conditional_block conditional_block_grad conditional_block_infer if loop recurrent "
+    "recurrent_grad unwind while while_grad"
+).split()
+_ARRAYS = (
+    "add_to_array array_to_lod_tensor beam_search_decode copy_array empty_array lod_array_length "
+    "lod_tensor_to_array read_from_array stack_steps sum_arrays take_from_array "
+    "tensor_array_to_tensor write_to_array"
+).split()
+
 WITHOUT_NUMBERS = {
     "feed": "the executor hands its value over",
     "fetch": "the executor takes its value away",
-    "conditional_block": "its meaning is that of the ops in its block",
     "delete_var": "it frees memory",
+    "py_func": "the program has the function, see test_host.py",
+    **dict.fromkeys(_BLOCKS, "its meaning is that of the ops in its block"),
+    **dict.fromkeys(_ARRAYS, "it reads or makes a tensor array, see test_arrays.py"),
 }
-"""Forward ops that compute no numbers of their own, each with the reason."""
+"""Forward ops that compute no numbers of their own, or on no tensors, each with the reason."""
 
 
 @dataclass(frozen=True, eq=False)

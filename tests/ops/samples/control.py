@@ -1,4 +1,4 @@
-"""Samples of what control flow is made of: ranks of sequences, branches, beams, host ops."""
+"""Samples of what control flow is made of: ranks of sequences, branches, steps, beams, host ops."""
 
 import numpy as np
 
@@ -60,6 +60,10 @@ SAMPLES = [
         grads=("X",),
     ),
     Sample("select_output", {"X": numbers(2, 3), "Mask": STEP}, grads=("X",)),
+    Sample("step_count", {"X": numbers(3, 2)}),
+    Sample("step_index", {"I": STEP, "Count": np.array([4])}),
+    Sample("step_index", {"I": STEP, "Count": np.array([4])}, {"reverse": True}),
+    Sample("take_step", {"X": numbers(3, 2), "I": STEP}),
     Sample("beam_search", BEAM, {"beam_size": 2, "end_id": 0}),
     Sample(
         "beam_search",
