@@ -18,13 +18,22 @@ from collections.abc import Mapping, Sequence
 from compiler.ir.blocks import conditional, repeat
 from compiler.ir.body_scan import BlockScan, Handlers
 from compiler.ir.graph import Graph
-from compiler.ir.program import Program
+from compiler.ir.program import OpDesc, Program
 from compiler.ir.recurrent import recurrent, recurrent_gradient
 from compiler.ir.types import Shape
 from compiler.ir.unwind import unwind_conditional, unwind_loop
 
 _EDGES = ("feed", "fetch")
+
+
+def _named_print(scan: BlockScan, op: OpDesc) -> None:
+    """`print`, told what the program calls its operand: a graph knows versions of names."""
+    attrs = {**op.attrs, "In_name": op.inputs["In"][0]}
+    scan.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
+
+
 _HANDLERS: Handlers = {
+    "print": _named_print,
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
     "conditional_block_grad": unwind_conditional,

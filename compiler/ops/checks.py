@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Dim, Size

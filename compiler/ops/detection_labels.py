@@ -23,9 +23,10 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
     both in sequences by picture; ImInfo [N, 3] is height, width and scale. A box that shares
     `fg_thresh` with a true one is foreground, one from `bg_thresh_lo` up to `bg_thresh_hi`
     background, class 0; `batch_size_per_im` are taken, `fg_fraction` of them foreground at most:
-    the first, or with `use_random` some, the same every time. True boxes stand before the proposals.
-    `is_cascade_rcnn` takes all, and true boxes in place of the first, which they were a stage
-    before. Targets are [K, 4·class_nums], codes over `bbox_reg_weights` where the weights are 1.
+    the first, or with `use_random` some, the same every time. True boxes stand before the
+    proposals. `is_cascade_rcnn` takes all proposals, and as many of the first as there are true
+    boxes for those, in elements of the original picture, as the reference does. Targets are
+    [K, 4·class_nums], codes over `bbox_reg_weights` where the weights are 1.
     Reference: generate_proposal_labels_op.cc.
     """
 
@@ -97,10 +98,12 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
         for number, info in enumerate(ImInfo):
             own = slice(starts[number], starts[number + 1])
             true, classes = GtBoxes[own], GtClasses[own].reshape(-1)
-            boxes = RpnRois[first[number] : first[number + 1]] / info[2]
-            rest = boxes[len(true) :] if self.is_cascade_rcnn else boxes
-            boxes, crowd = np.concatenate([true, rest]), np.zeros(len(true) + len(rest), np.bool_)
-            crowd[: len(true)] = IsCrowd[own].reshape(-1) != 0
+            boxes = RpnRois[first[number] : first[number + 1]].copy()
+            count = len(true) if self.is_cascade_rcnn else 0
+            boxes[count:] /= info[2]
+            boxes = boxes if count else np.concatenate([true, boxes])
+            crowd = np.zeros(len(boxes), np.bool_)
+            crowd[: len(true)] = (IsCrowd[own].reshape(-1) != 0)[: len(boxes)]
             shared = overlaps(boxes, true, 1.0)
             taken, count = taken_boxes(shared, crowd, limits, counts, self.use_random)
             match = shared[taken[:count]].argmax(axis=1)

@@ -13,7 +13,6 @@ from compiler.ir.liveness import kernels, lives
 from compiler.ir.types import TensorType
 from compiler.passes.base import Context, Fact, Pass
 
-
 LARGER = 128
 """How many times larger than typical unknown sizes are where a new order must not be worse."""
 

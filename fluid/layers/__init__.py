@@ -25,8 +25,8 @@ from fluid.layers.proposals import *
 from fluid.layers.random import *
 from fluid.layers.readers import *
 from fluid.layers.recurrent import *
-from fluid.layers.regions import *
 from fluid.layers.reductions import *
+from fluid.layers.regions import *
 from fluid.layers.resize import *
 from fluid.layers.rnn import *
 from fluid.layers.sampling import *

@@ -32,7 +32,9 @@ def test_near_sizes_share_a_packing(monkeypatch) -> None:
     made, known = counted(monkeypatch), Packings(BUFFERS)
     for rows in np.random.default_rng(0).integers(50, 80, 40):
         packing = find(known, N=int(rows), M=16)
-        for life, place in zip(lives_of(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True):
+        for life, place in zip(
+            lives_of(BUFFERS, {"N": int(rows), "M": 16}), packing.offsets, strict=True
+        ):
             assert place + life.size <= packing.height
     assert len(made) <= 6
 
