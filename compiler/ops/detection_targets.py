@@ -6,14 +6,17 @@ How many are chosen only the data knows. None of this has a gradient.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection_boxes import centre_and_size, overlaps, require_boxes
+from compiler.ops.detection_nms import offsets_of
 
 AS_NEAR = 1e-5
 """An anchor this near to the best of a true box is as good."""
@@ -70,7 +73,8 @@ def assigned(
 class TargetAssignment(OpDef):
     """What the anchors of each picture learn: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
 
-    LocationIndex and ScoreIndex count through the anchors of all pictures.
+    LocationIndex and ScoreIndex count through the anchors of all pictures. All outputs come in
+    sequences by picture.
     """
 
     Anchor = reads(no_grad=True)
@@ -83,11 +87,16 @@ class TargetAssignment(OpDef):
     TargetBBox = writes()
     TargetLabel = writes()
     BBoxInsideWeight = writes()
+    LocationIndex_lod = writes_lod("LocationIndex")
+    ScoreIndex_lod = writes_lod("ScoreIndex")
+    TargetBBox_lod = writes_lod("TargetBBox")
+    TargetLabel_lod = writes_lod("TargetLabel")
+    BBoxInsideWeight_lod = writes_lod("BBoxInsideWeight")
     lod_like = ""
 
     def targets(
         self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
-    ) -> dict[str, TensorType]:
+    ) -> dict[str, object]:
         """The types of the outputs; ShapeError where boxes and pictures are none."""
         require_boxes(self.kind, "Anchor", Anchor)
         require_boxes(self.kind, "GtBoxes", GtBoxes)
@@ -95,13 +104,15 @@ class TargetAssignment(OpDef):
         if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
             raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
         index, rows = TensorType(DType.INT32, (UNKNOWN,)), GtBoxes.with_shape((UNKNOWN, 4))
-        return {
+        types = {
             "LocationIndex": index,
             "ScoreIndex": index,
             "TargetBBox": rows,
             "TargetLabel": index.with_shape((UNKNOWN, 1)),
             "BBoxInsideWeight": rows,
         }
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {**types, **{f"{slot}_lod": offsets for slot in types}}
 
 
 def target_rows(
@@ -110,12 +121,18 @@ def target_rows(
     labels: list[Array],
     anchors: int,
     dtype: np.dtype,
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """The outputs of target assignment, from what was found in each picture."""
     location = [each[0] + number * anchors for number, each in enumerate(found)]
     score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
     weights = np.concatenate([each[1] for each in found])
+    places, scores = offsets_of(location), offsets_of(score)
     return {
+        "LocationIndex_lod": [places],
+        "TargetBBox_lod": [places],
+        "BBoxInsideWeight_lod": [places],
+        "ScoreIndex_lod": [scores],
+        "TargetLabel_lod": [scores],
         "LocationIndex": np.concatenate(location).astype(np.int32),
         "ScoreIndex": np.concatenate(score).astype(np.int32),
         "TargetBBox": np.concatenate(codes).astype(dtype),
@@ -143,7 +160,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
 
     def infer(
         self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
-    ) -> dict[str, TensorType]:
+    ) -> dict[str, object]:
         return self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
 
     def numpy(
@@ -153,7 +170,7 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
         GtBoxes_lod: list[Array],
         IsCrowd: Array,
         ImInfo: Array,
-    ) -> dict[str, Array]:
+    ) -> dict[str, Any]:
         anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
         found: list[tuple[Array, Array, Array, Array]] = []
         codes: list[Array] = []
@@ -193,6 +210,7 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
 
     GtLabels = reads(no_grad=True)
     ForegroundNumber = writes()
+    ForegroundNumber_lod = writes_lod("ForegroundNumber")
     positive_overlap = attr(0.5)
     negative_overlap = attr(0.4)
 
@@ -203,10 +221,12 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         IsCrowd: TensorType,
         ImInfo: TensorType,
         GtLabels: TensorType,
-    ) -> dict[str, TensorType]:
+    ) -> dict[str, object]:
         require_dtype(self.kind, "GtLabels", GtLabels, DType.INT32)
         made = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
-        return {**made, "ForegroundNumber": TensorType(DType.INT32, (ImInfo.shape[0], 1))}
+        count = TensorType(DType.INT32, (ImInfo.shape[0], 1))
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {**made, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
 
     def numpy(
         self,
@@ -216,7 +236,7 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
         GtLabels: Array,
         IsCrowd: Array,
         ImInfo: Array,
-    ) -> dict[str, Array]:
+    ) -> dict[str, Any]:
         anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
         found: list[tuple[Array, Array, Array, Array]] = []
         codes: list[Array] = []
@@ -234,5 +254,6 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
             labels.append(np.concatenate([classes[best[made[2]]], none]))
             found.append(made)
         rows = target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
-        true = np.array([len(each[0]) + 1 for each in found], np.int32)
-        return {**rows, "ForegroundNumber": true[:, None]}
+        true = np.array([[len(each[0]) + 1] for each in found], np.int32)
+        single = [np.arange(len(true) + 1)]
+        return {**rows, "ForegroundNumber": true, "ForegroundNumber_lod": single}

@@ -113,8 +113,8 @@ def rpn_target_assign(
     outputs = _TARGETS | dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
     made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
     places, scores, labels, codes, weights = made
-    said = gather(reshape(cls_logits, (-1, 1)), scores)
-    return said, gather(reshape(bbox_pred, (-1, 4)), places), labels, codes, weights
+    logits, boxes = reshape(cls_logits, (-1, 1)), reshape(bbox_pred, (-1, 4))
+    return gather(logits, scores), gather(boxes, places), labels, codes, weights
 
 
 _TARGETS: dict[str, Any] = {
@@ -153,8 +153,8 @@ def retinanet_target_assign(
     outputs["ForegroundNumber"] = "int32"
     made = append_outputs(LayerHelper(op), inputs, outputs, attrs)
     places, scores, labels, codes, weights, count = made
-    said = gather(reshape(cls_logits, (-1, num_classes)), scores)
-    return said, gather(reshape(bbox_pred, (-1, 4)), places), labels, codes, weights, count
+    logits, boxes = reshape(cls_logits, (-1, num_classes)), reshape(bbox_pred, (-1, 4))
+    return gather(logits, scores), gather(boxes, places), labels, codes, weights, count
 
 
 # ---- proposals ----------------------------------------------------------------------------------
