@@ -101,6 +101,9 @@ class _Freezer:
         given, seen = feeds[: len(feeds) - len(captured)], feeds[len(feeds) - len(captured) :]
         pairs = [*zip(seen, captured, strict=True), *zip(body.results, written, strict=False)]
         self.values |= {mine: self.value(theirs) for mine, theirs in pairs}
+        for mine, _ in pairs:
+            first, (place, home) = mine.storage, self.values[mine].storage
+            self.values.setdefault(first, Value(first.label, first.type, place, home))
         for var in (var for var in body.vars() if var not in self.values):
             place = Place.LOCAL if var in given or var.type.is_open else Place.BUFFER
             self.values[var] = self._own(body, var, place, index)
@@ -113,6 +116,7 @@ class _Freezer:
         )
 
     def _own(self, body: Graph, var: Var, place: Place, index: int) -> Value:
+        """A value of a body's own; one that is written over is where the later version will be."""
         before = self.values.get(var.storage)
         if before is not None:
             return Value(var.label, var.type, before.place, before.home)

@@ -24,6 +24,7 @@ from fluid import (
     regularizer,
     unique_name,
 )
+from fluid.as_paddle import install_as_paddle
 from fluid.backward import gradients
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
@@ -109,6 +110,7 @@ __all__ = [
     "gradients",
     "in_dygraph_mode",
     "initializer",
+    "install_as_paddle",
     "io",
     "is_compiled_with_cuda",
     "layers",

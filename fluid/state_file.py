@@ -20,7 +20,7 @@ import numpy as np
 from compiler.ir.types import Array, DType
 from runtime.checkpoint import CheckpointError
 
-__all__ = ["dump_state", "load_state"]
+__all__ = ["dump_state", "load_state", "load_tables"]
 
 
 def load_state(data: bytes, where: str) -> dict[str, Any]:
@@ -31,13 +31,33 @@ def load_state(data: bytes, where: str) -> dict[str, Any]:
     >>> load_state(dump_state({"w": np.array([1.0, 2.0])}), "model.pdparams")
     {'w': array([1., 2.])}
     """
+    state = _read(data, where)
+    return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
+
+
+def load_tables(data: bytes, where: str) -> dict[str, Any]:
+    """The arrays, texts and lists in the bytes of a file by name, as data sets are kept.
+
+    Names may be bytes, as in files of Python 2. Raises CheckpointError for anything but such a
+    dict.
+
+    >>> load_tables(b"\x80\x02}U\x06labels](K\x06K\x09es.", "data_batch_1")
+    {'labels': [6, 9]}
+    """
+    tables = _read(data, where)
+    names = (name.decode("latin1") if isinstance(name, bytes) else name for name in tables)
+    arrays = (each.array if isinstance(each, _Shell) else each for each in tables.values())
+    return dict(zip((_text(name, where) for name in names), arrays, strict=True))
+
+
+def _read(data: bytes, where: str) -> dict[Any, Any]:
     try:
         state = _Machine(2 * len(data)).run(data)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{where} is no file of named arrays: {error}") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{where}: expected arrays by name, given {type(state).__name__}")
-    return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
+    return state
 
 
 def _text(value: Any, where: str) -> str:
@@ -153,6 +173,12 @@ class _Machine:
             raise ValueError("it adds items to what is no dict")
         self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
+    def extend(self, items: list[Any]) -> None:
+        """Add items to the list on top."""
+        if not isinstance(self.stack[-1], list):
+            raise ValueError("it adds items to what is no list")
+        self.stack[-1].extend(items)
+
     def name(self, name: str) -> None:
         """Put down a name from a module, if it is one that arrays need."""
         if name not in _NAMED:
@@ -199,6 +225,9 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "STOP": lambda machine, _: None,
     "MARK": lambda machine, _: machine.stack.append(_MARK),
     "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
+    "EMPTY_LIST": lambda machine, _: machine.stack.append([]),
+    "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.pop_to_mark()),
     "TUPLE": lambda machine, _: machine.join(machine.pop_to_mark()),
     "TUPLE1": lambda machine, _: machine.join(machine.pop(1)),
     "TUPLE2": lambda machine, _: machine.join(machine.pop(2)),
@@ -215,7 +244,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "REDUCE": lambda machine, _: machine.call(),
     "BUILD": lambda machine, _: machine.build(),
 }
-"""The steps that dicts of arrays take, in every way NumPy and Python have written them."""
+"""The steps that dicts of arrays and lists take, in every way NumPy and Python have written them."""
 
 
 # ---- writing

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from runtime.errors import TooLarge
+
 ALIGN = 64
 """Bytes to whose multiple the block is aligned: a cache line, and the widest vector register."""
 
@@ -39,7 +41,8 @@ class Arena:
     def reserve(self, nbytes: int) -> None:
         """Make the block at least this large; arrays taken before keep the memory they have.
 
-        With `poison`, fills the block, so that reading what nothing has written shows.
+        With `poison`, fills the block, so that reading what nothing has written shows. Raises
+        TooLarge where there is not as much memory; the block is empty then.
         """
         if nbytes > self.nbytes:
             self._bytes = _aligned(0)  # lets go of the old block before the new one is there
@@ -61,6 +64,21 @@ class Arena:
 
 def _aligned(nbytes: int) -> NDArray[np.uint8]:
     """Bytes that begin at a multiple of `ALIGN`."""
-    block = np.empty(nbytes + ALIGN, np.uint8)
+    block = new_array("the memory of a step", (nbytes + ALIGN,), "uint8")
     start = -int(block.__array_interface__["data"][0]) % ALIGN
     return block[start : start + nbytes]
+
+
+def new_array(what: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """An array of any values; TooLarge where there is not as much memory.
+
+    >>> new_array("x", (2, 2), "float32").shape
+    (2, 2)
+    """
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise TooLarge(
+            f"{what}, {dtype} of shape {shape}, is larger than there is memory for",
+            hint="a size of the program or of a feed may be wrong",
+        ) from error

@@ -23,6 +23,14 @@ class LodError(CompileError, AssertionError):
     """Sequence lengths or offsets do not describe the data they were given for."""
 
 
+class StepError(CompileError):
+    """An op cannot compute from the values that came to it in a step."""
+
+
+class TooLarge(CompileError, MemoryError):
+    """A value would take more memory than there is."""
+
+
 class PlaceError(CompileError, RuntimeError):
     """A device cannot do what it was asked for."""
 

@@ -23,7 +23,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
-from runtime.errors import NotInitialized, wrong_dtype, wrong_shape
+from runtime.errors import NotInitialized, StepError, wrong_dtype, wrong_shape
 from runtime.loader import Counters, Executable, load
 from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
@@ -151,7 +151,11 @@ class Executor(Generic[P]):
             _remember(plans, signature, plan, KEPT_PLANS)
         for name in plan.kept:
             _keep(scope, name, feed[name])
-        values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
+        try:
+            values = plan.executable.run([np.asarray(feed[n], order="C") for n in plan.feeds])
+        except StepError:
+            self._explain(program, plan, feed, fetch)
+            raise
         fetched = [values[index] for index in plan.order]
         if plan.repeats:
             fetched = [copy.deepcopy(value) for value in fetched]
@@ -207,6 +211,13 @@ class Executor(Generic[P]):
             return executable
         except ShapeError:
             return self._executable(program, {**exact}, fetch, scope)
+
+    def _explain(
+        self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: Sequence[str]
+    ) -> None:
+        """Raise the ShapeError of these very sizes, where there is one: it says more than NumPy."""
+        exact: Pattern = {name: feed[name].shape for name in feed if name not in plan.kept}
+        self._compile(program, exact, list(dict.fromkeys(fetch)))
 
     def _executable(
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope

@@ -10,8 +10,6 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
-from traceback import walk_tb
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -22,7 +20,8 @@ from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
 from compiler.pack import Life, Packing
 from compiler.plan import Tensor
-from runtime.arena import Arena
+from runtime.arena import Arena, new_array
+from runtime.blame import blame
 from runtime.device import CPUPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
 from runtime.packings import Packings, packed
@@ -135,13 +134,16 @@ class Executable:
         return self.run([_checked(tensor, feed) for tensor in self.module.feeds])
 
     def run(self, feeds: Sequence[Array]) -> list[Array]:
-        """Run one step on feeds in the order of `module.feeds`, element types checked before."""
+        """Run one step on feeds in the order of `module.feeds`, element types checked before.
+
+        Raises StepError where an op cannot compute from them.
+        """
         step = self._binding(tuple([array.shape for array in feeds])).step
         self.counters.runs += 1
         try:
             return [_copy(value) for value in step(*feeds)]
         except Exception as error:
-            self._add_op(error)
+            blame(error, self._filename)
             raise
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -206,20 +208,6 @@ class Executable:
         if isinstance(self._params, Arrays):
             return self._params.generation
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
-
-    def _add_op(self, error: Exception) -> None:
-        """Note on an error which op, or which fused ones, it came from.
-
-        The generator writes a comment above the lines of each: the op and the user's line.
-        """
-        frames = walk_tb(error.__traceback__)
-        numbers = [line for frame, line in frames if frame.f_code.co_filename == self._filename]
-        lines = linecache.getlines(self._filename)[: numbers[0] if numbers else 0]
-        above = [line.strip() for line in reversed(lines)]
-        from_comment = dropwhile(lambda line: not line.startswith("# "), above)
-        comments = list(takewhile(lambda line: line.startswith("# "), from_comment))
-        if comments:
-            error.add_note("in " + " and ".join(comment[2:] for comment in reversed(comments)))
 
 
 def _copy(value: Array | list[Array]) -> Any:
@@ -339,7 +327,7 @@ def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
     """The array itself: steps write into it, and keep views that only row-major order gives."""
     array = params.get(tensor.name)
     if array is None or array.shape != shape or array.dtype != tensor.dtype:
-        array = params[tensor.name] = np.empty(shape, tensor.dtype)
+        array = params[tensor.name] = new_array(repr(tensor.name), shape, tensor.dtype)
     if not array.flags.c_contiguous:
         array = params[tensor.name] = np.array(array, order="C")
     return array

@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, Slot, find, listed
+from compiler.ir.opdef import GradOp, OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
 
@@ -39,12 +39,21 @@ def _check_side(
                 source=op.source,
             )
     for name in given:
-        if name not in declared and given[name]:
+        if name not in declared and given[name] and not _is_idle(op, name):
             raise MissingSlot(
                 f"{op.type} has no {side.lower()} slot {name!r}; it has: {', '.join(declared)}",
                 source=op.source,
                 hint=did_you_mean(name, declared),
             )
+
+
+def _is_idle(op: OpDesc, slot: str) -> bool:
+    """True for a slot of a gradient op that the forward op has, and its gradient does without.
+
+    Programs saved by the reference have some, such as the mean of a batch norm.
+    """
+    cls = find(op.type)
+    return issubclass(cls, GradOp) and slot.removesuffix(GRAD) in cls.forward.slots
 
 
 def infer_op(block: Block, op: OpDesc) -> None:
@@ -163,7 +172,8 @@ def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, 
     for slot, names in op.outputs.items():
         for var in (found for name in names if (found := block.lookup(name)) is not None):
             if slot in said:
-                var.lod_level = len(_said(inferred, said[slot])) if inferred.get(said[slot]) else 0
+                levels = len(_said(inferred, said[slot])) if inferred.get(said[slot]) else 0
+                var.lod_level = min(levels, 1) if defn.slots[slot].many else levels
             elif not var.lod_level:
                 var.lod_level = _shared_level(block, op, defn, var)
 

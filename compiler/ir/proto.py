@@ -2,7 +2,7 @@
 
 The proto2 wire format is small enough to be walked with tables and the standard library alone,
 where generated modules would refuse every protobuf runtime but the one they were made for.
-What the tables do not know, such as the attribute types of later releases, is kept as raw bytes
+What the tables do not know, such as the version map of later releases, is kept as raw bytes
 and written back in its place: `dump(parse(data))` gives the bytes of a real file again. No
 message can hold a message of its own kind, so the tables bound the depth of the nesting.
 """
@@ -132,7 +132,7 @@ def _frozen(field: Field, value: Item | Sequence[Item]) -> Value:
 
 
 def _exact(field: Field, item: Item) -> Item:
-    return float(item) if field.kind == "float" and isinstance(item, int) else item
+    return float(item) if field.kind in _FLOATS and isinstance(item, int) else item
 
 
 # ---- reading: each reader takes (data, position, end, field), gives (item, next position) ----
@@ -208,9 +208,10 @@ def _read_bool(data: bytes, position: int, end: int, field: Field) -> tuple[bool
 
 
 def _read_float(data: bytes, position: int, end: int, field: Field) -> tuple[float, int]:
-    if end - position < _FLOAT.size:
-        raise ProtoError(f"{field.where}: the data ends inside a float", end)
-    return _FLOAT.unpack_from(data, position)[0], position + _FLOAT.size
+    layout = _FLOATS[field.kind]
+    if end - position < layout.size:
+        raise ProtoError(f"{field.where}: the data ends inside a {field.kind}", end)
+    return layout.unpack_from(data, position)[0], position + layout.size
 
 
 def _read_string(data: bytes, position: int, end: int, field: Field) -> tuple[str, int]:
@@ -305,7 +306,7 @@ def _write_float(item: Item, field: Field) -> bytes:
     if not isinstance(item, int | float):
         _refuse(field, item)
     try:
-        return _FLOAT.pack(item)
+        return _FLOATS[field.kind].pack(item)
     except OverflowError:
         _refuse(field, item)
 
@@ -337,7 +338,7 @@ _WIRES = {_VARINT: "a varint", _FIXED64: "8 bytes", _LENGTH: "a length", _FIXED3
 _LONGEST_VARINT = 10
 _SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
 _BOUNDS = {"int32": 1 << 31, "enum": 1 << 31, "int64": 1 << 63}
-_FLOAT = struct.Struct("<f")
+_FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 _ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes; these come back the same
 
 
@@ -359,6 +360,7 @@ _CODECS = dict.fromkeys(SCHEMA, _MESSAGE) | {
     "enum": _INTEGER,
     "bool": _Codec(_VARINT, bool, _read_bool, _write_bool),
     "float": _Codec(_FIXED32, float, _read_float, _write_float),
+    "double": _Codec(_FIXED64, float, _read_float, _write_float),
     "string": _Codec(_LENGTH, str, _read_string, _write_string),
 }
 

@@ -1,7 +1,8 @@
 """The messages of a saved fluid program as tables, so that the codec need not know them.
 
 These are the proto2 messages of package `paddle.framework.proto` as release 1.8.5 describes
-itself (spec G.3). The codec that walks the tables is `compiler.ir.proto`.
+itself (spec G.3), and the attributes that the releases up to 3.0 added, as their files have them.
+The codec that walks the tables is `compiler.ir.proto`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from enum import IntEnum
 
 
 class AttrType(IntEnum):
-    """Which field of an `OpDesc.Attr` holds its value; later releases use numbers above 11."""
+    """Which field of an `OpDesc.Attr` holds its value; those above 11 are of later releases."""
 
     INT = 0
     FLOAT = 1
@@ -26,6 +27,12 @@ class AttrType(IntEnum):
     LONG = 9
     BLOCKS = 10
     LONGS = 11
+    FLOAT64S = 12
+    VAR = 13
+    VARS = 14
+    FLOAT64 = 15
+    SCALAR = 16
+    SCALARS = 17
 
 
 class VarTypeId(IntEnum):
@@ -129,6 +136,21 @@ OpDesc.Attr
     13 optional int64 l
     14 repeated int32 blocks_idx
     15 repeated int64 longs
+    16 repeated double float64s
+    17 optional string var_name
+    18 repeated string vars_name
+    19 optional double float64
+    20 optional Scalar scalar
+    21 repeated Scalar scalars
+Scalar
+    1 required int32 type
+    2 optional bool b
+    3 optional int64 i
+    4 optional double r
+    5 optional Complex c
+Complex
+    1 required double r
+    2 required double i
 OpCompatibleMap
     1 repeated OpCompatibleMap.OpCompatiblePair pair
     2 optional string default_required_version
@@ -140,7 +162,8 @@ CompatibleInfo
     2 required enum type
 """
 
-_ZEROS = {"int32": 0, "int64": 0, "enum": 0, "bool": False, "float": 0.0, "string": ""}
+_ZEROS = {"int32": 0, "int64": 0, "enum": 0, "bool": False, "string": ""}
+_ZEROS |= {"float": 0.0, "double": 0.0}
 
 
 def _tables(lines: Iterable[str]) -> dict[str, tuple[Field, ...]]:

@@ -81,7 +81,8 @@ class Scan:
     def inputs(self, op: OpDesc) -> Slots:
         """The vars an op reads, with the companions it asks for."""
         cls = find(op.type)
-        found = each_var(op.inputs, lambda name: self.read(name, op))
+        known = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
+        found = each_var(known, lambda name: self.read(name, op))
         given = {slot: self._known_rows(cls, slot, vars) for slot, vars in found.items()}
         for slot in cls.inputs().values():
             if slot.companion:
@@ -155,7 +156,7 @@ class Scan:
             slot: [self._write(op, slot, name, _item(inferred.get(slot), i), inputs)
                    for i, name in enumerate(names)]
             for slot, names in op.outputs.items()
-            if any(name != EMPTY for name in names)
+            if slot in defn.slots and any(name != EMPTY for name in names)
         }  # fmt: skip
         said = self._said_companions(defn, found, inferred, inputs)
         self._share(defn, inputs, found)
@@ -168,9 +169,9 @@ class Scan:
 
         What nobody wants among others has a var too, so that each stands in its place.
         """
-        type = type or self.declared(name)
         if name == EMPTY:
-            return self.graph.fresh(f"{slot}@UNUSED", type)
+            return self.graph.fresh(f"{slot}@UNUSED", type or _UNSAID)
+        type = type or self.declared(name)
         previous = self.current.get(name)
         if previous is None and not self.is_state(name):
             return self.note(name, self.graph.another(name, type))
@@ -274,18 +275,24 @@ class Scan:
     def _said_companions(
         self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
     ) -> Slots:
-        """Vars for the companions that an op writes itself."""
+        """Vars for the companions that an op writes itself.
+
+        Where a slot holds many, each has one level of its own.
+        """
         said: Slots = {}
         for slot in defn.outputs().values():
-            types = listed(inferred.get(slot.name) or [])
-            for var in outputs.get(slot.of, ())[:1] if slot.companion else ():
-                made = [self._companion(var, slot, i, type) for i, type in enumerate(types)]
+            types = listed(inferred.get(slot.name) or []) if slot.companion else []
+            vars = outputs.get(slot.of, [])
+            each = defn.slots.get(slot.of, Slot()).many
+            pairs = list(zip(vars, types, strict=False)) if each else [(v, types) for v in vars[:1]]
+            for var, own in pairs:
+                made = [self._companion(var, slot, i, t) for i, t in enumerate(listed(own))]
                 if slot.companion == "lod":
                     self.lods[var] = made
                 elif made:
                     self.rows[var] = (made[0], self._height(slot, inputs))
                 if made:
-                    said[slot.name] = made
+                    said.setdefault(slot.name, []).extend(made)
         return said
 
     def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:

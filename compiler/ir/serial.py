@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
 from compiler.errors import CompileError
+from compiler.ir.later_releases import is_later, settle
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.proto import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.serial_attrs import Opaque, dump_attr, load_attr
 from compiler.ir.types import DType
 
-__all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program"]
+__all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
 
 P = TypeVar("P", bound=Program)
 
@@ -65,16 +66,30 @@ def load_program(
 ) -> Program:
     """The program in `ProgramDesc` bytes, filled into the empty one that `factory` makes.
 
-    Op types and attributes that nobody has registered are kept. Where an op carries a call stack,
-    the user's line in it becomes `source`. Parameters come back as persistable variables, since
+    Op types and attributes that nobody has registered are kept. What releases after 1.8.5 say
+    otherwise is put into its words, see `later_releases`. Where an op carries a call stack, the
+    user's line in it becomes `source`. Parameters come back as persistable variables, since
     the format does not tell them apart. Raises CompileError, with the file's `name`, for data
     that is truncated or is no such program.
     """
     try:
-        return _load_blocks(factory(), parse(data).many("blocks", Message))
+        message = parse(data)
+        program = _load_blocks(factory(), message.many("blocks", Message))
     except ProtoError as error:
         hint = "is the file whole, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error
+    if is_later(program_version(message)):
+        settle(program)
+    return program
+
+
+def program_version(message: Message) -> int:
+    """The version in a `ProgramDesc`, 1_008_005 for release 1.8.5; 0 where it does not say.
+
+    >>> program_version(build("ProgramDesc"))
+    0
+    """
+    return message.one("version", Message).one("version", int) if message.has("version") else 0
 
 
 # ---- writing ----

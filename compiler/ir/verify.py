@@ -235,9 +235,12 @@ def fusible_shape(op: Op) -> Shape | None:
     """The shape over which a pointwise op computes, if it may share a kernel; None if it may not.
 
     Two ops fuse where these are equal. An op that reduces, or whose output is smaller than its
-    broadcast inputs, needs more than the same element of everything; an unknown size equals none.
+    broadcast inputs, needs more than the same element of everything; an operand of a size that
+    only data knows has no memory to compute in, even where the result's size is known.
     """
     if not isinstance(op.defn, Pointwise) or isinstance(op.defn, Rowwise) or op.defn.has_effects:
+        return None
+    if any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
     types = op.defn.types_of(op.inputs)
     views = op.defn.views(types)
@@ -245,7 +248,7 @@ def fusible_shape(op: Op) -> Shape | None:
         return None
     shape = broadcast(op.kind, list(views.values()))
     whole = all(var.type.shape == shape for var in op.writes())
-    return shape if whole and all(map(_is_known, shape)) else None
+    return shape if whole else None
 
 
 def check_grouped(g: Graph) -> None:

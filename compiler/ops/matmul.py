@@ -116,10 +116,10 @@ def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tupl
 
 def as_matrix(array: Array, split: int) -> Array:
     """An array with the axes before `split` as rows, the others as columns."""
-    rows = 1
-    for size in array.shape[:split]:
-        rows *= size
-    return array.reshape(rows, array.size // max(rows, 1))
+    rows, columns = 1, 1
+    for axis, size in enumerate(array.shape):
+        rows, columns = (rows * size, columns) if axis < split else (rows, columns * size)
+    return array.reshape(rows, columns)
 
 
 class Mul(Product, op="mul"):

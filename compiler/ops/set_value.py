@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from compiler.ops.axes import element_type, place, whole_numbers
 from compiler.ops.checks import require_same_dtype
 
 _LISTS = {
-    DType.BOOL: "bool_values",
-    DType.FP32: "fp32_values",
-    DType.FP64: "fp64_values",
-    DType.INT32: "int32_values",
-    DType.INT64: "int64_values",
+    DType.BOOL.code: "bool_values",
+    DType.INT32.code: "int32_values",
+    DType.INT64.code: "int64_values",
+    DType.FP32.code: "fp32_values",
+    DType.FP64.code: "fp64_values",
 }
 """The attribute that has the numbers of an element type."""
 
@@ -30,29 +30,28 @@ def written_index(
     steps: list[int],
     single: list[int],
 ) -> tuple[slice, ...]:
-    """An index that takes every `steps`-th place of some axes; it may take nothing.
+    """An index that takes what Python takes of some axes, in steps; it may take nothing.
 
-    Negative places count from behind, but an end does not where the step is negative: there -1 is
-    before the first place. From -1 to 0 is the last place of an axis of `single`.
+    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
     """
     index = [slice(None)] * len(sizes)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        size = sizes[axis]
-        first = max(start + size if start < 0 else start, 0)
-        last = end + size if end < 0 and step > 0 else end
-        if axis in single and (start, end) == (-1, 0):
-            last = size
-        index[axis] = slice(first, max(last, 0) if step > 0 else last if last >= 0 else None, step)
+        last = axis in single and (start, end) == (-1, 0)
+        index[axis] = slice(start, None if last else end, step)
     return tuple(index)
 
 
 def written_shape(sizes: tuple[int, ...], single: list[int], new: list[int]) -> tuple[int, ...]:
-    """The shape a value is written in: without the axes of `single`, with those of `new`."""
+    """The shape a value is written in: without the axes of `single`, with those of `new`.
+
+    >>> written_shape((1, 3, 2), [0], [1])
+    (3, 1, 2)
+    """
     gone = [axis % len(sizes) for axis in single]
     kept = [size for axis, size in enumerate(sizes) if axis not in gone]
     for axis in sorted(new):
         kept.insert(axis, 1)
-    return tuple(kept)
+    return tuple(kept) or (1,)
 
 
 class SetValue(OpDef, op="set_value"):
@@ -100,7 +99,7 @@ class SetValue(OpDef, op="set_value"):
         if ValueTensor is not None:
             require_same_dtype(self.kind, Input=Input, ValueTensor=ValueTensor)
         else:
-            self.expect_values(Input)
+            self.expect_values()
         return Input
 
     def expect_count(self, name: str, given: int) -> None:
@@ -112,12 +111,13 @@ class SetValue(OpDef, op="set_value"):
         if name == "steps" and 0 in self.steps:
             raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, and no step can be 0")
 
-    def expect_values(self, Input: TensorType) -> None:
-        """ShapeError where the attribute of Input's element type does not fill `shape`."""
-        values = self.attributes.get(_LISTS.get(Input.dtype, ""), [])
-        if len(values) != int(np.prod(self.shape)):
+    def expect_values(self) -> None:
+        """ShapeError where the attribute of the element type does not fill `shape`."""
+        values = self.attributes.get(_LISTS.get(self.dtype, ""), [])
+        if len(values) != math.prod(self.shape):
+            element = DType.of(self.dtype).text
             raise ShapeError(
-                f"{self.kind}: {len(values)} values of {Input.dtype.text} do not fill {self.shape}"
+                f"{self.kind}: {len(values)} values of {element} do not fill {self.shape}"
             )
 
     def numpy(
@@ -131,12 +131,12 @@ class SetValue(OpDef, op="set_value"):
         starts = whole_numbers(None, StartsTensorList, self.starts)
         ends = whole_numbers(None, EndsTensorList, self.ends)
         steps = whole_numbers(None, StepsTensorList, self.steps or [1] * len(self.axes))
-        lists: Any = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
-        lists[6] = self.fp64_values
         value = ValueTensor
         if value is None:
-            values = lists.get(self.dtype, self.fp32_values)
-            value = np.array(values, element_type(self.dtype)).reshape(self.shape)
+            lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
+            listed = self.fp64_values if self.dtype == 6 else self.fp32_values
+            value = np.array(lists.get(self.dtype, listed), element_type(self.dtype))
+            value = value.reshape(self.shape)
         Out = Input.copy()
         index = written_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
         sizes = Out[index].shape

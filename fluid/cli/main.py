@@ -22,9 +22,12 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.options import Options
+from fluid.cli.convert import add_convert
 from fluid.cli.infer import infer
 from fluid.cli.inspect import inspect, size
 from fluid.cli.model import CommandError
+from fluid.cli.run import prepare, run_script
+from fluid.cli.weights import add_weights
 from fluid.demo.story import EPOCHS, SEED, demo
 from runtime.checkpoint import CheckpointError
 
@@ -36,6 +39,7 @@ start here:
   fluid demo                        learn handwritten digits, a few seconds
   fluid inspect out/demo/model      what is in the model it saved
   fluid infer out/demo/model --input out/demo/digits.npy
+  fluid run train.py                a script of your own that imports paddle 1.x
 
 'fluid COMMAND --help' says more about each.
 """
@@ -76,10 +80,31 @@ examples:
 """
 
 
+RUN = """\
+Run a script that imports paddle 1.x, unchanged: `import paddle`, `paddle.fluid` and all below them are
+served by this package. Data sets are read from ~/.cache/paddle/dataset, or the folder that
+PADDLE_DATASET_HOME names; nothing is downloaded.
+"""
+RUN_EXAMPLES = """\
+examples:
+  fluid run train.py
+  fluid run train.py --use_cuda 0 --epochs 5          what follows the script is its own
+  fluid run --force train.py                          even where another paddle is installed
+"""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; its exit code."""
     _let_any_terminal_print()
     given = parser().parse_args(arguments)
+    code = _answer(given)
+    if code == 0 and given.name == "run":
+        run_script(given.script)
+    return code
+
+
+def _answer(given: argparse.Namespace) -> int:
+    """Do what a command says, or tell what is wrong with it; its exit code."""
     try:
         _expect_settings()
         code = given.command(given)
@@ -109,6 +134,9 @@ def parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_inspect(commands)
     _add_infer(commands)
+    _add_run(commands)
+    add_convert(commands)
+    add_weights(commands)
     return top
 
 
@@ -183,6 +211,23 @@ def _add_infer(commands: Any) -> None:
         "--output", type=Path, metavar="FILE", help="write what comes out to a .npz (or .npy)"
     )
     command.add_argument("--time", action="store_true", help="run again and again, say how long")
+
+
+def _add_run(commands: Any) -> None:
+    command = commands.add_parser(
+        "run",
+        help="run a script written for paddle 1.x",
+        description=RUN,
+        epilog=RUN_EXAMPLES,
+    )
+    command.set_defaults(command=prepare)
+    command.add_argument(
+        "--force", action="store_true", help="take the place of another paddle in this process"
+    )
+    command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
+    command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given"
+    )
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:

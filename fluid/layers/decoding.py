@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,10 +76,8 @@ def dynamic_decode(
     with loop.while_op.block():
         loop.step(impute_finished, kwargs)
     outputs, states = loop.results()
-    try:
+    with suppress(NotImplementedError):
         outputs, states = decoder.finalize(outputs, states, loop.lengths)
-    except NotImplementedError:
-        outputs, states = outputs, states
     if not output_time_major:
         outputs = map_structure(swapped, outputs)
     return (outputs, states, loop.lengths) if return_length else (outputs, states)

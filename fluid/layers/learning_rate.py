@@ -40,21 +40,21 @@ def _scheduled(schedule: Schedule) -> Schedule:
     return marked  # type: ignore[return-value]
 
 
-def _step(begin: int = 0) -> Variable:
+def _decay_step_counter(begin: int = 0) -> Variable:
     """The number of the step as float32; the first is `begin`."""
     return tensor.cast(nn.autoincreased_step_counter("@LR_DECAY_COUNTER@", begin), "float32")
 
 
 def _periods(decay_steps: float, staircase: bool) -> Variable:
     """How many times `decay_steps` have passed, whole ones only if `staircase`."""
-    periods = _step() / decay_steps
+    periods = _decay_step_counter() / decay_steps
     return ops.floor(periods) if staircase else periods
 
 
 @_scheduled
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Variable:
     """`rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al. 2017)."""
-    step = _step(1)
+    step = _decay_step_counter(1)
     slope = step**-0.5
     ramp = (warmup_steps**-1.5) * step
     return learning_rate * (d_model**-0.5) * elementwise_min(slope, ramp)
@@ -96,7 +96,7 @@ def polynomial_decay(
 
     In cycles, `decay_steps` grows to the next multiple that the step has not passed.
     """
-    step = _step()
+    step = _decay_step_counter()
     if cycle:
         span = decay_steps * _started_cycles(step, decay_steps)
     else:
@@ -122,7 +122,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
     """
     if len(values) - len(boundaries) != 1:
         raise ValueError("len(values) - len(boundaries) should be 1")
-    step = _step()
+    step = _decay_step_counter()
     rate = _rate("learning_rate")
     with control_flow.Switch() as switch:
         for boundary, value in zip(boundaries, values, strict=False):
@@ -139,7 +139,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
 @_scheduled
 def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
     """`rate / 2 * (cos(epoch * pi / epochs) + 1)`, where epochs have `step_each_epoch` steps."""
-    epoch = ops.floor(_step() / step_each_epoch)
+    epoch = ops.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
 
 
@@ -149,7 +149,7 @@ def linear_lr_warmup(
 ) -> Variable:
     """From `start_lr` to `end_lr` in `warmup_steps`, then `learning_rate`, perhaps a schedule."""
     rate = _rate("learning_rate_warmup")
-    step = _step()
+    step = _decay_step_counter()
     with control_flow.Switch() as switch:
         with switch.case(step < warmup_steps):
             share = step / float(warmup_steps)

@@ -16,6 +16,7 @@ __all__ = [
     "anchor_generator",
     "collect_fpn_proposals",
     "distribute_fpn_proposals",
+    "generate_mask_labels",
     "generate_proposal_labels",
     "generate_proposals",
     "retinanet_detection_output",
@@ -236,6 +237,37 @@ def generate_proposal_labels(
     outputs = {"Rois": rpn_rois.dtype, "LabelsInt32": gt_classes.dtype}
     outputs |= dict.fromkeys(codes, rpn_rois.dtype)
     return append_outputs(LayerHelper(op), inputs, outputs, attrs)
+
+
+def generate_mask_labels(
+    im_info: Variable,
+    gt_classes: Variable,
+    is_crowd: Variable,
+    gt_segms: Variable,
+    rois: Variable,
+    labels_int32: Variable,
+    num_classes: int,
+    resolution: int,
+) -> tuple[Variable, ...]:
+    """Of the boxes with a class: themselves, their numbers, and masks [K, classes * resolution²].
+
+    `gt_segms` [points, 2] are sequences of polygons, of objects, and of pictures. Masks of other
+    classes than a box's own are -1.
+    """
+    helper = LayerHelper("generate_mask_labels")
+    check_variable(rois, "rois", helper.layer_type)
+    inputs = {
+        "ImInfo": im_info,
+        "GtClasses": gt_classes,
+        "IsCrowd": is_crowd,
+        "GtSegms": gt_segms,
+        "Rois": rois,
+        "LabelsInt32": labels_int32,
+    }
+    outputs = {"MaskRois": rois.dtype, "RoiHasMaskInt32": gt_classes.dtype}
+    outputs["MaskInt32"] = gt_classes.dtype
+    attrs = {"num_classes": num_classes, "resolution": resolution}
+    return append_outputs(helper, inputs, outputs, attrs)
 
 
 def retinanet_detection_output(

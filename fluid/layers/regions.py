@@ -13,7 +13,14 @@ from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.windows import sizes_of
 
-__all__ = ["deformable_roi_pooling", "prroi_pool", "psroi_pool", "roi_align", "roi_pool"]
+__all__ = [
+    "deformable_roi_pooling",
+    "prroi_pool",
+    "psroi_pool",
+    "roi_align",
+    "roi_perspective_transform",
+    "roi_pool",
+]
 
 _WIDE = FLOATS[1:]
 _ONE_GROUP = [1, 1]
@@ -109,6 +116,38 @@ def prroi_pool(
     attrs = _checked_cells("prroi_pool", pooled_height, pooled_width, spatial_scale)
     inputs = {"X": input, "ROIs": rois, "BatchRoINums": batch_roi_nums}
     return append_simple_op("prroi_pool", inputs, attrs, name=name)
+
+
+def roi_perspective_transform(
+    input: Variable,
+    rois: Variable,
+    transformed_height: int,
+    transformed_width: int,
+    spatial_scale: float = 1.0,
+    name: str | None = None,
+) -> tuple[Variable, Variable, Variable]:
+    """Quadrilaterals drawn upright, [R, C, height, width]; where they are, and the nine numbers.
+
+    `rois` [R, 8] are four corners (x, y), clockwise from the upper left. The mask int32
+    [R, 1, height, width] is 1 inside, and the matrix [R, 9] takes places of the drawing to `input`.
+    """
+    op = "roi_perspective_transform"
+    check_variable_and_dtype(input, "input", ["float32"], op)
+    check_variable_and_dtype(rois, "rois", ["float32"], op)
+    check_type(transformed_height, "transformed_height", int, op)
+    check_type(transformed_width, "transformed_width", int, op)
+    check_type(spatial_scale, "spatial_scale", float, op)
+    helper = LayerHelper(op, name=name)
+    slots = {"Out": input.dtype, "Mask": "int32", "TransformMatrix": input.dtype}
+    slots |= {"Out2InIdx": "int32", "Out2InWeights": input.dtype}
+    made = {slot: helper.create_variable_for_type_inference(of) for slot, of in slots.items()}
+    attrs = {
+        "transformed_height": transformed_height,
+        "transformed_width": transformed_width,
+        "spatial_scale": spatial_scale,
+    }
+    helper.append_op(op, inputs={"X": input, "ROIs": rois}, outputs=made, attrs=attrs)
+    return made["Out"], made["Mask"], made["TransformMatrix"]
 
 
 def deformable_roi_pooling(

@@ -4,6 +4,10 @@ The programs of 1.8.5 for them are recorded in tests/data/control_flow.json, so 
 what Python 3.7 reads, too.
 """
 
+import zlib
+
+import numpy as np
+
 
 def _counter(L, last):
     """A counter at 0, and the number it counts to."""
@@ -289,3 +293,47 @@ MODELS = [
     py_func,
     printed,
 ]
+
+SIZES = {"while_with_array": (3, 5), "static_rnn": (4, 5, 6), "py_func": (3, 5), "printed": (3, 5)}
+LENGTHS = [[3, 5, 2], [4, 4, 1], [1, 6, 3]]
+STEPS = 3
+
+
+def feed(name, step, sequences):
+    """What a model reads in a step; `sequences` makes rows with lengths what the executor takes."""
+    random = np.random.RandomState(step)
+    if name == "dynamic_rnn":
+        words, whole = random.normal(size=(sum(LENGTHS[step]), 6)), random.normal(size=(3, 6))
+        return {"x": sequences(_single(words), LENGTHS[step]), "s": _single(whole)}
+    feeds = {"x": _single(random.normal(size=SIZES.get(name, (4, 4))) + 0.8 - 0.8 * step)}
+    if name == "if_else":
+        feeds["label"] = np.array([[1], [7], [2], [9]], "int64")
+    if name == "switch_case":
+        feeds["way"] = np.array([2 * step + 1], "int32")
+    return feeds
+
+
+def _single(x):
+    return x.astype("float32")
+
+
+def weights(name, shape):
+    """What a parameter begins as."""
+    random = np.random.RandomState(zlib.crc32(name.encode()) & 0xFFFF)
+    return _single(random.uniform(-0.5, 0.5, size=shape))
+
+
+def train(fluid, model, sequences):
+    """The losses of a model in three steps of gradient descent."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.unique_name.guard(), fluid.program_guard(main, startup):
+        loss = model(fluid)
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for var in main.all_parameters():
+            held = scope.find_var(var.name).get_tensor()
+            held.set(weights(var.name, var.shape), fluid.CPUPlace())
+        feeds = [feed(model.__name__, step, sequences) for step in range(STEPS)]
+        return [float(exe.run(main, feed=each, fetch_list=[loss])[0][0]) for each in feeds]

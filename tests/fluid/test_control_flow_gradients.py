@@ -252,7 +252,8 @@ def build(body: Body) -> tuple[Any, fluid.Program, list[Any]]:
         i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", STEPS)
         loss = layers.mean(body(layers.scale(x, 1.0), layers.scale(w, 1.0), i, n))
         found = fluid.gradients([loss], [x, w])
-    return loss, program, [x.name if each is None else each for x, each in zip([x, w], found)]
+    pairs = zip([x, w], found, strict=True)
+    return loss, program, [x.name if each is None else each for x, each in pairs]
 
 
 def run(exe: fluid.Executor, program: fluid.Program, x: float, w: float, fetch: Any) -> list[float]:

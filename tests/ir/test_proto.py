@@ -23,6 +23,7 @@ SCALARS = {
     "int64": st.integers(-(2**63), 2**63 - 1),
     "bool": st.booleans(),
     "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(allow_nan=False),
     "string": st.text(max_size=8),
 }
 UNKNOWN_TAIL = {0: b"\x96\x01", 1: b"12345678", 2: b"\x03abc", 5: b"1234"}
@@ -134,7 +135,7 @@ def test_programs_round_trip(program: Message):
 
 
 @given(
-    messages("OpDesc.Attr"), st.dictionaries(st.integers(16, 2**20), st.sampled_from([0, 1, 2, 5]))
+    messages("OpDesc.Attr"), st.dictionaries(st.integers(22, 2**20), st.sampled_from([0, 1, 2, 5]))
 )
 def test_unknown_fields_round_trip(attr: Message, strangers: dict[int, int]):
     unknown = tuple((n << 3 | wire, UNKNOWN_TAIL[wire]) for n, wire in sorted(strangers.items()))
@@ -142,11 +143,20 @@ def test_unknown_fields_round_trip(attr: Message, strangers: dict[int, int]):
     assert parse(dump(grown), "OpDesc.Attr") == grown
 
 
-def test_attribute_types_of_later_releases_are_kept():
-    data = bytes.fromhex("0a0166" + "100f" + "99019a9999999999b93f" + "a20103616263")
+def test_attributes_of_later_releases_are_read():
+    data = bytes.fromhex("0a0166" + "100f" + "99019a9999999999b93f" + "a201040802187b")
     attr = parse(data, "OpDesc.Attr")
-    assert attr.one("type", int) == 15
-    assert [tag >> 3 for tag, _ in attr.unknown] == [19, 20]
+    assert attr.one("type", int) == AttrType.FLOAT64
+    assert attr.one("float64", float) == 0.1
+    assert attr.one("scalar", Message) == build("Scalar", type=2, i=123)
+    assert dump(attr) == data
+
+
+def test_fields_of_releases_to_come_are_kept():
+    data = bytes.fromhex("0a0166" + "1063" + "b9019a9999999999b93f" + "c20103616263")
+    attr = parse(data, "OpDesc.Attr")
+    assert attr.one("type", int) == 99
+    assert [tag >> 3 for tag, _ in attr.unknown] == [23, 24]
     assert dump(attr) == data
 
 

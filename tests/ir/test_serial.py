@@ -233,8 +233,8 @@ def test_a_call_stack_without_a_users_line_gives_none(stack: Message):
 
 
 def test_attribute_types_of_later_releases_are_kept():
-    message = attr("precise", 12)
-    later = Message(message.kind, message.values, ((19 << 3 | 1, bytes(range(8))),))
+    message = attr("precise", 99)
+    later = Message(message.kind, message.values, ((29 << 3 | 1, bytes(range(8))),))
     data = desc(block(ops=[op(later)]))
     program = load_program(data)
     (loaded,) = program.blocks[0].ops

@@ -226,6 +226,7 @@ def test_only_whole_pointwise_ops_fuse():
     assert str(shape("(Out=y: f32[N, 4]) = elementwise_add(X=x, Y=b)")) == "(N, 4)"
     assert shape("(Out=y: f32[N, 4]) = softmax(X=x)") is None
     assert shape("(Out=y: f32[?, 4]) = relu(X=u)") is None
+    assert shape("(Out=y: f32[N, 4]) = elementwise_sub(X=u, Y=x)") is None
     grads = "(X@GRAD=y: f32[N, 4], Y@GRAD=z: f32[4]) = elementwise_add_grad"
     assert shape(f"{grads}(Out@GRAD=x, X=x, Y=b)") is None
     whole = "(X@GRAD=y: f32[N, 4]) = elementwise_add_grad(Out@GRAD=x, X=x, Y=b)"

@@ -296,3 +296,26 @@ SAMPLES += [
         {**TAKEN, "is_cascade_rcnn": True, "is_cls_agnostic": True, "class_nums": 2},
     ),
 ]
+
+OUTLINES = np.array(
+    [[5, 5], [20, 6], [18, 22], [4, 18], [30, 8], [42, 12], [33, 25], [8, 30], [24, 31], [15, 44]],
+    np.float32,
+)
+SEGMENTS = {
+    "ImInfo": TARGETS["ImInfo"],
+    "GtClasses": np.array([[1], [2]], np.int32),
+    "IsCrowd": np.array([[0], [0]], np.int32),
+    "GtSegms": OUTLINES,
+    "GtSegms_lod": lod((1, 1), (2, 1), (4, 3, 3)),
+    "Rois": boxes(5, size=60.0, seed=3),
+    "Rois_lod": lod((3, 2)),
+}
+
+SAMPLES += [
+    Sample(
+        "generate_mask_labels",
+        {**SEGMENTS, "LabelsInt32": np.array(labels, np.int32)[:, None]},
+        {"num_classes": 3, "resolution": 7},
+    )
+    for labels in ([1, 0, 2, 2, 0], [1, 0, 2, 0, 0])
+]

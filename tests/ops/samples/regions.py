@@ -58,3 +58,17 @@ SAMPLES = [
     moved(2),
     moved(1, no_trans=True),
 ]
+
+CORNERS = np.array(
+    [[4, 4, 18, 2, 20, 14, 2, 16], [0, 0, 12, 0, 12, 10, 0, 10], [10, 2, 18, 8, 12, 16, 4, 10]],
+    np.float32,
+)
+
+SAMPLES += [
+    Sample(
+        "roi_perspective_transform",
+        {"X": numbers(2, 2, 9, 11), "ROIs": CORNERS, "ROIs_lod": lod((1, 2))},
+        {"spatial_scale": 0.5, "transformed_height": 4, "transformed_width": 5},
+        ("X",),
+    ),
+]

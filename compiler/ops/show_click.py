@@ -1,0 +1,65 @@
+"""Embeddings that carry how often something was shown and clicked in their first two columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_same_dtype
+
+
+def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
+    """The show and click of each row: those of its sequence, or of its own without a LoD.
+
+    ValueError where CVM has not as many.
+    """
+    lengths = [1] * rows if X_lod is None else np.diff(X_lod[0])
+    if len(CVM) < len(lengths):
+        raise ValueError(f"cvm: CVM has {len(CVM)} rows, expected {len(lengths)}")
+    return np.repeat(CVM[: len(lengths)], lengths, axis=0)
+
+
+class ShowClick(OpDef, op="cvm"):
+    """Y = X [rows, 2 + width], show and click as log(show + 1), log(click + 1) - log(show + 1).
+
+    Without `use_cvm` Y lacks them: [rows, width]. In either case what X@GRAD has in their place is
+    CVM itself, [rows, 2] or two numbers a sequence, which a parameter server counts with.
+    Reference: cvm_op.h.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    CVM = reads(no_grad=True)
+    Y = writes()
+    use_cvm = attr(True)
+
+    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> TensorType:
+        width = X.shape[1] if X.rank == 2 else 0
+        if isinstance(width, int) and width < 2:
+            raise ShapeError(f"cvm: X is {X}, expected [rows, 2 + width]")
+        if X_lod is not None and len(X_lod) > 1:
+            raise ShapeError(f"cvm: X has {len(X_lod)} LoD levels, expected 1 or none")
+        return X if self.use_cvm else X.with_shape((X.shape[0], width - 2))
+
+    def numpy(self, X: Array) -> Array:
+        if not self.use_cvm:
+            return X[:, 2:].copy()
+        Y = X.copy()
+        Y[:, :2] = np.log(X[:, :2] + 1)
+        Y[:, 1] -= Y[:, 0]
+        return Y
+
+    def infer_grad(self, X: TensorType, CVM: TensorType, d_Y: TensorType) -> dict[str, TensorType]:
+        require_same_dtype("cvm_grad", X=X, CVM=CVM, **{"Y@GRAD": d_Y})
+        if CVM.rank != 2 or differ(CVM.shape[1], 2):
+            raise ShapeError(f"cvm_grad: CVM is {CVM}, expected [rows, 2]")
+        return {"X": X}
+
+    def grad(
+        self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array
+    ) -> dict[str, Array]:
+        rows, _ = numeric(X)
+        rest = d_Y[:, 2:] if self.use_cvm else d_Y
+        return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}

@@ -1,0 +1,115 @@
+"""`import paddle` for scripts of release 1.8: on request only, and not in place of another paddle.
+
+`paddle`, `paddle.reader` and `paddle.dataset` lie in the folder `fluid/paddle` and are loaded under
+those names. Below `paddle.fluid` each module is a view: it has the name that scripts use and shows
+what `fluid` has, so that there is one default program, whichever name it is reached by.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install_as_paddle"]
+
+FOLDER = Path(__file__).parent
+LAYERS = (
+    "control_flow detection device distributions io layer_function_generator "
+    "learning_rate_scheduler loss math_op_patch metric_op nn ops rnn sequence_lod tensor utils"
+).split()
+"""The files that release 1.8 keeps its layers in; each shows all of them."""
+PRIVATE = {"paddle.fluid.layers.learning_rate_scheduler": "fluid.layers.learning_rate"}
+"""Where a file has names besides, which are not public and yet in many a script."""
+INNER = ("fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.layers.", "fluid.paddle")
+"""What the names below `paddle.fluid` do not show as it is."""
+
+
+class _View(ModuleType):
+    """A module under another name: what it gives and what it is given are another module's."""
+
+    def __init__(self, name: str, shown: ModuleType) -> None:
+        super().__init__(name, shown.__doc__)
+        public = [each for each in vars(shown) if not each.startswith("_")]
+        vars(self).update(__path__=[], __all__=getattr(shown, "__all__", public), _shown=shown)
+
+    def __getattr__(self, name: str) -> Any:
+        shown = vars(self)["_shown"]
+        inner = sys.modules.get(PRIVATE.get(self.__name__, ""))
+        return getattr(inner if hasattr(inner, name) else shown, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_shown"], name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *dir(vars(self)["_shown"])})
+
+
+def install_as_paddle(force: bool = False) -> ModuleType:
+    """Let `import paddle` and all below it find this package, in this process; the module.
+
+    Doing it again changes nothing. Raises ImportError where another `paddle` is installed or has
+    been imported, unless `force` says to take its place.
+    """
+    found = sys.modules.get("paddle")
+    if found is not None and _path(found) == FOLDER / "paddle":
+        return found
+    if not force:
+        _expect_no_other(found)
+    for name in [each for each in sys.modules if each.partition(".")[0] == "paddle"]:
+        del sys.modules[name]
+    paddle = _load()
+    for name, shown in _modules():
+        _show(name, shown)
+    return paddle
+
+
+def _path(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return file and Path(file).parent
+
+
+def _expect_no_other(imported: ModuleType | None) -> None:
+    """ImportError where there is another paddle; a folder of that name alone is none."""
+    spec = find_spec("paddle") if imported is None else None
+    where = spec.origin if spec else getattr(imported, "__file__", None)
+    if where or imported:
+        raise ImportError(
+            f"another paddle is installed at {where}: uninstall it, or take its place in this "
+            "process by `fluid run --force` or fluid.install_as_paddle(force=True)",
+            name="paddle",
+        )
+
+
+def _load() -> ModuleType:
+    """The folder `paddle` beside this file as the package `paddle`."""
+    spec = PathFinder.find_spec("paddle", [str(FOLDER)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{FOLDER / 'paddle'} is missing: install the package again")
+    module = module_from_spec(spec)
+    sys.modules["paddle"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _modules() -> Iterator[tuple[str, ModuleType]]:
+    """Names below paddle and what each shows, those above others first."""
+    for name in sorted(sys.modules):
+        if name.partition(".")[0] == "fluid" and not name.startswith(INNER):
+            yield f"paddle.{name}", sys.modules[name]
+    layers = sys.modules["fluid.layers"]
+    yield from ((f"paddle.fluid.layers.{file}", layers) for file in LAYERS)
+
+
+def _show(name: str, shown: ModuleType) -> None:
+    """Put a view in place; a function of the same name, as `fluid.data`, stays what it is."""
+    view = _View(name, shown)
+    sys.modules[name] = view
+    above, _, last = name.rpartition(".")
+    owner = sys.modules[above]
+    if isinstance(getattr(owner, last, view), ModuleType):
+        vars(owner)[last] = view

@@ -1,0 +1,278 @@
+"""`fluid convert`: a saved model in other files, its program and parameters the same.
+
+The program is taken apart only as far as the file format goes: whatever release wrote it, what this
+one does not know of it is kept. Everything is read and checked before anything is written, and what
+was there before is put back if writing fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.ir.draw import size_text
+from compiler.ir.proto import Message, dump, parse
+from compiler.ir.serial import CALL_STACK, is_later, program_version
+from fluid import io
+from fluid.cli.layout import COMBINED_FILE, LATER_MODEL, LATER_PARAMS, Layout, locate, saved_names
+from fluid.cli.model import CommandError
+from fluid.cli.table import count
+from fluid.executor import Executor, scope_guard
+from fluid.inference_model import MODEL_FILE
+from fluid.persistables import value_of
+from runtime.checkpoint import CheckpointError, Tensor, save_combined, save_tensor, tensor_path
+from runtime.scope import Scope
+
+CONVERT = """\
+Write a saved model into other files: parameters in a file each or all in one, as __model__ or as
+.pdmodel and .pdiparams. The source is read whichever of these it is. Ops and numbers stay as they
+are, so a program of a later release stays one; only the call stacks of ops are dropped, which tell
+of the folders of whoever saved it.
+"""
+CONVERT_EXAMPLES = f"""\
+examples:
+  fluid convert inference.pdmodel out            out/{MODEL_FILE} and a file for each parameter
+  fluid convert DIR out --combined               out/{MODEL_FILE} and out/{COMBINED_FILE}
+  fluid convert DIR out/inference.pdmodel        and out/inference.pdiparams
+  fluid convert DIR out --to-model model --to-params params
+  fluid convert DIR DIR --combined --force       in place
+"""
+
+
+def add_convert(commands: Any) -> None:
+    """Add the command to those of `fluid`."""
+    command = commands.add_parser(
+        "convert",
+        help="write a saved model into other files: together, one by one, .pdmodel",
+        description=CONVERT,
+        epilog=CONVERT_EXAMPLES,
+    )
+    command.set_defaults(command=convert)
+    _add_paths(command)
+    for option, what in (
+        ("--model-filename", "the program of SRC, if it has an unusual name"),
+        ("--params-filename", "the parameters of SRC, if their file has"),
+        ("--to-model", f"what the program is called in the folder DST ({MODEL_FILE})"),
+        ("--to-params", f"what the file of all parameters is called ({COMBINED_FILE})"),
+    ):
+        command.add_argument(option, metavar="FILE", help=what)
+
+
+def _add_paths(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "source", type=Path, metavar="SRC", help="the folder of a saved model, or its .pdmodel"
+    )
+    command.add_argument(
+        "target", type=Path, metavar="DST", help="a folder, or NAME.pdmodel for NAME.pdiparams too"
+    )
+    command.add_argument("--combined", action="store_true", help="all parameters in one file")
+    command.add_argument(
+        "--force", action="store_true",
+        help="replace the model that is there; other files of its folder stay",
+    )  # fmt: skip
+
+
+def convert(given: argparse.Namespace) -> int:
+    """Read the source, write the target, say what was written."""
+    target = target_of(given)
+    _expect_free(given.target, target, given.force)
+    source = locate(given.source, given.model_filename, given.params_filename)
+    model = read_model(source)
+    model.write(target)
+    print(_report(source, target, model))
+    return 0
+
+
+# ---- where to ----
+
+
+def target_of(given: argparse.Namespace) -> Layout:
+    """The files that the arguments ask for; CommandError where they contradict each other."""
+    for name in (given.to_model, given.to_params):
+        if name is not None and Path(name).name != name:
+            raise CommandError(f"{name!r} is not the name of a file: the folder is DST")
+    if given.target.suffix == LATER_MODEL:
+        if given.to_model:
+            raise CommandError(f"DST says {given.target.name} and --to-model {given.to_model}")
+        params = given.to_params or given.target.stem + LATER_PARAMS
+        return Layout(given.target.parent, given.target.name, params)
+    combined = given.to_params or (COMBINED_FILE if given.combined else None)
+    layout = Layout(given.target, given.to_model or MODEL_FILE, combined)
+    if layout.model == layout.params:
+        raise CommandError(f"program and parameters cannot both be {layout.model!r}")
+    return layout
+
+
+def _expect_free(asked: Path, target: Layout, force: bool) -> None:
+    if target.folder.exists() and not target.folder.is_dir():
+        raise CommandError(f"{target.folder} is a file, not a folder: choose another DST")
+    if force:
+        return
+    if asked == target.folder:
+        there = target.folder.is_dir() and any(target.folder.iterdir())
+        taken = [asked] if there else []
+    else:
+        taken = [path for path in target.files([]) if path.exists()]
+    if taken:
+        raise CommandError(
+            f"{taken[0]} is there already: choose another DST, or say --force to replace it"
+        )
+
+
+# ---- the model ----
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """The bytes of a program, as they were and without call stacks, and its parameters by name."""
+
+    version: int
+    before: int
+    program: bytes
+    params: Mapping[str, Tensor]
+
+    def write(self, target: Layout) -> None:
+        """Write every file of the target; all of them, or none. Raises OSError and CommandError."""
+        folder = target.folder
+        stale = _model_files(target)
+        with TemporaryDirectory(prefix=".converting-", dir=_existing(folder)) as space:
+            draft = Path(space, "draft")
+            self._write(replace(target, folder=draft))
+            if folder.is_dir():
+                _exchange(draft, folder, stale, Path(space, "before"))
+            else:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                draft.replace(folder)
+
+    def _write(self, target: Layout) -> None:
+        if target.params is not None:
+            save_combined(target.folder / target.params, self.params)
+        else:
+            for name, (array, lod) in self.params.items():
+                _save_one(target, name, array, lod)
+        target.folder.mkdir(exist_ok=True)
+        target.program.write_bytes(self.program)
+
+
+def _save_one(target: Layout, name: str, *tensor: Any) -> None:
+    path = tensor_path(target.folder, name)
+    if path == target.program:
+        raise CommandError(f"a parameter is called {name!r}, as the program is: say --to-model")
+    try:
+        save_tensor(path, *tensor)
+    except (FileExistsError, NotADirectoryError) as error:
+        hint = "say --combined"
+        raise CommandError(f"parameter {name!r} cannot have a file of its own: {hint}") from error
+
+
+def read_model(source: Layout) -> FoundModel:
+    """The program and parameters of a model, which are held against each other.
+
+    Raises CommandError where they do not belong together, and what reading corrupt files raises.
+    """
+    names = saved_names(source.program)
+    data = source.program.read_bytes()
+    message = parse(data)
+    program = dump(without_call_stacks(message))
+    return FoundModel(program_version(message), len(data), program, _read_params(source, names))
+
+
+def _read_params(source: Layout, names: Sequence[str]) -> dict[str, Tensor]:
+    files = str(source.folder), Executor(), source.model, source.params
+    with scope_guard(Scope()):
+        try:
+            io.load_inference_model(*files)
+        except FileNotFoundError as error:
+            hint = "if all parameters are in one file, name it with --params-filename"
+            raise CommandError(f"{error}\n  hint: {hint}") from error
+        except RuntimeError as error:
+            raise CommandError(str(error)) from error
+        return {name: value_of(name) for name in names}
+
+
+def without_call_stacks(message: Message) -> Message:
+    """A program's message without the attribute that says where each op was written down."""
+    blocks = message.many("blocks", Message)
+    return _with(message, "blocks", [_with(b, "ops", map(_without, _ops(b))) for b in blocks])
+
+
+def _ops(block: Message) -> tuple[Message, ...]:
+    return block.many("ops", Message)
+
+
+def _without(op: Message) -> Message:
+    attrs = op.many("attrs", Message)
+    return _with(op, "attrs", [each for each in attrs if each.one("name", str) != CALL_STACK])
+
+
+def _with(message: Message, field: str, items: Iterable[Message]) -> Message:
+    kept = {name: value for name, value in message.values.items() if name != field}
+    values = tuple(items)
+    return replace(message, values={**kept, field: values} if values else kept)
+
+
+# ---- writing all or nothing ----
+
+
+def _existing(folder: Path) -> Path:
+    """The folder itself or the first around it that is there: drafts lie on the same disk."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+
+
+def _model_files(target: Layout) -> list[Path]:
+    """The files of the model whose program would be written over."""
+    try:
+        there = locate(target.folder, target.model)
+        return [path for path in there.files(saved_names(there.program)) if path.is_file()]
+    except (CommandError, CompileError, CheckpointError):
+        return []
+
+
+def _exchange(draft: Path, folder: Path, stale: Sequence[Path], before: Path) -> None:
+    """Move files from the draft into a folder, and those they replace aside; or leave all as is."""
+    new = [path.relative_to(draft) for path in sorted(draft.rglob("*")) if path.is_file()]
+    old = {path.relative_to(folder) for path in stale}
+    old |= {name for name in new if (folder / name).exists()}
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for name in sorted(old):
+            moved.append(_moved(folder / name, before / name))
+        for name in new:
+            moved.append(_moved(draft / name, folder / name))
+    except BaseException:
+        for origin, place in reversed(moved):
+            place.replace(origin)
+        raise
+
+
+def _moved(origin: Path, place: Path) -> tuple[Path, Path]:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    origin.replace(place)
+    return origin, place
+
+
+# ---- what is said ----
+
+
+def _report(source: Layout, target: Layout, model: FoundModel) -> str:
+    nbytes = sum(array.nbytes for array, _ in model.params.values())
+    params = f"{count(len(model.params), 'parameter')} with {size_text(nbytes)}"
+    sizes = f"{size_text(len(model.program))} without call stacks, {size_text(model.before)} before"
+    lines = [f"read     {source}: {params}", f"written  {target}", f"         program: {sizes}"]
+    if is_later(model.version) and model.version:
+        lines.append(f"         its ops are those of release {_release(model.version)}")
+    return "\n".join(lines)
+
+
+def _release(version: int) -> str:
+    """A version as people say it.
+
+    >>> _release(2_003_002)
+    '2.3.2'
+    """
+    return ".".join(str(version // 1000**place % 1000) for place in (2, 1, 0))

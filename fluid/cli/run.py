@@ -1,0 +1,49 @@
+"""`fluid run`: a script of release 1.8 as it is, with `import paddle` served by this package."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from fluid.as_paddle import install_as_paddle
+from fluid.cli.model import CommandError
+
+__all__ = ["prepare", "run_script"]
+
+
+def prepare(given: argparse.Namespace) -> int:
+    """Let `import paddle` work, and arguments and import path be the script's; 0.
+
+    Raises CommandError where there is no script, or another paddle.
+    """
+    if not given.script.is_file():
+        raise CommandError(f"{given.script} is no file: name a script, and after it its arguments")
+    sys.argv = [str(given.script), *given.arguments]
+    sys.path[0] = str(given.script.resolve().parent)
+    try:
+        install_as_paddle(force=given.force)
+    except ImportError as error:
+        raise CommandError(str(error)) from error
+    return 0
+
+
+def run_script(script: Path) -> None:
+    """Run a script as Python runs it.
+
+    What it raises ends the process as it does there, with a traceback that starts in the script.
+    """
+    sys.excepthook = partial(_show, str(script))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def _show(
+    script: str, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        trace = trace.tb_next
+    traceback.print_exception(error.with_traceback(trace))

@@ -1,0 +1,98 @@
+"""`paddle.compat`: texts and numbers alike on every Python, as scripts of release 1.8 expect them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "floor_division",
+    "get_exception_message",
+    "long_type",
+    "round",
+    "to_bytes",
+    "to_text",
+]
+
+long_type = int
+
+
+def to_text(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
+    """Bytes as text, alone or in a list, set or dict, which is changed itself if `inplace`.
+
+    None, texts and numbers stay as they are; TypeError for anything else.
+
+    >>> to_text([b"a", "b", None])
+    ['a', 'b', None]
+    """
+    return _mapped(obj, lambda each: _text(each, encoding), inplace)
+
+
+def to_bytes(obj: Any, encoding: str = "utf-8", inplace: bool = False) -> Any:
+    """Text as bytes, alone or in a list, set or dict, which is changed itself if `inplace`.
+
+    None and bytes stay as they are; TypeError for anything else.
+
+    >>> to_bytes({"a"})
+    {b'a'}
+    """
+    return _mapped(obj, lambda each: _bytes(each, encoding), inplace)
+
+
+def _text(value: Any, encoding: str) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(encoding)
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise TypeError(f"to_text takes bytes and texts, not {type(value).__name__}")
+
+
+def _bytes(value: Any, encoding: str) -> Any:
+    if isinstance(value, str):
+        return value.encode(encoding)
+    if value is None or isinstance(value, bytes):
+        return value
+    raise TypeError(f"to_bytes takes texts and bytes, not {type(value).__name__}")
+
+
+def _mapped(value: Any, convert: Callable[[Any], Any], inplace: bool) -> Any:
+    if not isinstance(value, (list, set, dict)):
+        return convert(value)
+    if isinstance(value, dict):
+        new: Any = {convert(key): convert(each) for key, each in value.items()}
+    else:
+        new = type(value)(map(convert, value))
+    if not inplace:
+        return new
+    value.clear()
+    value.extend(new) if isinstance(value, list) else value.update(new)
+    return value
+
+
+def round(x: float, d: int = 0) -> float:
+    """A number with `d` digits after the point, halves away from zero.
+
+    >>> round(2.5), round(-0.125, 2)
+    (3.0, -0.13)
+    """
+    scale = 10**d
+    return math.copysign(math.floor(abs(x) * scale + 0.5) / scale, x)
+
+
+def floor_division(x: float, y: float) -> float:
+    """The quotient, rounded down.
+
+    >>> floor_division(7, 2)
+    3
+    """
+    return x // y
+
+
+def get_exception_message(exc: BaseException) -> str:
+    """What an exception says.
+
+    >>> get_exception_message(ValueError("too long"))
+    'too long'
+    """
+    return str(exc)

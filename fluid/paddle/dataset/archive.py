@@ -1,0 +1,77 @@
+"""Reads files out of archives without unpacking them, and never more than makes sense.
+
+What is damaged is told as such: a compressed file that ends early, a member that is not there, a
+line or a member without end.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .common import DatasetError, md5file
+
+__all__ = ["LONGEST_LINE", "MOST_BYTES", "checked", "lines", "members", "whole"]
+
+MOST_BYTES = 1 << 28
+"""The largest thing read at once; the largest in these data sets, a part of cifar, has 2**25."""
+LONGEST_LINE = 1 << 20
+
+_DAMAGE = (
+    *(EOFError, LookupError, OSError, ValueError, struct.error, zlib.error),
+    *(tarfile.TarError, zipfile.BadZipFile, NotImplementedError),
+)
+
+
+@contextmanager
+def checked(path: str, md5: str) -> Iterator[None]:
+    """Tell of whatever goes wrong inside as damage to a file.
+
+    Raises DatasetError with the checksum that the file has, and the one it is known by.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        found = md5file(path) if Path(path).is_file() else "none"
+        known = "" if found == md5 else f"; its MD5 is {found}, that of the published file {md5}"
+        raise DatasetError(f"{path} cannot be read: {error}{known}") from error
+
+
+def members(path: str, pattern: str | re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """The files in a tar archive whose names match a pattern, with their names; one at a time.
+
+    Links and devices are passed over. Raises ValueError if there is none.
+    """
+    wanted = re.compile(pattern)
+    found = False
+    with tarfile.open(path) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isreg() else None
+            if file is not None and wanted.search(member.name):
+                found = True
+                yield member.name, file
+    if not found:
+        raise ValueError(f"it holds no file whose name matches {wanted.pattern!r}")
+
+
+def lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file; ValueError for one that does not end."""
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"a line has more than {LONGEST_LINE:,} bytes")
+        yield line
+
+
+def whole(file: IO[bytes], most: int = MOST_BYTES) -> bytes:
+    """All bytes of a file; ValueError for more than `most`."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return data

@@ -1,0 +1,89 @@
+"""Where the files of data sets lie, and what to say where they do not; parts for several readers."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import count, islice
+from pathlib import Path
+from typing import IO, Any
+
+__all__ = ["DATA_HOME", "DatasetError", "cluster_files_reader", "download", "md5file", "split"]
+
+DATA_HOME = os.environ.get("PADDLE_DATASET_HOME") or str(Path("~/.cache/paddle/dataset").expanduser())
+"""The folder with a folder for each data set; a script may set it before it reads one."""
+
+Reader = Callable[[], Iterator[Any]]
+
+
+class DatasetError(RuntimeError):
+    """A file of a data set is missing or is not what it should be."""
+
+
+def md5file(fname: str | os.PathLike[str]) -> str:
+    """The MD5 checksum of a file in hexadecimal digits."""
+    with Path(fname).open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
+
+
+def download(url: str, module_name: str, md5sum: str, save_name: str | None = None) -> str:
+    """Where the file of a URL lies in the cache folder: nothing is downloaded.
+
+    The name is the last part of the URL, or `save_name`. Raises DatasetError if it is not there.
+    """
+    path = Path(DATA_HOME, module_name, save_name or url.rpartition("/")[2])
+    if path.is_file():
+        return str(path)
+    raise DatasetError(
+        f"the file {path.name} of the data set {module_name} is missing, and nothing is downloaded "
+        f"here: get it from {url} (MD5 {md5sum}) and put it at {path}, or name the folder above "
+        f"{module_name} by the environment variable PADDLE_DATASET_HOME"
+    )
+
+
+def split(
+    reader: Reader,
+    line_count: int,
+    suffix: str = "%05d.pickle",
+    dumper: Callable[[Any, IO[str]], Any] = json.dump,
+) -> None:
+    """Write the samples of a reader to files of `line_count` samples each.
+
+    `suffix` is the name of a file with a place for its number. The files are written as text, as
+    release 1.8 opens them, by default as JSON: what is read again is never unpickled. Raises
+    TypeError for a dumper that cannot be called.
+    """
+    if not callable(dumper):
+        raise TypeError("dumper should be callable.")
+    samples = iter(reader())
+    for number in count():
+        part = list(islice(samples, line_count))
+        if not part:
+            return
+        with Path(suffix % number).open("w", encoding="utf-8") as file:
+            dumper(part, file)
+
+
+def cluster_files_reader(
+    files_pattern: str,
+    trainer_count: int,
+    trainer_id: int,
+    loader: Callable[[IO[str]], Any] = json.load,
+) -> Reader:
+    """A reader of the samples in every `trainer_count`-th file of a pattern, from `trainer_id` on.
+
+    The files are those of `split`, in the order of their names. Raises TypeError for a loader that
+    cannot be called.
+    """
+    if not callable(loader):
+        raise TypeError("loader should be callable.")
+
+    def samples() -> Iterator[Any]:
+        for name in sorted(glob.glob(files_pattern))[trainer_id::trainer_count]:
+            with Path(name).open(encoding="utf-8") as file:
+                yield from loader(file)
+
+    return samples

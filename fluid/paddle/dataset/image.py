@@ -1,0 +1,152 @@
+"""`paddle.dataset.image`: pictures read, resized, cropped and turned for networks.
+
+Pictures are uint8 [height, width, 3] in the order blue, green, red, as release 1.8 has them, or
+[height, width] in grey. Reading one needs the package Pillow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .common import DatasetError
+
+__all__ = [
+    "center_crop",
+    "left_right_flip",
+    "load_and_transform",
+    "load_image",
+    "load_image_bytes",
+    "random_crop",
+    "resize_short",
+    "simple_transform",
+    "to_chw",
+]
+
+
+def load_image_bytes(bytes: bytes, is_color: bool = True) -> Any:
+    """The picture in the bytes of a file; DatasetError without Pillow or for no picture."""
+    try:
+        pictures = importlib.import_module("PIL.Image")
+    except ImportError as error:
+        raise DatasetError("reading pictures needs Pillow: pip install pillow") from error
+    try:
+        found = np.asarray(pictures.open(io.BytesIO(bytes)).convert("RGB" if is_color else "L"))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"a picture of {len(bytes)} bytes cannot be read: {error}") from error
+    return found[..., ::-1] if is_color else found
+
+
+def load_image(file: str, is_color: bool = True) -> Any:
+    """The picture in a file; DatasetError without Pillow or for no picture."""
+    return load_image_bytes(Path(file).read_bytes(), is_color)
+
+
+def resize_short(im: Any, size: int) -> Any:
+    """A picture with a shorter side of `size`, by cubic interpolation.
+
+    >>> resize_short(np.zeros((6, 4, 3), np.uint8), 8).shape
+    (12, 8, 3)
+    """
+    height, width = im.shape[:2]
+    short = min(height, width)
+    rows = _resized(im.astype(np.float64), size * height // short, axis=0)
+    return np.rint(_resized(rows, size * width // short, axis=1)).clip(0, 255).astype(im.dtype)
+
+
+def _resized(im: Any, size: int, axis: int) -> Any:
+    """Another size along one axis, each new pixel of the four around it; edges are repeated."""
+    length = im.shape[axis]
+    place = (np.arange(size) + 0.5) * length / size - 0.5
+    left = np.floor(place).astype(int)
+    spread = [size if each == axis else 1 for each in range(im.ndim)]
+    taps = (left + offset for offset in range(-1, 3))
+    return sum(
+        np.take(im, tap.clip(0, length - 1), axis) * _cubic(abs(place - tap)).reshape(spread)
+        for tap in taps
+    )
+
+
+def _cubic(distance: Any, sharpness: float = -0.75) -> Any:
+    """The weight of a pixel at a distance below 2 (R. Keys, Cubic convolution, 1981)."""
+    near = ((sharpness + 2) * distance - (sharpness + 3)) * distance**2 + 1
+    far = sharpness * (((distance - 5) * distance + 8) * distance - 4)
+    return np.where(distance <= 1, near, far)
+
+
+def to_chw(im: Any, order: Sequence[int] = (2, 0, 1)) -> Any:
+    """A picture with its colours first.
+
+    >>> to_chw(np.zeros((4, 5, 3))).shape
+    (3, 4, 5)
+    """
+    return im.transpose(order)
+
+
+def center_crop(im: Any, size: int, is_color: bool = True) -> Any:
+    """The `size`×`size` pixels in the middle.
+
+    >>> center_crop(np.arange(16).reshape(4, 4), 2)
+    array([[ 5,  6],
+           [ 9, 10]])
+    """
+    top, left = ((side - size) // 2 for side in im.shape[:2])
+    return im[top : top + size, left : left + size]
+
+
+def random_crop(im: Any, size: int, is_color: bool = True) -> Any:
+    """Any `size`×`size` pixels, drawn from NumPy's global generator as release 1.8 does."""
+    top, left = (np.random.randint(0, side - size + 1) for side in im.shape[:2])
+    return im[top : top + size, left : left + size]
+
+
+def left_right_flip(im: Any, is_color: bool = True) -> Any:
+    """A picture with left and right exchanged.
+
+    >>> left_right_flip(np.array([[1, 2, 3]]))
+    array([[3, 2, 1]])
+    """
+    return im[:, ::-1]
+
+
+def simple_transform(
+    im: Any,
+    resize_size: int,
+    crop_size: int,
+    is_train: bool,
+    is_color: bool = True,
+    mean: Any = None,
+) -> Any:
+    """A picture resized and cropped, float32 [3, crop_size, crop_size], less a mean.
+
+    To learn from, any part is taken and half of them are flipped; otherwise the middle is.
+    `mean` has a value for each colour or for each element.
+    """
+    im = resize_short(im, resize_size)
+    im = (random_crop if is_train else center_crop)(im, crop_size, is_color)
+    if is_train and np.random.randint(2) == 0:
+        im = left_right_flip(im, is_color)
+    im = (to_chw(im) if im.ndim == 3 else im).astype(np.float32)
+    if mean is None:
+        return im
+    mean = np.array(mean, np.float32)
+    return im - (mean[:, np.newaxis, np.newaxis] if mean.ndim == 1 and is_color else mean)
+
+
+def load_and_transform(
+    filename: str,
+    resize_size: int,
+    crop_size: int,
+    is_train: bool,
+    is_color: bool = True,
+    mean: Any = None,
+) -> Any:
+    """The picture in a file, as `simple_transform` makes it."""
+    return simple_transform(
+        load_image(filename, is_color), resize_size, crop_size, is_train, is_color, mean
+    )

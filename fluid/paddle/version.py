@@ -1,0 +1,23 @@
+"""`paddle.version`: the release whose names and meanings this is."""
+
+from fluid.installed import RELEASE
+
+__all__ = ["full_version", "major", "minor", "patch", "rc", "show"]
+
+full_version = RELEASE
+major, minor, patch = RELEASE.split(".")
+rc = "0"
+
+
+def show() -> None:
+    """Print the release and its parts.
+
+    >>> show()
+    full_version: 1.8.5
+    major: 1
+    minor: 8
+    patch: 5
+    rc: 0
+    """
+    for name in ("full_version", "major", "minor", "patch", "rc"):
+        print(f"{name}: {globals()[name]}")

@@ -1,0 +1,52 @@
+"""Which op an error in a step came from, and where the user wrote it.
+
+The generator writes a comment above the lines of each op, `# <op>  <the user's line>`; fused ops
+have one each.
+"""
+
+from __future__ import annotations
+
+import linecache
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from traceback import walk_tb
+
+import numpy as np
+
+from runtime.errors import StepError
+
+_NUMPY = str(Path(np.__file__).parent)
+
+
+def blame(error: Exception, filename: str) -> None:
+    """Raise a StepError for an error in generated code, which NumPy or the code itself raised.
+
+    An error of a function of the user's, which `py_func` called, only gets a note.
+    """
+    files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
+    comments = _comments(error, filename)
+    if not comments:
+        return
+    if not all(file.startswith((filename, _NUMPY, "<")) for file in files[files.index(filename) :]):
+        error.add_note("in " + " and ".join(comments))
+        return
+    texts, lines = zip(*(comment.partition("  ")[::2] for comment in comments), strict=True)
+    raise StepError(_sentence(error, texts), op=" and ".join(texts), source=lines[-1]) from error
+
+
+def _comments(error: Exception, filename: str) -> list[str]:
+    """What the generator noted of the op, or the fused ones, that a step was at."""
+    frames = walk_tb(error.__traceback__)
+    numbers = [line for frame, line in frames if frame.f_code.co_filename == filename]
+    lines = linecache.getlines(filename)[: numbers[0] if numbers else 0]
+    above = [line.strip() for line in reversed(lines)]
+    from_comment = dropwhile(lambda line: not line.startswith("# "), above)
+    found = list(takewhile(lambda line: line.startswith("# "), from_comment))
+    return [comment[2:] for comment in reversed(found)]
+
+
+def _sentence(error: Exception, ops: tuple[str, ...]) -> str:
+    """What an op says by itself, and else what NumPy says with the op's type before it."""
+    kinds = [op.partition(" = ")[2].partition("(")[0] for op in ops]
+    text = str(error)
+    return text if text.startswith(tuple(kinds)) else f"{' and '.join(kinds)}: {text}"
