@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from compiler.ir.types import DType
 from fluid.variable import Variable, convert_np_dtype_to_dtype_
 
@@ -29,9 +31,10 @@ def convert_dtype(dtype: Any) -> str:
 
 
 def check_type(value: Any, name: str, expected: type | tuple[type, ...], op: str) -> None:
-    """TypeError where an argument of a layer is not of an expected type."""
-    if not isinstance(value, expected):
-        kinds = expected if isinstance(expected, tuple) else (expected,)
+    """TypeError where an argument of a layer is not of an expected type; NumPy's numbers are."""
+    kinds = expected if isinstance(expected, tuple) else (expected,)
+    plain = value.item() if isinstance(value, np.number) else value
+    if not isinstance(plain, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(
             f"The type of '{name}' in {op} must be {wanted}, but received {type(value).__name__}"

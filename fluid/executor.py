@@ -21,6 +21,7 @@ from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
 from compiler.ir.types import Array, from_fluid
 from fluid.compiler import CompiledProgram
+from fluid.fetched import number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.profiler import recorder
 from runtime import executor as core
@@ -179,7 +180,7 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
                 f"fetch {name!r} holds sequences (its LoD is {value.lod()}), which a NumPy array "
                 "cannot say: fetch with return_numpy=False"
             )
-    return values
+    return list(map(number_like, values))
 
 
 def _as_tensor(value: Any) -> Any:

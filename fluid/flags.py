@@ -58,6 +58,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     >>> set_flags({"FLAGS_eager_delete_tensor_gb": 1})
     >>> get_flags("FLAGS_eager_delete_tensor_gb")
     {'FLAGS_eager_delete_tensor_gb': 1.0}
+    >>> set_flags({"FLAGS_eager_delete_tensor_gb": 0.0})
     """
     if not isinstance(flags, dict):
         raise TypeError(f"flags in set_flags should be a dict, but received {type(flags).__name__}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fluid import unique_name
-from fluid.checks import check_variable
+from fluid.checks import check_type, check_variable
 from fluid.core import VarDesc
 from fluid.framework import (
     Operator,
@@ -34,6 +34,7 @@ class LayerHelper:
     def __init__(self, layer_type: str, **kwargs: Any) -> None:
         self.layer_type = layer_type
         self.kwargs = kwargs
+        check_type(kwargs.get("name"), "name", (str, type(None)), layer_type)
         self.name: str = kwargs.get("name") or unique_name.generate(layer_type)
 
     @property
@@ -85,8 +86,14 @@ class LayerHelper:
 
     @property
     def bias_attr(self) -> Any:
-        """The attributes of the bias, or False for none."""
-        return ParamAttr._to_attr(self.kwargs.get("bias_attr"))
+        """The attributes of the bias, or False for none; TypeError for several."""
+        return self._one_attr(self.kwargs.get("bias_attr"))
+
+    def _one_attr(self, attr: Any) -> Any:
+        found = ParamAttr._to_attr(attr)
+        if isinstance(found, list):
+            raise TypeError(f"{self.layer_type} takes one ParamAttr here, not a list: {found!r:.60}")
+        return found
 
     def multiple_param_attr(self, length: int) -> list[Any]:
         """The attributes of `length` weights; one stands for all, ValueError for other numbers."""
@@ -122,7 +129,7 @@ class LayerHelper:
         Without an initializer weights start by Xavier and biases at 0; TypeError where they are
         not floating point then.
         """
-        attr = copy.copy(ParamAttr._to_attr(attr))
+        attr = copy.copy(self._one_attr(attr))
         if attr is False:
             return None
         if attr.name is None:

@@ -305,6 +305,15 @@ class Auc(MetricBase):
         nothing = np.zeros((0, 2)), np.zeros((0, 1), np.int64)
         return float(self._counted(*nothing)["AUC"][0])
 
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """The area below the line from (x1, y1) to (x2, y2).
+
+        >>> Auc.trapezoid_area(3, 1, 2, 3)
+        5.0
+        """
+        return abs(x1 - x2) * (y1 + y2) / 2.0
+
     def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
         counts = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
         return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 
-_ATTRIBUTE_IMPORTS = ["from math import inf, nan", "from types import SimpleNamespace", ""]
+_NUMBERS = "from math import inf, nan"
+_NUMBER = re.compile(r"(?<![\w.'])(inf|nan)(?![\w'])")
+"""A number that Python has no literal for, which an op wrote into its code."""
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
 """What a module does when it is run by itself."""
 
@@ -100,6 +103,7 @@ def _source(
     edges: tuple[tuple[Tensor, ...], ...],
 ) -> str:  # fmt: skip
     ops = sum(len(step.ops) for step in plan.steps)
+    body = [*frame.globals, *_definitions(frame), *_bind(plan, frame, arguments, results)]
     head = [
         f'"""{ops} ops in {len(plan.steps)} steps, for NumPy.',
         "",
@@ -109,7 +113,7 @@ def _source(
         "",
         "from __future__ import annotations",
         "",
-        *(_ATTRIBUTE_IMPORTS if frame.globals else []),
+        *_imports(frame, body),
         "import numpy as np",
         "",
         f"NAME = {plan.name!r}",
@@ -122,8 +126,13 @@ def _source(
         *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
         "",
     ]
-    body = [*frame.globals, *_definitions(frame), *_bind(plan, frame, arguments, results)]
     return "\n".join(head + body) + "\n\n\n" + _SCRIPT
+
+
+def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
+    if frame.globals:
+        return [_NUMBERS, "from types import SimpleNamespace", ""]
+    return [_NUMBERS, ""] if any(map(_NUMBER.search, body)) else []
 
 
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> list[str]:

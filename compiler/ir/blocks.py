@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.errors import CompileError
+from compiler.ir import carried_lod
 from compiler.ir.body_scan import (
     MOST_WIDENINGS,
     SUB_BLOCK,
@@ -54,13 +55,20 @@ def same(names: Sequence[str]) -> dict[str, str]:
 def converted(scan: BlockScan, op: OpDesc) -> tuple[BlockScan, list[str]]:
     """The walk over the block of an op that runs it as it is, and what it leaves outside."""
     block = scan.body_of(op)
+    carried: list[str] = []
     for _ in range(MOST_WIDENINGS):
         inner = scan.inner(block)
         scan.see_all(op, written_outside(block), inner)
+        levels = carried_lod.enter(scan, inner, carried)
         for each in block.ops:
             inner.add(each)
         written = [name for name in written_outside(block) if name in inner.current]
-        if not scan.widen(inner, written):
+        carried_lod.leave(inner, carried)
+        changed = [n for n in carried_lod.changed(inner, written) if n not in carried]
+        for name in changed:
+            carried_lod.separate(scan, inner, name)
+        carried += changed
+        if not scan.widen(inner, [*written, *levels]) and not changed:
             return inner, written
     raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
 
@@ -94,23 +102,31 @@ def kept_values(
             kept.append(keep(inner, name, inner.current[name]))
         elif name in written and name not in inner.block.vars:
             entry = name not in counted and _reads_first(inner.block, name)
-            kept.append(keep(inner, name, at_entry(inner, name, op) if entry else None))
+            kept.append(keep(inner, name, at_entry(inner, name, op.source) if entry else None))
     return kept
 
 
 def keep(inner: BlockScan, name: str, var: Var | None) -> Kept:
     """A value to keep, with its LoD; the last one of a name unless another var is given."""
     found = var or inner.current[name]
-    return Kept(name, found, tuple(inner.lod_of(found)))
+    levels = (_unchanged(inner, level) for level in inner.lod_of(found))
+    return Kept(name, found, tuple(levels))
 
 
-def at_entry(inner: BlockScan, name: str, op: OpDesc) -> Var | None:
+def _unchanged(inner: BlockScan, level: Var) -> Var:
+    """A level; a copy, made when the run began, of one that the run leaves another one for."""
+    if level.role != "feed" or inner.current[level.name] is level:
+        return level
+    return inner.graph.find(level.name + ENTRY) or at_entry(inner, level.name) or level
+
+
+def at_entry(inner: BlockScan, name: str, source: str = "") -> Var | None:
     """A copy of what a name stood for when the run began; None where it stood for nothing."""
     feed = inner.graph.find(name)
     if feed is None or feed.role != "feed":
         return None
     copy = inner.graph.var(name + ENTRY, feed.type)
-    first = inner.graph.op(copying(feed), {"X": [feed]}, {"Out": [copy]}, {}, op.source)
+    first = inner.graph.op(copying(feed), {"X": [feed]}, {"Out": [copy]}, {}, source)
     inner.graph.reorder([first, *(each for each in inner.graph.ops() if each is not first)])
     inner.lods[copy] = inner.lod_of(feed)
     return copy

@@ -228,12 +228,13 @@ class BlockScan(Scan):
         return self.note(outside, self.graph.next_version(previous, type, same_storage=same))
 
     def _share_levels(self, inside: str, outside: str, inner: BlockScan) -> None:
-        """What a body leaves has the LoD it has inside."""
+        """What a body leaves has the LoD it has inside, unless that came with one of its runs."""
         levels = inner.lod_of(inner.current[inside])
-        self.lods[self.current[outside]] = [
-            inner.captured[level.name] if level.role == "feed" else self.current[level.name]
-            for level in levels
-        ]
+        if all(level.role != "feed" or level.name in inner.captured for level in levels):
+            self.lods[self.current[outside]] = [
+                inner.captured[level.name] if level.role == "feed" else self.current[level.name]
+                for level in levels
+            ]
 
 
 def _levels(inner: BlockScan, left: Iterable[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from compiler.ir.blocks import conditional, repeat
 from compiler.ir.body_scan import BlockScan, Handlers
+from compiler.ir.earlier import with_earlier_values
 from compiler.ir.graph import Graph
 from compiler.ir.program import OpDesc, Program
 from compiler.ir.recurrent import recurrent, recurrent_gradient
@@ -54,10 +55,11 @@ def to_graph(
     CompileError for an unknown op, a variable nobody writes or feeds, an unknown fetch, and
     whatever types do not go together, with the op and the user's line.
     """
-    scan = BlockScan(program.blocks[0], Graph(name), handlers=_HANDLERS)
+    block = with_earlier_values(program).blocks[0]
+    scan = BlockScan(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():
         scan.feed(var, shape)
-    for op in program.blocks[0].ops:
+    for op in block.ops:
         if op.type not in _EDGES:
             scan.add(op)
     scan.graph.results = [var for fetched in fetch for var in scan.result(fetched)]

@@ -62,7 +62,7 @@ def infer_op(block: Block, op: OpDesc) -> None:
     Errors of the op carry its text and the user's line.
     """
     defn = bind(op)
-    given = {slot: names for slot, names in op.inputs.items() if names}
+    given = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
     inferred = infer_types(defn, types | _companions(block, op, defn, types), op)
     for slot, names in op.outputs.items():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from compiler.errors import CompileError
-from compiler.ir.dims import Size
+from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import bind, check_slots, infer_types, op_text
 from compiler.ir.opdef import OpDef, Pointwise, Slot, find, listed
@@ -25,6 +25,9 @@ LOD = "@LOD"
 """What stands between a name and the number of a level in the name of that level's offsets."""
 ROWS = "@ROWS"
 """What follows a name in the name of its row numbers."""
+
+_UNSAID = TensorType(DType.FP32, (UNKNOWN,))
+"""The type of what nobody wants where the op does not say one."""
 
 Slots = dict[str, list[Var]]
 

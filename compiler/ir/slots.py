@@ -18,7 +18,8 @@ BOOKKEEPING = frozenset(
     "fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
     "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
     "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
-    "y_data_format quantize_weights is_cpu is_calc_type use_addto".split()
+    "y_data_format quantize_weights is_cpu is_calc_type use_addto "
+    "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@".split()
 )
 """Attributes of the reference that say nothing of an op's meaning: kept, never read."""
 
@@ -64,8 +65,8 @@ def _convert(value: Any, kind: type) -> Any:
     plain: Any = cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
     if kind is list and isinstance(plain, tuple):
         return list(cast("tuple[Any, ...]", plain))
-    if kind is float and type(plain) is int:
-        return float(plain)
+    if kind in (float, int) and isinstance(plain, int):
+        return kind(plain)
     return bool(plain) if kind is bool and plain in (0, 1) else plain
 
 

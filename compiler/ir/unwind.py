@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from compiler.errors import CompileError
 from compiler.ir.body_scan import MOST_WIDENINGS, RUNS, BlockScan, written_outside
+from compiler.ir.carried_lod import OWN
 from compiler.ir.graph import Var
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 from compiler.ir.scan import LOD
@@ -68,9 +69,17 @@ def _unwind(
         inner, left = _walk(scan, op, runs, links, changed, read)
         if not scan.widen(inner, left):
             scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
-            scan.lods |= {scan.current[g]: scan.lod_of(scan.read(x, op)) for x, g in wanted.items()}
+            for x, g in wanted.items():
+                _share_lod(scan, x, g, op)
             return
     raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+
+
+def _share_lod(scan: BlockScan, variable: str, gradient: str, op: OpDesc) -> None:
+    """A gradient has the LoD of its variable, but for one that the forward block changed."""
+    levels = scan.lod_of(scan.read(variable, op))
+    if not any(level.name.endswith(OWN) for level in levels):
+        scan.lods[scan.current[gradient]] = levels
 
 
 def _walk(

@@ -57,8 +57,9 @@ def index_map(offsets: Array, chosen: Array) -> Array:
 
 def mapped_rows(IndexMap: Array) -> Array:
     """The number in Ins of each row of Out."""
-    now, before, count = IndexMap.T
-    return np.repeat(before - now, count) + np.arange(count.sum())
+    shifts = IndexMap[:, 1] - IndexMap[:, 0]
+    rows = np.repeat(shifts, IndexMap[:, 2])
+    return rows + np.arange(len(rows))
 
 
 class FilterByTag(OpDef, op="filter_by_instag"):

@@ -8,6 +8,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import numeric
 from compiler.ops.join import common
 
 
@@ -26,6 +27,14 @@ def columns(width: int, start: int, length: int) -> slice:
             f"'start_index' {start} and 'length' {length} are not columns of a table of {width}"
         )
     return slice(first, end)
+
+
+def spread(part: Array, shape: Shape, start: int, length: int) -> Array:
+    """A table of zeros but for some columns."""
+    rows, width = numeric(shape)
+    table = np.zeros((rows, width), part.dtype)
+    table[:, columns(width, start, length)] = part
+    return table
 
 
 class Partial(OpDef):
@@ -68,11 +77,8 @@ class PartialConcat(Partial, op="partial_concat"):
         return np.concatenate([each[:, part] for each in X], axis=1)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
-        part = columns(X[0][1], self.start_index, self.length)
-        d_X = [np.zeros(shape, d_Out.dtype) for shape in X]
-        for each, piece in zip(d_X, np.split(d_Out, len(X), axis=1), strict=True):
-            each[:, part] = piece
-        return {"X": d_X}
+        pieces = np.split(d_Out, len(X), axis=1)
+        return {"X": [spread(each, X[0], self.start_index, self.length) for each in pieces]}
 
 
 class PartialSum(Partial, op="partial_sum"):
@@ -90,6 +96,4 @@ class PartialSum(Partial, op="partial_sum"):
         return np.sum([each[:, part] for each in X], axis=0, dtype=X[0].dtype)
 
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
-        d_X = np.zeros(X[0], d_Out.dtype)
-        d_X[:, columns(X[0][1], self.start_index, self.length)] = d_Out
-        return {"X": [d_X] * len(X)}
+        return {"X": [spread(d_Out, X[0], self.start_index, self.length)] * len(X)}

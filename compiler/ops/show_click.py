@@ -57,9 +57,7 @@ class ShowClick(OpDef, op="cvm"):
             raise ShapeError(f"cvm_grad: CVM is {CVM}, expected [rows, 2]")
         return {"X": X}
 
-    def grad(
-        self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array
-    ) -> dict[str, Array]:
+    def grad(self, X: Shape, X_lod: list[Array] | None, CVM: Array, d_Y: Array) -> dict[str, Array]:
         rows, _ = numeric(X)
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
         return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}

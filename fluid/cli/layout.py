@@ -112,8 +112,8 @@ def _combined(folder: Path, model: str) -> str | None:
     names = saved_names(folder / model)
     if all(path.is_file() for path in Layout(folder, model).files(names)):
         return None
-    others = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
-    others.remove(model)
+    files = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    others = [name for name in files if name != model and name not in names]
     usual = [name for name in _COMBINED if name in others]
     return next(iter(usual), others[0] if len(others) == 1 else None)
 

@@ -1,11 +1,13 @@
 """Layers: functions that append ops to the default main program and return their results."""
 
+from fluid.arguments import checked_all
 from fluid.layers.activation import *
 from fluid.layers.arrays import *
 from fluid.layers.branches import *
 from fluid.layers.control_flow import *
 from fluid.layers.convolution import *
 from fluid.layers.detection import *
+from fluid.layers.distributions import *
 from fluid.layers.host import *
 from fluid.layers.indexing import *
 from fluid.layers.io import *
@@ -24,6 +26,7 @@ from fluid.layers.pooling import *
 from fluid.layers.proposals import *
 from fluid.layers.random import *
 from fluid.layers.readers import *
+from fluid.layers.recommendation import *
 from fluid.layers.recurrent import *
 from fluid.layers.reductions import *
 from fluid.layers.regions import *
@@ -38,5 +41,7 @@ from fluid.layers.structured import *
 from fluid.layers.tensor import *
 from fluid.layers.vision import *
 from fluid.missing import not_yet
+
+globals().update(checked_all(globals()))
 
 __getattr__ = not_yet(__name__, globals())

@@ -26,6 +26,9 @@ __all__ = [
     "polynomial_decay",
 ]
 
+Rate = float | Variable
+"""A number of the user's, or one that the program computes."""
+
 Schedule = TypeVar("Schedule", bound=Callable[..., Variable])
 
 
@@ -45,14 +48,14 @@ def _decay_step_counter(begin: int = 0) -> Variable:
     return tensor.cast(nn.autoincreased_step_counter("@LR_DECAY_COUNTER@", begin), "float32")
 
 
-def _periods(decay_steps: float, staircase: bool) -> Variable:
+def _periods(decay_steps: Rate, staircase: bool) -> Variable:
     """How many times `decay_steps` have passed, whole ones only if `staircase`."""
     periods = _decay_step_counter() / decay_steps
     return ops.floor(periods) if staircase else periods
 
 
 @_scheduled
-def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) -> Variable:
+def noam_decay(d_model: Rate, warmup_steps: Rate, learning_rate: Rate = 1.0) -> Variable:
     """`rate * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)` (Vaswani et al. 2017)."""
     step = _decay_step_counter(1)
     slope = step**-0.5
@@ -62,7 +65,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float = 1.0) 
 
 @_scheduled
 def exponential_decay(
-    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+    learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """`rate * decay_rate ** (step / decay_steps)`."""
     return learning_rate * (decay_rate ** _periods(decay_steps, staircase))
@@ -70,7 +73,7 @@ def exponential_decay(
 
 @_scheduled
 def natural_exp_decay(
-    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+    learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """`rate * e ** (-decay_rate * step / decay_steps)`."""
     return learning_rate * ops.exp(-1 * decay_rate * _periods(decay_steps, staircase))
@@ -78,7 +81,7 @@ def natural_exp_decay(
 
 @_scheduled
 def inverse_time_decay(
-    learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
+    learning_rate: Rate, decay_steps: Rate, decay_rate: Rate, staircase: bool = False
 ) -> Variable:
     """`rate / (1 + decay_rate * step / decay_steps)`."""
     return learning_rate / (1 + decay_rate * _periods(decay_steps, staircase))
@@ -86,10 +89,10 @@ def inverse_time_decay(
 
 @_scheduled
 def polynomial_decay(
-    learning_rate: float,
+    learning_rate: Rate,
     decay_steps: float,
-    end_learning_rate: float = 0.0001,
-    power: float = 1.0,
+    end_learning_rate: Rate = 0.0001,
+    power: Rate = 1.0,
     cycle: bool = False,
 ) -> Variable:
     """`(rate - end) * (1 - step / decay_steps) ** power + end`, until decay_steps or in cycles.
@@ -115,7 +118,7 @@ def _started_cycles(step: Variable, decay_steps: float) -> Variable:
 
 
 @_scheduled
-def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Variable:
+def piecewise_decay(boundaries: Sequence[float], values: Sequence[float]) -> Variable:
     """values[i] before step boundaries[i], the last value after them all.
 
     Raises ValueError unless there is one value more than boundaries.
@@ -137,7 +140,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
 
 
 @_scheduled
-def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
+def cosine_decay(learning_rate: Rate, step_each_epoch: Rate, epochs: Rate) -> Variable:
     """`rate / 2 * (cos(epoch * pi / epochs) + 1)`, where epochs have `step_each_epoch` steps."""
     epoch = ops.floor(_decay_step_counter() / step_each_epoch)
     return learning_rate * 0.5 * (ops.cos(epoch * math.pi / epochs) + 1)
@@ -145,7 +148,7 @@ def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Var
 
 @_scheduled
 def linear_lr_warmup(
-    learning_rate: float | Variable, warmup_steps: int, start_lr: float, end_lr: float
+    learning_rate: Rate, warmup_steps: float, start_lr: float, end_lr: float
 ) -> Variable:
     """From `start_lr` to `end_lr` in `warmup_steps`, then `learning_rate`, perhaps a schedule."""
     rate = _rate("learning_rate_warmup")

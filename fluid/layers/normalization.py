@@ -214,7 +214,7 @@ def _check_wanted(what: str, wanted: bool, name: str, attr: Any) -> None:
     if wanted and attr is False:
         raise ValueError(f"layer_norm with {what} has a parameter: {name} can not be False")
     if not wanted and attr:
-        warnings.warn(f"layer_norm has no {what}, so {name} is of no use", stacklevel=3)
+        warnings.warn(f"layer_norm has no {what}, so {name} is of no use", stacklevel=4)
 
 
 def _spare(helper: LayerHelper, input: Variable, count: int) -> list[Variable]:

@@ -183,7 +183,7 @@ def _actual(actual_shape: Variable | None) -> dict[str, Variable]:
     if actual_shape is None:
         return {}
     check_variable(actual_shape, "actual_shape", "resize")
-    warnings.warn("give a Variable as out_shape instead of actual_shape", stacklevel=4)
+    warnings.warn("give a Variable as out_shape instead of actual_shape", stacklevel=5)
     actual_shape.stop_gradient = True
     return {"OutSize": actual_shape}
 

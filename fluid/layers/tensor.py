@@ -218,15 +218,15 @@ def fill_constant_batch_size_like(
     return out
 
 
-def ones(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
+def ones(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of ones; ValueError for a shape without elements."""
     check_type(shape, "shape", (list, tuple), "ones")
-    if math.prod(shape) <= 0:
+    if math.prod(size for size in shape if not isinstance(size, Variable)) <= 0:
         raise ValueError(f"ones takes sizes from 1 up, but received {list(shape)}")
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
-def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable:
+def zeros(shape: Sequence[int | Variable], dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of zeros."""
     check_type(shape, "shape", (list, tuple), "zeros")
     return fill_constant(shape, dtype, 0.0, force_cpu)

@@ -78,7 +78,7 @@ def imdb(folder: Path) -> None:
 
 
 def imikolov(folder: Path) -> None:
-    train = b" the cat sat on the mat \n the cat <unk> away \n it 's a dog \n"
+    train = b" the cat sat on the mat \n the cat <unk> away \n it 's a dog \n a dog \n"
     valid = b" the dog sat \n"
     files = {"ptb.train.txt": train, "ptb.valid.txt": valid, "ptb.test.txt": b"a\n"}
     data = {f"./simple-examples/data/{name}": text for name, text in files.items()}

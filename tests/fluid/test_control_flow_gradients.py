@@ -14,6 +14,7 @@ import fluid
 from fluid import layers
 
 START, WEIGHT, STEPS = 0.7, 0.9, 3
+ROWS = np.array([[0.2], [1.0], [3.0]], np.float32)
 Body = Callable[[Any, Any, Any, Any], Any]
 BODIES: list[Body] = []
 
@@ -227,6 +228,79 @@ def steps_of_a_recurrent_net(h, w, i, n):
         rnn.output(after, layers.relu(after))
     first, _ = rnn()
     return first
+
+
+def recurrent(h: Any, step: Callable[[Any, Any], Any]) -> Any:
+    """What four steps of a net over copies of h leave: `step` makes a state of (state, input)."""
+    x = layers.expand(layers.reshape(h, [1, 1, 1]), [4, 2, 1])
+    rnn = layers.StaticRNN()
+    with rnn.step():
+        now = rnn.step_input(x)
+        before = rnn.memory(shape=[-1, 1], batch_ref=x, init_value=0.5)
+        after = step(before, now)
+        rnn.update_memory(before, after)
+        rnn.output(after)
+    return rnn()
+
+
+@body
+def branch_in_a_recurrent_step(h, w, i, n):
+    def step(before, now):
+        large = layers.reduce_mean(before) > 0.95
+        return layers.cond(large, lambda: layers.tanh(before * w), lambda: before + now * w)
+
+    return recurrent(h, step)
+
+
+@body
+def loop_in_a_recurrent_step(h, w, i, n):
+    def step(before, now):
+        j, m = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 2)
+        move = lambda j, v: [j + 1, layers.tanh(v * w + now)]  # noqa: E731
+        return layers.while_loop(lambda j, v: j < m, move, [j, before * 1.0])[1]
+
+    return recurrent(h, step)
+
+
+@body
+def recurrent_net_in_a_loop(h, w, i, n):
+    def step(i, v):
+        last = recurrent(v, lambda before, now: layers.tanh(before * w + now))
+        return [i + 1, layers.reduce_mean(last) * v]
+
+    return layers.while_loop(lambda i, v: i < n, step, [i, h])[1]
+
+
+@body
+def recurrent_net_in_a_branch(h, w, i, n):
+    net = lambda: recurrent(h, lambda before, now: layers.tanh(before * w + now))  # noqa: E731
+    return layers.cond(i < n, lambda: layers.reduce_mean(net()), lambda: layers.reduce_sum(h * w))
+
+
+@body
+def branches_in_branches_in_a_loop(h, w, i, n):
+    one = layers.fill_constant([1], "int64", 1)
+
+    def step(i, v):
+        small = lambda: layers.cond(v > 0.5, lambda: v * w, lambda: layers.exp(v))  # noqa: E731
+        return [i + 1, layers.cond(i < one, small, lambda: layers.tanh(v) * w)]
+
+    return layers.while_loop(lambda i, v: i < n, step, [i, h])[1]
+
+
+@body
+def rows_by_condition_in_a_loop(h, w, i, n):
+    x = layers.expand(layers.reshape(h, [1, 1]), [3, 1]) * layers.assign(ROWS)
+
+    def step(i, v):
+        choice = layers.IfElse(v > 0.5)
+        with choice.true_block():
+            choice.output(layers.tanh(choice.input(v) * w))
+        with choice.false_block():
+            choice.output(choice.input(v) * w + 1.0)
+        return [i + 1, choice()[0]]
+
+    return layers.while_loop(lambda i, v: i < n, step, [i, x])[1]
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)

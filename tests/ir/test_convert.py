@@ -156,3 +156,14 @@ def test_an_unknown_feed_is_named():
     program = program_with("relu", {"X": ["x"]}, {"Out": ["y"]})
     with pytest.raises(CompileError, match="feed 'z' is not a variable"):
         to_graph(program, {"z": (N, 4)}, ["y"])
+
+
+def test_slots_of_a_gradient_that_only_the_forward_op_has_are_let_pass():
+    """The reference saves batch_norm_grad with Mean and Variance where it uses global statistics."""
+    program = Program()
+    for name, shape in {"x": (2, 3), "y": (2, 3), "g": (2, 3), "spare": (7,)}.items():
+        program.blocks[0].add_var(name, shape=shape)
+    inputs = {"Out": ["y"], "Out@GRAD": ["g"], "X": ["spare"]}
+    program.blocks[0].add_op("relu_grad", inputs, {"X@GRAD": ["x"]}, {}, "net.py:9")
+    graph = to_graph(program, {name: (2, 3) for name in "yg"}, ["x"])
+    assert sorted(graph.ops()[0].inputs) == ["Out", "Out@GRAD"]

@@ -1,0 +1,104 @@
+"""Whether a review praises: convolutions over its words, or LSTMs stacked in both directions.
+
+    python examples/understand_sentiment.py [--model conv|stacked_lstm] [--steps N] [--data FOLDER]
+
+Without `--data` the reviews are made up: `not` turns the next word around; with it they are those
+of `imdb` in that folder. Reviews of all lengths are one batch.
+"""
+
+from argparse import ArgumentParser
+from itertools import count, islice
+
+import numpy as np
+
+import fluid
+from fluid.paddle import batch, dataset, reader
+
+STEPS = 150
+FALLS = 10  # The loss becomes so many times smaller.
+KINDS = ["good great fine fresh", "bad dull weak stale", "not", "the a film plot cast end it was"]
+WORDS = " ".join(KINDS).split()
+
+
+def conv(words, size):
+    """The strongest answers of filters over three and over four words in a row."""
+    vectors = fluid.layers.embedding(words, [size, 32], is_sparse=True)
+    found = [
+        fluid.nets.sequence_conv_pool(vectors, 32, width, act="tanh", pool_type="sqrt")
+        for width in (3, 4)
+    ]
+    return fluid.layers.fc(found, size=2, act="softmax")
+
+
+def stacked_lstm(words, size, depth=3, width=64):
+    """LSTMs that read what the last one made of the words, forwards and backwards in turns."""
+    vectors = fluid.layers.embedding(words, [size, 32], is_sparse=True)
+    inputs = [vectors]
+    for level in range(depth):
+        mixed = fluid.layers.fc(inputs, size=width)
+        states, _ = fluid.layers.dynamic_lstm(mixed, size=width, is_reverse=level % 2 == 1)
+        inputs = [mixed, states]
+    best = [fluid.layers.sequence_pool(each, "max") for each in inputs]
+    return fluid.layers.fc(best, size=2, act="softmax")
+
+
+def reviews():
+    """Make up reviews: the numbers of their words, and 0 for praise or 1."""
+    draw = np.random.default_rng(0)
+    kinds = [kind.split() for kind in KINDS]
+    while True:
+        words = [str(draw.choice(kinds[3])) for _ in range(draw.integers(3, 12))]
+        praise, turned = (bool(each) for each in draw.integers(0, 2, 2))
+        opinion = str(draw.choice(kinds[0 if praise != turned else 1]))
+        words[draw.integers(len(words))] = f"not {opinion}" if turned else opinion
+        yield [WORDS.index(word) for word in " ".join(words).split()], int(not praise)
+
+
+def data_of(folder):
+    """Give how many words there are, a reader to learn from, and one to test with."""
+    if folder is None:
+        return len(WORDS), lambda: islice(reviews(), 2000), lambda: islice(reviews(), 2000, 2200)
+    dataset.common.DATA_HOME = folder
+    numbers = dataset.imdb.word_dict()
+    return len(numbers), dataset.imdb.train(numbers), dataset.imdb.test(numbers)
+
+
+def train(steps=STEPS, folder=None, model=conv):
+    """Learn from so many batches, tell how many other reviews are understood; the losses."""
+    size, learnt, tested = data_of(folder)
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    label = fluid.data("label", [None, 1], "int64")
+    guess = model(words, size)
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(guess, label))
+    accuracy = fluid.layers.accuracy(guess, label)
+    test_program = fluid.default_main_program().clone(for_test=True)
+    fluid.optimizer.Adam(learning_rate=0.005).minimize(loss)
+
+    place = fluid.CPUPlace()
+    executor = fluid.Executor(place)
+    executor.run(fluid.default_startup_program())
+    feeder = fluid.DataFeeder([words, label], place)
+    batches = batch(reader.shuffle(learnt, buf_size=25000), batch_size=50)
+
+    losses = []
+    for rows in islice((rows for _ in count() for rows in batches()), steps):
+        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+        losses.append(float(value))
+        if len(losses) % 25 == 0:
+            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+
+    rates = [
+        executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
+        for rows in batch(tested, batch_size=100)()
+    ]
+    print(f"understands {np.mean(rates):.1%} of the reviews it has not seen")
+    return losses
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=["conv", "stacked_lstm"], default="conv")
+    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--data", metavar="FOLDER", help="the folder above imdb")
+    given = parser.parse_args()
+    train(given.steps, given.data, globals()[given.model])

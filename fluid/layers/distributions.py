@@ -1,0 +1,287 @@
+"""Probability distributions, whose samples, entropies and divergences are ops of the program.
+
+Parameters are numbers, lists and float32 arrays, which broadcast and are written into the program,
+or else all of them variables.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fluid.checks import check_type, check_variable_and_dtype
+from fluid.framework import Variable
+from fluid.layers.linalg import matmul
+from fluid.layers.logic import less_than
+from fluid.layers.math import elementwise_add, elementwise_pow, elementwise_sub
+from fluid.layers.nn import reshape
+from fluid.layers.ops import exp, log
+from fluid.layers.random import gaussian_random, uniform_random, uniform_random_batch_size_like
+from fluid.layers.reductions import reduce_max, reduce_prod, reduce_sum
+from fluid.layers.shapes import diag, transpose
+from fluid.layers.shapes import shape as sizes_of
+from fluid.layers.tensor import (
+    assign,
+    cast,
+    create_tensor,
+    fill_constant_batch_size_like,
+    ones,
+    zeros,
+)
+
+__all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
+
+_TENSORS = (np.ndarray, Variable, list)
+_NUMBERS = (float, *_TENSORS)
+_REALS = ("float32", "float64")
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+def _parameters(owner: str, kinds: tuple[type, ...], **given: Any) -> list[Variable]:
+    """The parameters of a distribution as variables of one shape, or as the user's variables.
+
+    Raises TypeError for other kinds of parameters and ValueError for variables among numbers.
+    Arrays become float32, with a warning.
+    """
+    for name, value in given.items():
+        check_type(value, name, kinds, owner)
+        if isinstance(value, np.ndarray) and value.dtype != np.float32:
+            warnings.warn(f"{owner}: {name} is {value.dtype}, and becomes float32", stacklevel=3)
+    are_variables = {isinstance(value, Variable) for value in given.values()}
+    if len(are_variables) > 1:
+        raise ValueError(f"{owner}: of {' and '.join(given)} one is a variable, so all must be")
+    if True in are_variables:
+        return list(given.values())
+    arrays = [np.atleast_1d(np.asarray(value, np.float32)) for value in given.values()]
+    return [assign(each, create_tensor("float32")) for each in np.broadcast_arrays(*arrays)]
+
+
+def _check_sample(shape: Any, seed: Any) -> None:
+    check_type(shape, "shape", list, "sample")
+    check_type(seed, "seed", int, "sample")
+
+
+def _samples_first(drawn: Variable, batch_axes: int) -> Variable:
+    """What was drawn along the last axes, with these in front."""
+    axes = [*range(len(drawn.shape))]
+    return transpose(drawn, axes[batch_axes:] + axes[:batch_axes])
+
+
+# ---- distributions ------------------------------------------------------------------------------
+
+
+class Distribution:
+    """What distributions have in common; which of the four methods one has, its class says."""
+
+    def sample(self, *args: Any, **kwargs: Any) -> Variable:
+        """Numbers drawn from the distribution; NotImplementedError where it has no such method."""
+        raise self._lacks("sample")
+
+    def entropy(self) -> Variable:
+        """The entropy in nats; NotImplementedError where it has no such method."""
+        raise self._lacks("entropy")
+
+    def log_prob(self, value: Variable) -> Variable:
+        """The logarithm of the density; NotImplementedError where it has no such method."""
+        raise self._lacks("log_prob")
+
+    def kl_divergence(self, other: Any) -> Variable:
+        """How far `other` is from it; NotImplementedError where it has no such method."""
+        raise self._lacks("kl_divergence")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no {method}, as in Paddle 1.8")
+
+
+class Uniform(Distribution):
+    """The same density everywhere from `low` to `high`.
+
+    >>> import fluid
+    >>> batch = fluid.layers.Uniform([1.0, 2.0], [3.0, 4.0])
+    >>> batch.sample([5]).shape, batch.entropy().shape
+    ((5, 2), (2,))
+    """
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = _parameters("Uniform", _NUMBERS, low=low, high=high)
+        self._of_variables = isinstance(low, Variable)
+        self._of_numbers = isinstance(low, float) and isinstance(high, float)
+
+    def sample(self, shape: list[int], seed: int = 0) -> Variable:
+        """Numbers in the shape `shape` and that of the parameters; of two floats just `shape`.
+
+        Paddle 1.8 draws constant parameters from `2 * low - high` on, and gives samples of
+        variables to the wrong instances.
+        """
+        _check_sample(shape, seed)
+        batch = list((self.low + self.high).shape)
+        if self._of_variables:
+            return self._sampled(shape, batch, seed)
+        sizes = shape + batch
+        drawn = uniform_random(sizes, min=0.0, max=1.0, seed=seed)
+        width = zeros(sizes, self.low.dtype) + (self.high - self.low)
+        out = drawn * width + self.low
+        return reshape(out, shape) if self._of_numbers else out
+
+    def _sampled(self, shape: list[int], batch: list[int], seed: int) -> Variable:
+        like, sizes = self.low + self.high, batch + shape
+        nothing = fill_constant_batch_size_like(like, sizes, self.low.dtype, 0.0)
+        drawn = uniform_random_batch_size_like(nothing, nothing.shape, min=0.0, max=1.0, seed=seed)
+        above = elementwise_add(nothing, self.high, axis=0)
+        width = elementwise_sub(above, self.low, axis=0)
+        out = elementwise_add(drawn * width, self.low, axis=0)
+        return _samples_first(out, len(batch))
+
+    def log_prob(self, value: Variable) -> Variable:
+        """The logarithm of the density at `value`: -inf beyond `low` and `high` and at them."""
+        check_variable_and_dtype(value, "value", _REALS, "log_prob")
+        above, below = less_than(self.low, value), less_than(value, self.high)
+        inside = cast(above, value.dtype) * cast(below, value.dtype)
+        return log(inside) - log(self.high - self.low)
+
+    def entropy(self) -> Variable:
+        """The entropy in nats."""
+        return log(self.high - self.low)
+
+
+class Normal(Distribution):
+    """The normal distribution around `loc` with the standard deviation `scale`.
+
+    >>> import fluid
+    >>> batch = fluid.layers.Normal(1.0, [11.0, 22.0])
+    >>> batch.sample([5]).shape, batch.kl_divergence(fluid.layers.Normal([0.0], [1.0])).shape
+    ((5, 2), (2,))
+    """
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        self.loc, self.scale = _parameters("Normal", _NUMBERS, loc=loc, scale=scale)
+        self._of_variables = isinstance(loc, Variable)
+        self._of_numbers = isinstance(loc, float) and isinstance(scale, float)
+
+    def sample(self, shape: list[int], seed: int = 0) -> Variable:
+        """Numbers in the shape `shape` and that of the parameters; of two floats just `shape`.
+
+        Paddle 1.8 gives samples of variables to the wrong instances.
+        """
+        _check_sample(shape, seed)
+        batch = list((self.loc + self.scale).shape)
+        if self._of_variables:
+            return self._sampled(shape, batch, seed)
+        sizes = shape + batch
+        drawn = gaussian_random(sizes, seed=seed)
+        out = drawn * (zeros(sizes, self.loc.dtype) + self.scale) + self.loc
+        return reshape(out, shape) if self._of_numbers else out
+
+    def _sampled(self, shape: list[int], batch: list[int], seed: int) -> Variable:
+        nothing = self._zeros(batch + shape)
+        drawn = gaussian_random(sizes_of(nothing), seed=seed)
+        spread = drawn * elementwise_add(nothing, self.scale, axis=0)
+        return _samples_first(elementwise_add(spread, self.loc, axis=0), len(batch))
+
+    def _zeros(self, shape: list[int]) -> Variable:
+        """Zeros for each instance of the parameters."""
+        like = self.loc + self.scale
+        return fill_constant_batch_size_like(like, shape, self.loc.dtype, 0.0)
+
+    def entropy(self) -> Variable:
+        """The entropy in nats."""
+        nothing = self._zeros(list((self.loc + self.scale).shape))
+        return 0.5 + 0.5 * math.log(2 * math.pi) + log(self.scale + nothing)
+
+    def log_prob(self, value: Variable) -> Variable:
+        """The logarithm of the density at `value`."""
+        check_variable_and_dtype(value, "value", _REALS, "log_prob")
+        variance, log_scale = self.scale * self.scale, log(self.scale)
+        squared = (value - self.loc) * (value - self.loc)
+        return -1.0 * squared / (2.0 * variance) - log_scale - math.log(math.sqrt(2 * math.pi))
+
+    def kl_divergence(self, other: Normal) -> Variable:
+        """The Kullback-Leibler divergence from `other` to this distribution."""
+        check_type(other, "other", Normal, "kl_divergence")
+        ratio = self.scale / other.scale
+        ratio = ratio * ratio
+        shift = (self.loc - other.loc) / other.scale
+        return 0.5 * (ratio + shift * shift - 1.0 - log(ratio))
+
+
+class Categorical(Distribution):
+    """One of several categories, whose probabilities are the softmax of `logits`' last axis.
+
+    >>> import fluid
+    >>> fluid.layers.Categorical([[0.5, 0.5, 1.0], [0.1, 2.0, 0.3]]).entropy().shape
+    (2, 1)
+    """
+
+    def __init__(self, logits: Any) -> None:
+        (self.logits,) = _parameters("Categorical", _TENSORS, logits=logits)
+
+    def _shifted(self) -> Variable:
+        """The logits less the largest of them, so that powers stay finite."""
+        return self.logits - reduce_max(self.logits, dim=-1, keep_dim=True)
+
+    def entropy(self) -> Variable:
+        """The entropy in nats; its last axis has size 1."""
+        logits = self._shifted()
+        powers = exp(logits)
+        total = _total(powers)
+        return -1.0 * _total(powers / total * (logits - log(total)))
+
+    def kl_divergence(self, other: Categorical) -> Variable:
+        """The Kullback-Leibler divergence from `other`; its last axis has size 1."""
+        check_type(other, "other", Categorical, "kl_divergence")
+        logits, others = self._shifted(), other._shifted()
+        powers, other_powers = exp(logits), exp(others)
+        total, other_total = _total(powers), _total(other_powers)
+        chances = powers / total
+        return _total(chances * (logits - log(total) - others + log(other_total)))
+
+
+def _total(values: Variable) -> Variable:
+    return reduce_sum(values, dim=-1, keep_dim=True)
+
+
+class MultivariateNormalDiag(Distribution):
+    """A normal distribution around `loc` [k] with the covariance `scale` [k, k], a diagonal.
+
+    >>> import fluid
+    >>> loc, scale = fluid.data("mvn_loc", [2]), fluid.data("mvn_scale", [2, 2])
+    >>> fluid.layers.MultivariateNormalDiag(loc, scale).entropy().shape
+    (1,)
+    """
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        given = {"loc": loc, "scale": scale}
+        self.loc, self.scale = _parameters("MultivariateNormalDiag", _TENSORS, **given)
+
+    def _ones(self) -> tuple[Variable, Variable]:
+        """Ones everywhere, and ones on the diagonal."""
+        sizes = list(self.scale.shape)
+        everywhere = ones(sizes, self.loc.dtype)
+        return everywhere, diag(ones(sizes[:1], self.loc.dtype))
+
+    def _determinant(self) -> Variable:
+        everywhere, diagonal = self._ones()
+        return reduce_prod(self.scale + everywhere - diagonal)
+
+    def _inverse(self) -> Variable:
+        everywhere, diagonal = self._ones()
+        return elementwise_pow(self.scale, everywhere - 2 * diagonal)
+
+    def entropy(self) -> Variable:
+        """The entropy in nats, [1]."""
+        constant = self.scale.shape[0] * (1.0 + math.log(2 * math.pi))
+        return 0.5 * (constant + log(self._determinant()))
+
+    def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
+        """The Kullback-Leibler divergence from `other` to this distribution, [1]."""
+        check_type(other, "other", MultivariateNormalDiag, "kl_divergence")
+        trace = reduce_sum(other._inverse() * self.scale)
+        scaled = matmul(other.loc - self.loc, other._inverse())
+        squared = matmul(scaled, other.loc - self.loc)
+        logarithms = log(other._determinant()) - log(self._determinant())
+        return 0.5 * (trace + squared - self.scale.shape[0] + logarithms)
