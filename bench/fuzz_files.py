@@ -1,9 +1,9 @@
 """Damaged `__model__` and parameter files: each is refused in words, or read as what it now says.
 
 No crash, no hang, and no more memory than twice what the undamaged file takes. The files are those
-that Paddle 1.8.5 saved for the tests; the case of a number is always the same. With `--compile`,
-programs that can be read are compiled too. What fails is told with its number, and `--keep DIR`
-writes its file there; the exit code is then 1.
+that Paddle 1.8.5 saved for the tests, and a case is always the same by its number and `--seed`.
+With `--compile`, the programs that can be read are compiled too. What fails is told with its number
+and its file is left where `--keep DIR` says; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -16,56 +16,62 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from io import BytesIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import compiler
-import fluid
 from bench.damage import damaged_bytes, damaged_fields, words_of
-from bench.table import Row, goal, table
+from bench.table import goal, table
 from compiler.errors import CompileError
-from compiler.ir.proto import ProtoError, dump, parse
+from compiler.ir.proto import Message, ProtoError, dump, parse
 from compiler.ir.serial import dump_program, load_program
-from runtime.checkpoint import CheckpointError, load_combined, read_tensor
+from fluid.framework import Program
+from runtime.checkpoint import CheckpointError, load_combined, load_tensor
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "inference"
 CHUNK = 2_500
-"""Cases a process takes, so that a crash ends few of them."""
+"""Cases in a process, so that a crash ends few of them."""
 
-TIMES = 2.0
+TIMES = 2
 SPARE = 64 << 10
-"""Bytes that a refusal may take in any case: the words of it, and where it was."""
+"""Bytes that any reading may take beside the file's: for words and what leads to them."""
 
-SECONDS = 10.0
+SECONDS = 10
 """What takes longer hangs."""
 
 CAP = 4 << 30
-"""Bytes of address space a process may have, all told."""
+"""Bytes of address space of a process."""
 
+FAULTS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
+    RuntimeError, StopIteration, TypeError, ValueError,
+)  # fmt: skip
+"""What is no word to a user; the rest of Python's errors end the process, and that is told too."""
+
+BYTES, FIELDS, TENSOR, COMBINED = "program: bytes", "program: fields", "parameter", "parameters"
 COLUMNS = {"files": "", "cases": ",d", "refused": ",d", "read": ",d", "compiled": ",d"}
 COLUMNS |= {"memory ÷ honest": ".2f", "slowest ms": ".1f", "failed": ",d"}
 
 
 @dataclass(frozen=True)
 class Original:
-    """A file that the reference wrote: how it is damaged, and what it takes to read it."""
+    """A file that the reference wrote, how it is damaged, and the names of what is in it."""
 
     kind: str
     data: bytes
     names: Sequence[str] = ()
-    honest: int = field(default=0, compare=False)
 
 
 @dataclass
 class Tally:
-    """What became of the cases of one kind."""
+    """What became of the cases of one kind; failures by the number of the case."""
 
     cases: int = 0
     refused: int = 0
@@ -73,4 +79,241 @@ class Tally:
     compiled: int = 0
     memory: float = 0.0
     slowest: float = 0.0
-    failures: list[tuple[int, str]] = field(default_factory=list)
+    failures: dict[int, str] = field(default_factory=dict)
+
+    def add(self, other: Tally) -> None:
+        """Count what another one counted."""
+        for name in ("cases", "refused", "read", "compiled"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.memory = max(self.memory, other.memory)
+        self.slowest = max(self.slowest, other.slowest)
+        self.failures |= other.failures
+
+
+# ---- files, and what is done to them ------------------------------------------------------------
+
+
+def originals() -> list[Original]:
+    """Programs, files of one parameter and files of all: of each kind as many."""
+    found: list[Original] = []
+    for folder in sorted(GOLDEN.glob("*__separate")):
+        program = folder / "__model__"
+        tensors = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != program]
+        combined = folder.with_name(folder.name.replace("separate", "combined")) / "params"
+        names = [path.relative_to(folder).as_posix() for path in tensors]
+        smallest = min(tensors, key=lambda path: path.stat().st_size)
+        found += [Original(kind, program.read_bytes()) for kind in (BYTES, FIELDS)]
+        found += [Original(TENSOR, smallest.read_bytes())]
+        found += [Original(COMBINED, combined.read_bytes(), names)]
+    return found
+
+
+def damaged(original: Original, chance: Random, other: bytes) -> bytes:
+    """The bytes of a damaged file; the original's where damaged fields cannot be written."""
+    if original.kind != FIELDS:
+        return damaged_bytes(chance, original.data, other)
+    message, words = _parsed(original.data)
+    try:
+        return dump(damaged_fields(chance, message, words))
+    except ProtoError:
+        return original.data
+
+
+@cache
+def _parsed(data: bytes) -> tuple[Message, list[str]]:
+    message = parse(data)
+    return message, words_of(message)
+
+
+def read(original: Original, path: Path) -> Program | None:
+    """Read a file as what the original is; the program, if it is one.
+
+    Raises CompileError or CheckpointError where it is refused.
+    """
+    if original.kind == TENSOR:
+        load_tensor(path)
+    elif original.kind == COMBINED:
+        load_combined(path, original.names)
+    else:
+        return load_program(path.read_bytes(), path.name, factory=Program)
+    return None
+
+
+def expect_itself(program: Program) -> None:
+    """AssertionError where a program is another one once written and read."""
+    written = dump_program(program)
+    assert dump_program(load_program(written)) == written, "written and read it is another program"
+
+
+def compiles(program: Program) -> bool:
+    """Whether a program is compiled between its feed and its fetch ops, or refused."""
+    ops = program.global_block().ops
+    feeds = [name for op in ops if op.type == "feed" for name in op.writes()]
+    fetches = [name for op in ops if op.type == "fetch" for name in op.reads()]
+    try:
+        compiler.compile(program, feed=feeds, fetch=fetches)
+    except CompileError:
+        return False
+    return True
+
+
+# ---- cases --------------------------------------------------------------------------------------
+
+
+class Fuzzer:
+    """Runs cases by their numbers and counts what becomes of them."""
+
+    def __init__(self, folder: Path, seed: int, compile_too: bool, keep: Path | None) -> None:
+        self.tallies: dict[str, Tally] = {}
+        self._originals = originals()
+        self._path = folder / "damaged"
+        self._seed, self._compile_too, self._keep = seed, compile_too, keep
+        for _ in range(2):  # the first reading also fills what is kept for all
+            self._honest = [self._read(each, each.data)[1] for each in self._originals]
+
+    def run(self, index: int) -> None:
+        """Damage a file and read it."""
+        chance = Random(f"{self._seed}/{index}")
+        place = index % len(self._originals)
+        original = self._originals[place]
+        data = damaged(original, chance, chance.choice(self._originals).data)
+        tally = self.tallies.setdefault(original.kind, Tally())
+        tally.cases += 1
+        try:
+            self._count(tally, original, data, self._honest[place])
+        except FAULTS as error:
+            tally.failures[index] = f"{type(error).__name__}: {error}"
+            if self._keep is not None:
+                (self._keep / f"case-{index}").write_bytes(data)
+
+    def _count(self, tally: Tally, original: Original, data: bytes, honest: int) -> None:
+        program, taken, spent, refused = self._read(original, data)
+        tally.slowest = max(tally.slowest, spent * 1e3)
+        allowed = honest * max(1.0, len(data) / len(original.data))
+        tally.memory = max(tally.memory, (taken - SPARE) / allowed)
+        assert taken <= TIMES * allowed + SPARE, f"{taken:,} bytes are taken, not {allowed:,.0f}"
+        tally.refused += refused
+        tally.read += not refused
+        if program is not None:
+            expect_itself(program)
+            tally.compiled += self._compile_too and timed(lambda: compiles(program))[0]
+
+    def _read(self, original: Original, data: bytes) -> tuple[Program | None, int, float, bool]:
+        """The program if there is one, bytes taken at once, seconds, whether it was refused."""
+        self._path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            program, spent = timed(lambda: read(original, self._path))
+            return program, tracemalloc.get_traced_memory()[1], spent, False
+        except (CompileError, CheckpointError):
+            return None, tracemalloc.get_traced_memory()[1], 0.0, True
+        finally:
+            tracemalloc.stop()
+
+
+def timed(call: Callable[[], object]) -> tuple:
+    """What a call gives and the seconds it takes; TimeoutError where it hangs."""
+    signal.signal(signal.SIGALRM, _hang)
+    signal.alarm(SECONDS)
+    start = time.perf_counter()
+    try:
+        return call(), time.perf_counter() - start
+    finally:
+        signal.alarm(0)
+
+
+def _hang(number: int, frame: object) -> NoReturn:
+    raise TimeoutError(f"takes more than {SECONDS} s")
+
+
+def fuzz(
+    indices: Iterable[int], seed: int = 0, compile_too: bool = False, keep: Path | None = None
+) -> dict[str, Tally]:
+    """Run the cases of these numbers in this process; tallies by kind of file."""
+    with TemporaryDirectory(prefix="fuzz-") as folder:
+        fuzzer = Fuzzer(Path(folder), seed, compile_too, keep)
+        for index in indices:
+            fuzzer.run(index)
+        return fuzzer.tallies
+
+
+# ---- processes ----------------------------------------------------------------------------------
+
+
+def fuzz_apart(given: argparse.Namespace) -> dict[str, Tally]:
+    """Run all cases asked for, in one process after another."""
+    tallies: dict[str, Tally] = {}
+    stop = given.start + given.count
+    for start in range(given.start, stop, CHUNK):
+        for kind, tally in _chunk(given, start, min(CHUNK, stop - start)).items():
+            tallies.setdefault(kind, Tally()).add(tally)
+    return tallies
+
+
+def _chunk(given: argparse.Namespace, start: int, count: int) -> dict[str, Tally]:
+    command = [sys.executable, __file__, "--worker", "--start", str(start), "--count", str(count)]
+    command += ["--seed", str(given.seed), *(["--compile"] if given.compile else [])]
+    command += ["--keep", str(given.keep)] if given.keep else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = f"cases to {start + count - 1} ended with {done.returncode}: {done.stderr[-400:]}"
+        return {"process": Tally(failures={start: last})}
+    found = json.loads(done.stdout)
+    return {kind: _tally(each) for kind, each in found.items()}
+
+
+def _tally(told: Mapping) -> Tally:
+    failures = {int(index): what for index, what in told["failures"].items()}
+    return Tally(**{**told, "failures": failures})
+
+
+def _work(given: argparse.Namespace) -> None:
+    """Run cases here, with an end to memory, and print the tallies as JSON."""
+    resource.setrlimit(resource.RLIMIT_AS, (CAP, CAP))
+    indices = range(given.start, given.start + given.count)
+    tallies = fuzz(indices, given.seed, given.compile, given.keep)
+    print(json.dumps({kind: asdict(tally) for kind, tally in tallies.items()}))
+
+
+# ---- output -------------------------------------------------------------------------------------
+
+
+def report(tallies: Mapping[str, Tally]) -> str:
+    """A row for each kind of file, what failed, and whether the goal is met."""
+    rows = [
+        {"files": kind, "cases": tally.cases, "refused": tally.refused, "read": tally.read}
+        | {"compiled": tally.compiled, "memory ÷ honest": max(tally.memory, 0.0)}
+        | {"slowest ms": tally.slowest, "failed": len(tally.failures)}
+        for kind, tally in tallies.items()
+    ]
+    failures = {index: what for tally in tallies.values() for index, what in tally.failures.items()}
+    cases = sum(tally.cases for tally in tallies.values())
+    return "\n".join([
+        table("Damaged files", rows, COLUMNS),
+        *(f"  case {index}: {what}" for index, what in sorted(failures.items())),
+        goal(f"{len(failures)} of {cases:,} damaged files fail", not failures, "0"),
+    ])  # fmt: skip
+
+
+def main() -> int:
+    """Fuzz and print; 1 where a case failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=20_000, help="how many cases (%(default)s)")
+    parser.add_argument("--start", type=int, default=0, help="the first one's number")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
+    parser.add_argument("--compile", action="store_true", help="compile what can be read")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave files that fail here")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.keep:
+        given.keep.mkdir(parents=True, exist_ok=True)
+    if given.worker:
+        _work(given)
+        return 0
+    tallies = fuzz_apart(given)
+    print(report(tallies))
+    return int(any(tally.failures for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,8 +1,6 @@
-"""What users call is all or nothing: arguments fit the signature, and a call that fails undoes itself.
+"""What users call takes what its signature says: anything else is told before anything is done.
 
-The annotations of a function say what it takes, so nothing is written twice: whatever does not fit
-is an error that names the argument, before anything is appended. Where an error comes later, the
-default programs are again what they were before the call.
+The annotations of a function are what is checked, so nothing is written twice.
 """
 
 from __future__ import annotations
@@ -15,10 +13,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from fluid.framework import Variable, default_main_program, default_startup_program
-from fluid.undo import undone_on_error
-
-__all__ = ["ArgumentError", "checked", "checked_all"]
+__all__ = ["ArgumentError", "typed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,21 +22,22 @@ _NUMBERS: Mapping[Any, tuple[type, ...]] = {
     float: (int, float, np.number),
     bool: (int, np.bool_, type(None)),
 }
+_SHOWN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 
 
 class ArgumentError(TypeError, ValueError):
     """An argument is of another type than its function takes; the reference raises either."""
 
 
-def checked(function: F) -> F:
-    """The function, which holds its arguments against its annotations and undoes what fails.
+def typed(function: F) -> F:
+    """The function, which holds its arguments against its annotations.
 
-    Raises ArgumentError naming the argument that does not fit.
+    Raises ArgumentError naming the first that does not fit.
 
-    >>> checked(_example)(1, ["a"])
+    >>> typed(_example)(1, [2, "a"])
     Traceback (most recent call last):
-    fluid.arguments.ArgumentError: The type of 'shape[0]' in _example must be int, but received str 'a'
-    """
+    fluid.arguments.ArgumentError: The type of 'shape[1]' in _example must be int, but received str 'a'
+    """  # noqa: E501
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -49,20 +45,10 @@ def checked(function: F) -> F:
         for name, value in (*zip(hints, args, strict=False), *kwargs.items()):
             wrong = _misfit(name, value, hints.get(name, Any))
             if wrong is not None:
-                raise ArgumentError(_sentence(function.__name__, *wrong))
-        with undone_on_error(default_main_program(), default_startup_program()):
-            return function(*args, **kwargs)
+                raise ArgumentError(_sentence(function, *wrong))
+        return function(*args, **kwargs)
 
     return call  # type: ignore[return-value]
-
-
-def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
-    """The public functions among what a module holds, each `checked`."""
-    public = {name: value for name, value in names.items() if not name.startswith("_")}
-    return {name: checked(value) for name, value in public.items() if inspect.isfunction(value)}
-
-
-# ---- what fits an annotation
 
 
 @cache
@@ -95,10 +81,11 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def _sentence(function: str, name: str, value: Any, hint: Any) -> str:
+def _sentence(function: Callable[..., Any], name: str, value: Any, hint: Any) -> str:
+    where = function.__qualname__.removesuffix(".__init__")
     kind = type(value).__name__
-    given = kind if isinstance(value, Variable) or value is None else f"{kind} {value!r:.60}"
-    return f"The type of '{name}' in {function} must be {_text(hint)}, but received {given}"
+    given = f"{kind} {value!r:.60}" if isinstance(value, _SHOWN) else kind
+    return f"The type of '{name}' in {where} must be {_text(hint)}, but received {given}"
 
 
 def _text(hint: Any) -> str:

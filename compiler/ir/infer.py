@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compiler.errors import CompileError, MissingSlot, did_you_mean
+from compiler.errors import CompileError, MissingSlot, ShapeError, did_you_mean
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import GradOp, OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
@@ -86,6 +86,18 @@ def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, 
         raise type(error)(
             error.message, op=error.op or op_text(op), source=op.source, hint=error.hint
         ) from None
+    except Exception as error:  # arithmetic on sizes and attributes that an op did not expect
+        text = _unfit(defn, types)
+        raise ShapeError(text, op=op_text(op), source=op.source) from error
+
+
+def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
+    """That an op cannot take what it is given: the types by slot, attributes unless as usual."""
+    slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
+    given = [f"{slot}={'+'.join(map(str, held))}" for slot, held in slots.items()]
+    said = defn.attributes.items()
+    given += [f"{name}={value!r:.60}" for name, value in said if value != defn.attrs[name].default]
+    return f"{defn.kind} cannot be computed with {', '.join(given) or 'no inputs'}"
 
 
 def bind(op: OpDesc) -> OpDef:

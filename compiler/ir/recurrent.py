@@ -136,7 +136,8 @@ def _kept(inner: BlockScan, op: OpDesc) -> tuple[list[Kept], str]:
         return [], ""
     began = set(op.attrs["ex_states"])
     own = [each for each in kept_values(inner, gradients, [], op) if each.name not in began]
-    entries = [keep(inner, name, at_entry(inner, name, op.source)) for name in op.attrs["ex_states"]]
+    states = op.attrs["ex_states"]
+    entries = [keep(inner, name, at_entry(inner, name, op.source)) for name in states]
     return [keep(inner, INDEX, None), *entries, *own], runs
 
 

@@ -26,7 +26,7 @@ P = TypeVar("P", bound=Program)
 MODEL_VERSION = 1_008_005
 """What release 1.8.5 writes as the version of a program; every version is read."""
 
-CALL_STACK = "op_callstack"
+CALL_STACK, OP_ROLE = "op_callstack", "op_role"
 _OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
 _MAX_BYTES = (1 << 63) - 1
 _DTYPES = {dtype.code: dtype for dtype in DType if dtype is not DType.TOKEN}
@@ -209,6 +209,8 @@ def _load_op(block: Block, message: Message) -> None:
     attrs = _unique(pairs, f"{where}: attribute")
     for name, value in attrs.items():
         _check_refs(value, len(block.owner.blocks), f"{where}: attribute {name!r}")
+    if not isinstance(role := attrs.get(OP_ROLE, 0), int):
+        raise ProtoError(f"{where}: attribute {OP_ROLE!r} is {role!r}, not a number")
     source = _user_line(attrs.pop(CALL_STACK, []))
     inputs, outputs = (_load_slots(message, side, where) for side in ("inputs", "outputs"))
     block.add_op(kind, inputs, outputs, attrs, source)

@@ -79,6 +79,8 @@ class ExpandAs(OpDef, op="expand_as"):
     Reference: expand_as_op.h.
     """
 
+    lod_like = ""
+
     X = reads()
     target_tensor = reads(shape_only=True, no_grad=True)
     Out = writes()

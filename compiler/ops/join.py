@@ -241,6 +241,8 @@ class Stack(OpDef, op="stack"):
 class Unstack(OpDef, op="unstack"):
     """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
 
+    lod_like = ""
+
     X = reads()
     Y = writes(many=True)
     axis = required(int)

@@ -55,6 +55,8 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
     Reference: smooth_l1_loss_op.h.
     """
 
+    lod_like = ""
+
     X = reads()
     Y = reads()
     InsideWeight = reads(optional=True, no_grad=True)
@@ -118,6 +120,8 @@ class KldivLoss(OpDef, op="kldiv_loss"):
     [1]: the "sum", its "mean" over elements, or that over rows ("batchmean").
     Reference: kldiv_loss_op.h.
     """
+
+    lod_like = ""
 
     X = reads()
     Target = reads(no_grad=True)

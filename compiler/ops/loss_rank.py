@@ -18,6 +18,8 @@ class RankLoss(Alike, op="rank_loss"):
     Reference: rank_loss_op.h.
     """
 
+    lod_like = ""
+
     Label = reads(no_grad=True)
     Left = reads()
     Right = reads()
@@ -37,6 +39,8 @@ class MarginRankLoss(Alike, op="margin_rank_loss"):
 
     Activated is 1 where Out is above 0, else 0. Reference: margin_rank_loss_op.h.
     """
+
+    lod_like = ""
 
     X1 = reads()
     X2 = reads()

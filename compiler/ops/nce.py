@@ -35,6 +35,7 @@ class Nce(OpDef, op="nce"):
     Reference: nce_op.h.
     """
 
+    lod_like = ""
     is_random = True
     sparse_grads = ("Weight",)
 

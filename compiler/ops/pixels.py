@@ -74,6 +74,8 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     channels back only where there are group² of them. Reference: shuffle_channel_op.cc.
     """
 
+    lod_like = ""
+
     X = reads()
     Out = writes()
     group = attr(1)

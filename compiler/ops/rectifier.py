@@ -196,6 +196,8 @@ class Maxout(OpDef, op="maxout"):
     Channels are `axis`; of equal values the first gets the gradient. Reference: maxouting.cc.
     """
 
+    lod_like = ""
+
     X = reads()
     Out = writes()
     groups = required(int)

@@ -36,6 +36,8 @@ class LstmUnit(OpDef, op="lstm_unit"):
     gets `forget_bias` more. Reference: lstm_unit_op.h.
     """
 
+    lod_like = ""
+
     X = reads()
     C_prev = reads()
     C = writes()
@@ -86,6 +88,8 @@ class GruUnit(OpDef, op="gru_unit"):
     Gate has the activated gates, ResetHiddenPrev is reset * HiddenPrev. Activations are numbers:
     identity 0, sigmoid 1, tanh 2, relu 3. Reference: gru_unit_op.h.
     """
+
+    lod_like = ""
 
     Input = reads()
     HiddenPrev = reads()

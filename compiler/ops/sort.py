@@ -184,6 +184,8 @@ def places(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
 class ArgMax(ArgExtreme, op="arg_max"):
     """Out = where the largest stands."""
 
+    lod_like = ""
+
     def numpy(self, X: Array) -> Array:
         axis = None if self.flatten else self.axis
         found = np.argmax(X, axis=axis, keepdims=self.keepdims)

@@ -22,6 +22,8 @@ from compiler.ops.sort import check_axis
 class Norm(OpDef, op="norm"):
     """Out = X / Norm, where Norm = sqrt(sum(X²) + epsilon) along `axis`, which it keeps."""
 
+    lod_like = ""
+
     X = reads()
     Norm = writes()
     Out = writes()

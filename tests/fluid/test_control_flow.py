@@ -216,6 +216,57 @@ def test_dynamic_rnn(exe: fluid.Executor, lengths: list[int]) -> None:
     assert np.array(counts).ravel().tolist() == [i + 1 for n in lengths for i in range(n)]
 
 
+def test_dynamic_rnn_over_sentences(exe: fluid.Executor) -> None:
+    """Steps of two levels are sequences themselves; what a step collects has their LoD."""
+    x = given(None, 2, level=2)
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        sentence = rnn.step_input(x)
+        before = rnn.memory(shape=[2], value=0.0)
+        total = before + layers.sequence_pool(sentence, "sum")
+        rnn.update_memory(before, total)
+        rnn.output(total, sentence * 2.0)
+    lengths = [[2, 1, 3], [1, 2, 3, 1, 1, 2]]
+    feed = {"x": fluid.create_lod_tensor(value(10, 2), lengths, CPU)}
+    totals, doubled = run(exe, rnn(), feed=feed, return_numpy=False)
+    assert totals.recursive_sequence_lengths() == lengths[:1]
+    assert doubled.recursive_sequence_lengths() == lengths
+    np.testing.assert_allclose(np.array(doubled), 2 * value(10, 2))
+    sums = np.add.reduceat(value(10, 2), [0, 1, 3, 6, 7, 8])
+    expected = np.concatenate([part.cumsum(0) for part in np.split(sums, [2, 3])])
+    np.testing.assert_allclose(np.array(totals), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_sequences_that_grow_in_a_loop(exe: fluid.Executor, steps: int) -> None:
+    x, i, n = given(None, 2, level=1), number(0), number(steps)
+    body = lambda i, h: [i + 1, layers.sequence_concat([h, x])]  # noqa: E731
+    grown = layers.while_loop(lambda i, h: i < n, body, [i, layers.scale(x, 1.0)])[1]
+    sums = layers.sequence_pool(grown, "sum")
+    (slope,) = fluid.gradients([layers.reduce_sum(grown * grown)], [x])
+    feed = {"x": sequences([2, 1], 2)}
+    got, total, slopes = run(exe, [grown, sums, slope], feed=feed, return_numpy=False)
+    first, second = np.split(value(3, 2), [2])
+    expected = np.concatenate([first] * (steps + 1) + [second] * (steps + 1))
+    assert got.recursive_sequence_lengths() == [[2 * steps + 2, steps + 1]]
+    np.testing.assert_allclose(np.array(got), expected)
+    each = (steps + 1) * np.concatenate([first.sum(0, keepdims=True), second])
+    np.testing.assert_allclose(np.array(total), each, rtol=1e-5)
+    np.testing.assert_allclose(np.array(slopes), 2 * (steps + 1) * value(3, 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_branch_that_changes_the_lod(exe: fluid.Executor, taken: bool) -> None:
+    x, other = given(None, 2, level=1), given(None, 2, name="other", level=1)
+    held = layers.scale(x, 1.0)
+    with layers.Switch() as switch, switch.case(number(taken, "bool")):
+        layers.assign(other, held)
+    feed = {"x": sequences([2, 1], 2), "other": sequences([1, 3], 2, seed=1)}
+    (sums,) = run(exe, [layers.sequence_pool(held, "sum")], feed=feed)
+    rows, start = (value(4, 2, seed=1), 1) if taken else (value(3, 2), 2)
+    np.testing.assert_allclose(sums, [rows[:start].sum(0), rows[start:].sum(0)], rtol=1e-5)
+
+
 # ---- arrays and ranks
 
 

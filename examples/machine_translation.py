@@ -1,0 +1,171 @@
+"""Sentences in another language: an encoder, a decoder that looks back at it, and a beam search.
+
+    python examples/machine_translation.py [--steps N] [--data FOLDER]
+
+A bidirectional GRU reads a sentence; a second one writes the translation, word by word, and before
+each word weighs all that was read (Bahdanau et al., 2015). Without `--data` the language is made up:
+each word has another name, and they come in the opposite order; with it English becomes German by
+the captions of `wmt16` in that folder.
+"""
+
+from argparse import ArgumentParser
+from itertools import count, islice
+
+import numpy as np
+
+import fluid
+from fluid.paddle import batch, dataset, reader
+
+layers = fluid.layers
+
+STEPS = 150
+FALLS = 20  # The loss becomes so many times smaller.
+WIDTH, BEAMS, LONGEST = 64, 3, 20
+START, END = 0, 1
+WORDS = "<s> <e> <unk> one two three four five six seven eight".split()
+NAMES = "<s> <e> <unk> eins zwei drei vier fuenf sechs sieben acht".split()
+
+
+# The network
+
+
+def encoder(words, size):
+    """What stands at each word, read in both directions, and what the decoder starts from."""
+    vectors = layers.embedding(words, [size, WIDTH])
+    forwards = layers.dynamic_gru(layers.fc(vectors, WIDTH * 3), WIDTH)
+    backwards = layers.dynamic_gru(layers.fc(vectors, WIDTH * 3), WIDTH, is_reverse=True)
+    encoded = layers.concat([forwards, backwards], axis=1)
+    start = layers.fc(layers.sequence_first_step(backwards), WIDTH, act="tanh")
+    return start, encoded, layers.fc(encoded, WIDTH, bias_attr=False)
+
+
+def attention(state, encoded, projected):
+    """The mean of what was read, weighed by how it suits the decoder's state."""
+    wanted = layers.sequence_expand(layers.fc(state, WIDTH, bias_attr=False), projected)
+    suits = layers.fc(layers.tanh(layers.elementwise_add(projected, wanted)), 1, bias_attr=False)
+    weights = layers.reshape(layers.sequence_softmax(suits), [-1])
+    return layers.sequence_pool(layers.elementwise_mul(encoded, weights, axis=0), "sum")
+
+
+def decoder_step(vector, state, encoded, projected, size):
+    """The next state of the decoder, and the probability of each word."""
+    seen = layers.fc([vector, attention(state, encoded, projected)], WIDTH * 3)
+    state, _, _ = layers.gru_unit(seen, state, WIDTH * 3)
+    return state, layers.fc(state, size, act="softmax")
+
+
+def training_loss(sizes):
+    """The inputs to learn from, and how far the decoder is from the right next words."""
+    names = ("words", "translation", "next word")
+    inputs = [fluid.data(name, [None, 1], "int64", lod_level=1) for name in names]
+    start, encoded, projected = encoder(inputs[0], sizes[0])
+    vectors = layers.embedding(inputs[1], [sizes[1], WIDTH])
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        vector = rnn.step_input(vectors)
+        read = rnn.static_input(encoded), rnn.static_input(projected)
+        state = rnn.memory(init=start, need_reorder=True)
+        new_state, guess = decoder_step(vector, state, *read, sizes[1])
+        rnn.update_memory(state, new_state)
+        rnn.output(guess)
+    return inputs, layers.mean(layers.cross_entropy(rnn(), inputs[2]))
+
+
+def beam_search(sizes):
+    """The inputs to translate, and the best translations: a loop that keeps a few beginnings."""
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    first = fluid.data("first", [None, 1], "int64", lod_level=2)
+    score = fluid.data("score", [None, 1], "float32", lod_level=2)
+    step = layers.fill_constant([1], "int64", 0)
+    last = layers.fill_constant([1], "int64", LONGEST)
+    carried = [layers.array_write(each, step) for each in encoder(words, sizes[0])]
+    chosen, scores = layers.array_write(first, step), layers.array_write(score, step)
+    going = layers.less_than(step, last)
+    loop = layers.While(going)
+    with loop.block():
+        before, so_far = layers.array_read(chosen, step), layers.array_read(scores, step)
+        # A beginning that was continued twice has its state, and what was read, twice.
+        old = [layers.sequence_expand(layers.array_read(each, step), so_far) for each in carried]
+        vector = layers.embedding(before, [sizes[1], WIDTH])
+        state, guess = decoder_step(vector, *old, sizes[1])
+        likely, which = layers.topk(layers.lod_reset(guess, y=so_far), BEAMS)
+        total = layers.elementwise_add(layers.log(likely), layers.reshape(so_far, [-1]), axis=0)
+        best, sums = layers.beam_search(before, so_far, which, total, BEAMS, END)
+        layers.increment(step)
+        for value, array in zip([best, sums, state, *old[1:]], [chosen, scores, *carried]):
+            layers.array_write(value, step, array)
+        more = layers.logical_not(layers.is_empty(best))
+        layers.logical_and(layers.less_than(step, last), more, out=going)
+    return layers.beam_search_decode(chosen, scores, BEAMS, END)
+
+
+# The languages
+
+
+def pairs():
+    """Make up sentences: their words, the translation after a start, and before an end."""
+    draw = np.random.default_rng(0)
+    while True:
+        words = draw.integers(3, len(WORDS), draw.integers(2, 7)).tolist()
+        other = words[::-1]
+        yield [START, *words, END], [START, *other], [*other, END]
+
+
+def data_of(folder, most=5000):
+    """Give the words of both languages, a reader to learn from and one to translate."""
+    if folder is None:
+        return WORDS, NAMES, lambda: islice(pairs(), 2000), lambda: islice(pairs(), 2000, 2005)
+    dataset.common.DATA_HOME = folder
+    wmt16 = dataset.wmt16
+    english, german = (list(wmt16.get_dict(lang, most)) for lang in ("en", "de"))
+    return english, german, wmt16.train(most, most), lambda: islice(wmt16.test(most, most)(), 5)
+
+
+def translate(executor, program, found, rows, place):
+    """Give the numbers of the words of the best translation of each row."""
+    feed = fluid.DataFeeder([program.global_block().var("words")], place).feed(rows)
+    once = [[1] * len(rows)] * 2
+    feed["first"] = fluid.create_lod_tensor(np.full((len(rows), 1), START), once, place)
+    feed["score"] = fluid.create_lod_tensor(np.zeros((len(rows), 1), np.float32), once, place)
+    (sentences,) = executor.run(program, feed=feed, fetch_list=[found], return_numpy=False)
+    (firsts, ends), numbers = sentences.lod(), np.array(sentences).ravel()
+    return [numbers[ends[best] : ends[best + 1]].tolist() for best in firsts[:-1]]
+
+
+def train(steps=STEPS, folder=None):
+    """Learn from so many batches, translate five other sentences, and give the losses."""
+    words, names, learnt, others = data_of(folder)
+    sizes = len(words), len(names)
+    with fluid.unique_name.guard():
+        inputs, loss = training_loss(sizes)
+        fluid.optimizer.Adam(learning_rate=0.005).minimize(loss)
+    search_program = fluid.Program()
+    with fluid.program_guard(search_program, fluid.Program()), fluid.unique_name.guard():
+        found, _ = beam_search(sizes)
+
+    place = fluid.CPUPlace()
+    executor = fluid.Executor(place)
+    executor.run(fluid.default_startup_program())
+    feeder = fluid.DataFeeder(inputs, place)
+    batches = batch(reader.shuffle(learnt, buf_size=10000), batch_size=32)
+
+    losses = []
+    for rows in islice((rows for _ in count() for rows in batches()), steps):
+        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+        losses.append(float(value))
+        if len(losses) % 25 == 0:
+            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+
+    some = list(others())
+    for row, numbers in zip(some, translate(executor, search_program, found, [r[:1] for r in some], place)):
+        print(" ".join(words[number] for number in row[0][1:-1]), end=" → ")
+        print(" ".join(names[number] for number in numbers if number not in (START, END)))
+    return losses
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--data", metavar="FOLDER", help="the folder above wmt16")
+    given = parser.parse_args()
+    train(given.steps, given.data)

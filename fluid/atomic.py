@@ -1,0 +1,70 @@
+"""A call that fails leaves the default programs as they were: what it appended is taken back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from fluid.arguments import typed
+from fluid.framework import Program, default_main_program, default_startup_program
+
+__all__ = ["atomic", "checked_all"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def atomic(function: F) -> F:
+    """The function, which takes back the blocks, variables and ops it appended if it fails.
+
+    >>> import fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 3])
+    ...     try:
+    ...         fluid.layers.fc(x, 2, act="rellu")
+    ...     except fluid.core.EnforceNotMet:
+    ...         print(repr(fluid.default_main_program().global_block()))
+    <Block 0: 1 variables, 0 ops>
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        marks = [_Mark(default_main_program()), _Mark(default_startup_program())]
+        try:
+            return function(*args, **kwargs)
+        except BaseException:
+            for mark in marks:
+                mark.restore()
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The public functions among the names of a module, each `typed` and `atomic`."""
+    public = {name: value for name, value in names.items() if not name.startswith("_")}
+    functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
+    return {name: typed(atomic(value)) for name, value in functions.items()}
+
+
+class _Mark:
+    """How far a program has got: new variables stand at the end, new ops anywhere."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.current = program.current_block_idx
+        self.reads = len(program._reads)
+        self.seeds_given = program._seeds_given
+        self.blocks = [(list(block.ops), len(block.vars)) for block in program.blocks]
+
+    def restore(self) -> None:
+        """Take back what came since."""
+        program = self.program
+        program.current_block_idx, program._seeds_given = self.current, self.seeds_given
+        del program.blocks[len(self.blocks) :], program._reads[self.reads :]
+        for block, (ops, known) in zip(program.blocks, self.blocks, strict=True):
+            block.ops = ops
+            for name in list(block.vars)[known:]:
+                del block.vars[name]
+        program.touch()
