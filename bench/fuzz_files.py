@@ -140,8 +140,11 @@ def read(original: Original, path: Path) -> Program | None:
 
 
 def expect_itself(program: Program) -> None:
-    """AssertionError where a program is another one once written and read."""
-    written = dump_program(program)
+    """AssertionError where a program that can be written is then read as another one."""
+    try:
+        written = dump_program(program)
+    except CompileError:
+        return
     assert dump_program(load_program(written)) == written, "written and read it is another program"
 
 

@@ -43,10 +43,10 @@ def data_of(folder):
     """Give numbers of words, verbs and labels, and a reader of nine lists a sentence."""
     if folder is not None:
         dataset.common.DATA_HOME = folder
-        return *dataset.conll05.get_dict(), dataset.conll05.test()
+        return (*dataset.conll05.get_dict(), dataset.conll05.test())
     names = VOCABULARY, VERBS.split(), LABELS
     numbers = [{name: number for number, name in enumerate(each)} for each in names]
-    return *numbers, dataset.conll05.reader_creator(sentences, *numbers)
+    return (*numbers, dataset.conll05.reader_creator(sentences, *numbers))
 
 
 def scores(inputs, sizes, depth):

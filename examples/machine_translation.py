@@ -2,10 +2,10 @@
 
     python examples/machine_translation.py [--steps N] [--data FOLDER]
 
-A bidirectional GRU reads a sentence; a second one writes the translation, word by word, and before
-each word weighs all that was read (Bahdanau et al., 2015). Without `--data` the language is made up:
-each word has another name, and they come in the opposite order; with it English becomes German by
-the captions of `wmt16` in that folder.
+A bidirectional GRU reads a sentence; a second one writes the translation, word by word, and weighs
+before each word all that was read (Bahdanau et al., 2015). Without `--data` the language is made
+up: each word has another name, and they come in the opposite order; with it English becomes German
+by the captions of `wmt16` in that folder.
 """
 
 from argparse import ArgumentParser
@@ -92,7 +92,9 @@ def beam_search(sizes):
         total = layers.elementwise_add(layers.log(likely), layers.reshape(so_far, [-1]), axis=0)
         best, sums = layers.beam_search(before, so_far, which, total, BEAMS, END)
         layers.increment(step)
-        for value, array in zip([best, sums, state, *old[1:]], [chosen, scores, *carried]):
+        layers.array_write(best, step, chosen)
+        layers.array_write(sums, step, scores)
+        for value, array in zip([state, *old[1:]], carried, strict=True):
             layers.array_write(value, step, array)
         more = layers.logical_not(layers.is_empty(best))
         layers.logical_and(layers.less_than(step, last), more, out=going)
@@ -121,15 +123,16 @@ def data_of(folder, most=5000):
     return english, german, wmt16.train(most, most), lambda: islice(wmt16.test(most, most)(), 5)
 
 
-def translate(executor, program, found, rows, place):
-    """Give the numbers of the words of the best translation of each row."""
-    feed = fluid.DataFeeder([program.global_block().var("words")], place).feed(rows)
+def translate(executor, program, found, sentences, place):
+    """Give the numbers of the words of the best translation of each sentence."""
+    words, rows = program.global_block().var("words"), [[each] for each in sentences]
+    feed = fluid.DataFeeder([words], place).feed(rows)
     once = [[1] * len(rows)] * 2
     feed["first"] = fluid.create_lod_tensor(np.full((len(rows), 1), START), once, place)
     feed["score"] = fluid.create_lod_tensor(np.zeros((len(rows), 1), np.float32), once, place)
-    (sentences,) = executor.run(program, feed=feed, fetch_list=[found], return_numpy=False)
-    (firsts, ends), numbers = sentences.lod(), np.array(sentences).ravel()
-    return [numbers[ends[best] : ends[best + 1]].tolist() for best in firsts[:-1]]
+    (best,) = executor.run(program, feed=feed, fetch_list=[found], return_numpy=False)
+    (firsts, ends), numbers = best.lod(), np.array(best).ravel()
+    return [numbers[ends[first] : ends[first + 1]].tolist() for first in firsts[:-1]]
 
 
 def train(steps=STEPS, folder=None):
@@ -156,9 +159,10 @@ def train(steps=STEPS, folder=None):
         if len(losses) % 25 == 0:
             print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
-    some = list(others())
-    for row, numbers in zip(some, translate(executor, search_program, found, [r[:1] for r in some], place)):
-        print(" ".join(words[number] for number in row[0][1:-1]), end=" → ")
+    some = [row[0] for row in others()]
+    translated = translate(executor, search_program, found, some, place)
+    for sentence, numbers in zip(some, translated, strict=True):
+        print(" ".join(words[number] for number in sentence[1:-1]), end=" → ")
         print(" ".join(names[number] for number in numbers if number not in (START, END)))
     return losses
 

@@ -72,7 +72,7 @@ def train(steps=STEPS, folder=None, model=conv):
     loss = fluid.layers.mean(fluid.layers.cross_entropy(guess, label))
     accuracy = fluid.layers.accuracy(guess, label)
     test_program = fluid.default_main_program().clone(for_test=True)
-    fluid.optimizer.Adam(learning_rate=0.005).minimize(loss)
+    fluid.optimizer.Adam(learning_rate=0.02).minimize(loss)
 
     place = fluid.CPUPlace()
     executor = fluid.Executor(place)

@@ -8,10 +8,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
+from traceback import walk_tb
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+from fluid.recording import is_ours
 
 __all__ = ["ArgumentError", "typed"]
 
@@ -20,19 +23,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NUMBERS: Mapping[Any, tuple[type, ...]] = {
     int: (int, np.integer),
     float: (int, float, np.number),
-    bool: (int, np.bool_, type(None)),
+    bool: (bool, np.bool_, type(None)),
 }
-_SHOWN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
+_WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
+"""What is shown in a message as it was written; of anything else its type is."""
+_SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
+"""Errors that no function here raises by itself: an argument is of a kind that nobody foresaw."""
 
 
 class ArgumentError(TypeError, ValueError):
-    """An argument is of another type than its function takes; the reference raises either."""
+    """An argument is not what its function takes; the reference raises one or the other."""
 
 
 def typed(function: F) -> F:
     """The function, which holds its arguments against its annotations.
 
-    Raises ArgumentError naming the first that does not fit.
+    Numbers and lists of NumPy's come in as Python's. Raises ArgumentError naming the argument that
+    does not fit.
 
     >>> typed(_example)(1, [2, "a"])
     Traceback (most recent call last):
@@ -41,12 +48,20 @@ def typed(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
         hints = _hints(function)
-        for name, value in (*zip(hints, args, strict=False), *kwargs.items()):
-            wrong = _misfit(name, value, hints.get(name, Any))
-            if wrong is not None:
-                raise ArgumentError(_sentence(function, *wrong))
-        return function(*args, **kwargs)
+        given = [*zip(hints, args, strict=False), *kwargs.items()]
+        for name, value in given:
+            _check(where, name, value, hints.get(name, Any))
+        plain = map(_plain, args, [*hints.values()][: len(args)])
+        named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
+        try:
+            return function(*plain, *args[len(hints) :], **named)
+        except _SLIPS as error:
+            if _is_the_users(error):
+                raise
+            told = ", ".join(f"{name}={value!r:.60}" for name, value in given)
+            raise ArgumentError(f"{where} cannot take {told}") from error
 
     return call  # type: ignore[return-value]
 
@@ -58,6 +73,18 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     named = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     return {each.name: found.get(each.name, Any) for each in named}
+
+
+# ---- what fits an annotation --------------------------------------------------------------------
+
+
+def _check(where: str, name: str, value: Any, hint: Any) -> None:
+    wrong = _misfit(name, value, hint)
+    if wrong is not None:
+        part, found, wanted = wrong
+        raise ArgumentError(
+            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_said(found)}"
+        )
 
 
 def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
@@ -73,19 +100,39 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
             return name, value, hint
         found = (_misfit(f"{name}[{i}]", each, args[0]) for i, each in enumerate(value))
         return next(filter(None, found), None)
-    fits = kind in (Any, tuple) or isinstance(value, _NUMBERS.get(kind, kind))
-    return None if fits else (name, value, hint)
+    return None if _is(value, kind) else (name, value, hint)
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is Any or kind is tuple:
+        return True
+    is_flag = kind is bool and isinstance(value, int) and value in (0, 1)
+    return is_flag or isinstance(value, _NUMBERS.get(kind, kind))
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def _sentence(function: Callable[..., Any], name: str, value: Any, hint: Any) -> str:
-    where = function.__qualname__.removesuffix(".__init__")
+def _plain(value: Any, hint: Any) -> Any:
+    """A number or a list of numbers as Python's, where NumPy's were given for them."""
+    if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
+        return [_plain(each, hint) for each in value]
+    kept = hint is Any or np.ndarray in (hint, *get_args(hint))
+    return value if kept or not isinstance(value, np.generic | np.ndarray) else value.tolist()
+
+
+# ---- what is told -------------------------------------------------------------------------------
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Whether a function of the user's was called on the way to an error."""
+    return not all(is_ours(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
+
+
+def _said(value: Any) -> str:
     kind = type(value).__name__
-    given = f"{kind} {value!r:.60}" if isinstance(value, _SHOWN) else kind
-    return f"The type of '{name}' in {where} must be {_text(hint)}, but received {given}"
+    return f"{kind} {value!r:.60}" if isinstance(value, _WRITTEN) else kind
 
 
 def _text(hint: Any) -> str:

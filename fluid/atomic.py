@@ -1,4 +1,4 @@
-"""A call that fails leaves the default programs as they were: what it appended is taken back."""
+"""A call that fails leaves programs as they were: what it appended is taken back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from fluid.arguments import typed
-from fluid.framework import Program, default_main_program, default_startup_program
+from fluid.framework import (
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+)
 
 __all__ = ["atomic", "checked_all"]
 
@@ -30,7 +35,7 @@ def atomic(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        marks = [_Mark(default_main_program()), _Mark(default_startup_program())]
+        marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]
         try:
             return function(*args, **kwargs)
         except BaseException:
@@ -46,6 +51,14 @@ def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
     public = {name: value for name, value in names.items() if not name.startswith("_")}
     functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
     return {name: typed(atomic(value)) for name, value in functions.items()}
+
+
+def _programs(*arguments: Any) -> list[Program]:
+    """The default programs, those among arguments, and those of variables among them."""
+    found = [default_main_program(), default_startup_program()]
+    found += [each for each in arguments if isinstance(each, Program)]
+    found += [each.block.program for each in arguments if isinstance(each, Variable)]
+    return list(dict.fromkeys(found))
 
 
 class _Mark:

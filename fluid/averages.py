@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fluid import layers, unique_name
-from fluid.checks import check_type
+from fluid.arguments import typed
 from fluid.executor import Executor
 from fluid.framework import (
     Block,
@@ -63,6 +63,7 @@ class ModelAverage(_Averages, Optimizer):
     `min_average_window` steps and at most `max_average_window`.
     """
 
+    @typed
     def __init__(
         self,
         average_window_rate: float,
@@ -118,13 +119,13 @@ class ExponentialMovingAverage(_Averages):
     min(decay, (thres_steps + 1) / (thres_steps + 10)).
     """
 
+    @typed
     def __init__(
         self,
         decay: float = 0.999,
         thres_steps: Variable | None = None,
         name: str | None = None,
     ) -> None:
-        check_type(thres_steps, "thres_steps", (Variable, type(None)), type(self).__name__)
         self._decay = decay
         self._thres_steps = thres_steps
         self._name = name or ""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from compiler import autodiff
+from fluid.atomic import atomic
 from fluid.checks import check_type, check_variable
 from fluid.framework import Parameter, Variable
 from fluid.recompute import recompute_segments
@@ -13,6 +14,7 @@ from fluid.recompute import recompute_segments
 __all__ = ["append_backward", "gradients"]
 
 
+@atomic
 def append_backward(
     loss: Variable,
     parameter_list: Iterable[Variable | str] | None = None,
@@ -50,6 +52,7 @@ def append_backward(
     return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
 
 
+@atomic
 def gradients(
     targets: Variable | list[Variable],
     inputs: Variable | list[Variable],

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler.autodiff import PART
 from fluid import layers
+from fluid.arguments import typed
 from fluid.core import VarDesc
 from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
 
@@ -27,6 +28,7 @@ Pairs = list[tuple[Any, Any]]
 class ErrorClipByValue:
     """Clips the gradient of one variable on its way back, see `Variable._set_error_clip`."""
 
+    @typed
     def __init__(self, max: float, min: float | None = None) -> None:
         self.max = float(max)
         self.min = -self.max if min is None else float(min)
@@ -66,9 +68,8 @@ class GradientClipBase:
     `need_clip`, given a parameter, says whether its gradient is clipped at all.
     """
 
+    @typed
     def __init__(self, need_clip: Callable[[Parameter], bool] | None = None) -> None:
-        if need_clip is not None and not callable(need_clip):
-            raise TypeError("need_clip must be a function from a parameter to True or False")
         self._need_clip_func = need_clip
 
     def __call__(self, params_grads: Iterable[tuple[Any, Any]]) -> Pairs:
@@ -105,6 +106,7 @@ class GradientClipBase:
 class GradientClipByValue(GradientClipBase):
     """Each element between `min` and `max`; `min` is `-max` unless given."""
 
+    @typed
     def __init__(
         self,
         max: float,
@@ -127,6 +129,7 @@ class GradientClipByValue(GradientClipBase):
 class GradientClipByNorm(GradientClipBase):
     """Each gradient no longer than `clip_norm`."""
 
+    @typed
     def __init__(
         self, clip_norm: float, need_clip: Callable[[Parameter], bool] | None = None
     ) -> None:
@@ -143,6 +146,7 @@ class GradientClipByNorm(GradientClipBase):
 class GradientClipByGlobalNorm(GradientClipBase):
     """All gradients together, seen as one vector, no longer than `clip_norm`."""
 
+    @typed
     def __init__(
         self,
         clip_norm: float,
@@ -188,6 +192,7 @@ ClipByNorm = GradientClipByNorm
 ClipByGlobalNorm = GradientClipByGlobalNorm
 
 
+@typed
 def set_gradient_clip(
     clip: GradientClipBase,
     param_list: Sequence[Parameter | str] | None = None,
@@ -198,11 +203,9 @@ def set_gradient_clip(
     Raises TypeError for what is no gradient clip and for what are no parameters; warns where
     `minimize` came before it.
     """
-    if not isinstance(clip, GradientClipBase):
-        raise TypeError(f"clip must be a gradient clip, not {type(clip).__name__}")
     block = (program or default_main_program()).global_block()
     if any(op._is_optimize_op() for op in block.ops):
-        warnings.warn("set_gradient_clip has no effect after minimize", stacklevel=2)
+        warnings.warn("set_gradient_clip has no effect after minimize", stacklevel=3)
     named = block.all_parameters() if param_list is None else param_list
     params = [block.var(each) if isinstance(each, str) else each for each in named]
     for param in params:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import check_type
+from fluid.arguments import typed
+from fluid.atomic import atomic
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 
 __all__ = ["data"]
 
 
+@typed
+@atomic
 def data(
     name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0
 ) -> Variable:
@@ -19,8 +22,6 @@ def data(
 
     Where what is fed has another shape or element type, running it raises ValueError.
     """
-    check_type(name, "name", str, "data")
-    check_type(shape, "shape", (list, tuple), "data")
     return LayerHelper("data", name=name).create_global_variable(
         name=name,
         shape=[-1 if size is None else size for size in shape],

@@ -14,6 +14,7 @@ import numpy as np
 
 from compiler.ir.types import DType
 from fluid import unique_name
+from fluid.arguments import typed
 from fluid.framework import Block, Operator, Variable
 
 __all__ = [
@@ -60,6 +61,7 @@ class Initializer:
 class ConstantInitializer(Initializer):
     """Every element is `value`."""
 
+    @typed
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
         self._value = value
         self._force_cpu = force_cpu
@@ -73,6 +75,7 @@ class ConstantInitializer(Initializer):
 class _Random(Initializer):
     """Draws numbers; seed 0 leaves it to the program's seed."""
 
+    @typed
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
@@ -96,6 +99,7 @@ class _Random(Initializer):
 class UniformInitializer(_Random):
     """Uniform between `low` and `high`; a diagonal of `diag_val` may be written over it."""
 
+    @typed
     def __init__(
         self,
         low: float = -1.0,
@@ -122,6 +126,7 @@ class UniformInitializer(_Random):
 class NormalInitializer(_Random):
     """Normal with mean `loc` and standard deviation `scale`."""
 
+    @typed
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         super().__init__(seed)
         self._mean, self._std_dev = loc, scale
@@ -143,6 +148,7 @@ class TruncatedNormalInitializer(NormalInitializer):
 class XavierInitializer(_Random):
     """Keeps the scale of values and gradients alike from layer to layer (Glorot & Bengio, 2010)."""
 
+    @typed
     def __init__(
         self,
         uniform: bool = True,
@@ -167,6 +173,7 @@ class XavierInitializer(_Random):
 class MSRAInitializer(_Random):
     """Keeps the scale of values through rectifiers (He et al., 2015)."""
 
+    @typed
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
         super().__init__(seed)
         self._is_uniform, self._fan_in = uniform, fan_in
@@ -198,9 +205,8 @@ class BilinearInitializer(Initializer):
 class NumpyArrayInitializer(Initializer):
     """The elements of an array, which are written into the program."""
 
+    @typed
     def __init__(self, value: np.ndarray) -> None:
-        if not isinstance(value, np.ndarray):
-            raise TypeError(f"NumpyArrayInitializer takes an array, not {type(value).__name__}")
         self._value = value
 
     def __call__(self, var: Variable, block: Block) -> Operator:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fluid.arguments import typed
+from fluid.atomic import atomic
 from fluid.framework import Variable
 from fluid.layers.indexing import one_hot_rows
 from fluid.layers.lookup import append_lookup, lookup_attributes
@@ -12,6 +14,8 @@ from fluid.layers.lookup import append_lookup, lookup_attributes
 __all__ = ["embedding", "one_hot"]
 
 
+@typed
+@atomic
 def embedding(
     input: Variable,
     size: Sequence[int],
@@ -35,6 +39,8 @@ def embedding(
     return append_lookup("lookup_table_v2", input, size, param_attr, dtype, attrs)
 
 
+@typed
+@atomic
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
     """Rows of `depth` with a 1 at the place that each number of `input`, of any shape, says.
 

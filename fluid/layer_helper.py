@@ -92,7 +92,9 @@ class LayerHelper:
     def _one_attr(self, attr: Any) -> Any:
         found = ParamAttr._to_attr(attr)
         if isinstance(found, list):
-            raise TypeError(f"{self.layer_type} takes one ParamAttr here, not a list: {found!r:.60}")
+            raise TypeError(
+                f"{self.layer_type} takes one ParamAttr here, not {len(found)} in a list"
+            )
         return found
 
     def multiple_param_attr(self, length: int) -> list[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid import layers
+from fluid.arguments import typed
+from fluid.atomic import atomic
 from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 
@@ -18,6 +20,8 @@ __all__ = [
 ]
 
 
+@typed
+@atomic
 def simple_img_conv_pool(
     input: Variable,
     num_filters: int,
@@ -61,6 +65,8 @@ def simple_img_conv_pool(
     )
 
 
+@typed
+@atomic
 def img_conv_group(
     input: Variable,
     conv_num_filter: Sequence[int],
@@ -116,6 +122,8 @@ def _spread(value: Any, count: int) -> list[Any]:
     return list(value)
 
 
+@typed
+@atomic
 def sequence_conv_pool(
     input: Variable,
     num_filters: int,
@@ -133,6 +141,8 @@ def sequence_conv_pool(
     return layers.sequence_pool(convolved, pool_type)
 
 
+@typed
+@atomic
 def glu(input: Variable, dim: int = -1) -> Variable:
     """A gated linear unit: the first half of `input` along `dim`, times sigmoid of the second."""
     check_variable_and_dtype(input, "input", FLOATS, "glu")
@@ -140,6 +150,8 @@ def glu(input: Variable, dim: int = -1) -> Variable:
     return layers.elementwise_mul(value, layers.sigmoid(gate))
 
 
+@typed
+@atomic
 def scaled_dot_product_attention(
     queries: Variable,
     keys: Variable,

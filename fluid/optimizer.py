@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fluid.arguments import typed
 from fluid.averages import ExponentialMovingAverage, ModelAverage
 from fluid.clip import GradientClipBase
 from fluid.framework import Block, Parameter, Variable, name_scope
@@ -68,6 +69,7 @@ class MomentumOptimizer(Optimizer):
 
     type = "momentum"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -94,6 +96,7 @@ class LarsMomentumOptimizer(Optimizer):
 
     type = "lars_momentum"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -126,6 +129,7 @@ class AdagradOptimizer(Optimizer):
 
     type = "adagrad"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -152,6 +156,7 @@ class DecayedAdagradOptimizer(Optimizer):
 
     type = "decayed_adagrad"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -181,6 +186,7 @@ class AdadeltaOptimizer(Optimizer):
 
     type = "adadelta"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -213,6 +219,7 @@ class RMSPropOptimizer(Optimizer):
 
     type = "rmsprop"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -248,6 +255,7 @@ class FtrlOptimizer(Optimizer):
 
     type = "ftrl"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -279,6 +287,7 @@ class DpsgdOptimizer(Optimizer):
 
     type = "dpsgd"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable = 0.001,
@@ -301,6 +310,7 @@ class DpsgdOptimizer(Optimizer):
 class _Moments(Optimizer):
     """What the Adam family shares: moving means by `beta1` and `beta2`, and an `epsilon`."""
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable = 0.001,
@@ -330,6 +340,7 @@ class AdamOptimizer(_Moments):
 
     type = "adam"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable = 0.001,
@@ -373,6 +384,7 @@ class LambOptimizer(AdamOptimizer):
 
     type = "lamb"
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable = 0.001,

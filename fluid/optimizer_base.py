@@ -8,15 +8,18 @@ of a parameter is a persistable variable `<parameter>_<what>_<n>`, made by the s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from compiler.ir.opdef import find
 from fluid import layers, unique_name
+from fluid.arguments import typed
+from fluid.atomic import atomic
 from fluid.backward import append_backward, no_grad_names
-from fluid.checks import check_type, check_variable
+from fluid.checks import check_type
 from fluid.clip import (
     GradientClipBase,
     append_gradient_clip_ops,
@@ -54,6 +57,7 @@ class Optimizer:
 
     type = ""
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,
@@ -63,7 +67,6 @@ class Optimizer:
         name: str | None = None,
     ) -> None:
         check_type(learning_rate, "learning_rate", (float, Variable), self.__class__.__name__)
-        check_type(grad_clip, "grad_clip", (GradientClipBase, type(None)), self.__class__.__name__)
         self.regularization = regularization
         self.helper: LayerHelper | None = None
         self._name = name
@@ -77,6 +80,8 @@ class Optimizer:
 
     # ---- what users call
 
+    @typed
+    @atomic
     def minimize(
         self,
         loss: Variable,
@@ -88,10 +93,11 @@ class Optimizer:
 
         Pairs come in order of creation and have the gradients before clipping.
         """
-        check_variable(loss, "loss", "minimize")
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
+    @typed
+    @atomic
     def backward(
         self,
         loss: Variable,
@@ -120,6 +126,7 @@ class Optimizer:
                 [error_clip_callback] if callbacks is None else callbacks,
             )
 
+    @atomic
     def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
         """The second half of `minimize`: append what updates parameters; its update ops."""
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
@@ -129,7 +136,8 @@ class Optimizer:
         clipped = clip(ordered)
         correct_role_vars(block, start, clipped)
         decayed = append_regularization_ops(clipped, self.regularization)
-        return self._create_optimization_pass(decayed)
+        with self._as_before_on_error():
+            return self._create_optimization_pass(decayed)
 
     def apply_optimize(
         self,
@@ -140,6 +148,18 @@ class Optimizer:
         """`apply_gradients` in the program of `loss`."""
         with program_guard(loss.block.program, startup_program):
             return self.apply_gradients(params_grads)
+
+    @contextmanager
+    def _as_before_on_error(self) -> Iterator[None]:
+        """Let it remember nothing of what is not in the program because of an error."""
+        known = {kind: dict(each) for kind, each in self._accumulators.items()}
+        names, rates = list(self._opti_name_list), dict(self._learning_rate_map)
+        try:
+            yield
+        except BaseException:
+            self._accumulators = defaultdict(dict, known)
+            self._opti_name_list, self._learning_rate_map = names, rates
+            raise
 
     def get_opti_var_name_list(self) -> list[str]:
         """The names of what it remembers, in order of creation."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NoReturn
 
 from fluid import layers
+from fluid.arguments import typed
 from fluid.backward import append_backward
 from fluid.checks import check_type, check_variable
 from fluid.clip import error_clip_callback
@@ -38,8 +39,8 @@ class RecomputeOptimizer(Optimizer):
     segment by segment. The numbers are the same.
     """
 
+    @typed
     def __init__(self, optimizer: Optimizer) -> None:
-        check_type(optimizer, "optimizer", Optimizer, "RecomputeOptimizer")
         self._optimizer = optimizer
         self._checkpoints: list[Variable | str] | None = None
         self._learning_rate = optimizer._learning_rate
@@ -107,6 +108,7 @@ class LookaheadOptimizer:
 
     type = "lookahead"
 
+    @typed
     def __init__(self, inner_optimizer: Any, alpha: float = 0.5, k: int = 5) -> None:
         if inner_optimizer is None:
             raise AssertionError("inner optimizer can not be None")
@@ -193,6 +195,7 @@ class PipelineOptimizer:
 class DGCMomentumOptimizer:
     """Not to be had: NotImplementedError says why."""
 
+    @typed
     def __init__(
         self,
         learning_rate: float | Variable,

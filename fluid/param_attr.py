@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fluid.arguments import typed
 from fluid.initializer import Initializer
 from fluid.regularizer import WeightDecayRegularizer
 
@@ -17,6 +18,7 @@ class ParamAttr:
     Raises TypeError or ValueError for a bad argument.
     """
 
+    @typed
     def __init__(
         self,
         name: str | None = None,
@@ -26,10 +28,6 @@ class ParamAttr:
         trainable: bool = True,
         do_model_average: bool = True,
     ) -> None:
-        _check("name", name, (str, type(None)))
-        _check("learning_rate", learning_rate, (float, int))
-        _check("trainable", trainable, (bool,))
-        _check("do_model_average", do_model_average, (bool,))
         if name == "":
             raise ValueError("name of ParamAttr can not be empty str")
         self.name = name
@@ -79,6 +77,7 @@ class WeightNormParamAttr(ParamAttr):
     of the outputs, 1 for `fc` and 0 for `conv2d`.
     """
 
+    @typed
     def __init__(
         self,
         dim: int | None = None,
@@ -92,9 +91,3 @@ class WeightNormParamAttr(ParamAttr):
         rest = (learning_rate, regularizer, trainable, do_model_average)
         super().__init__(name, initializer, *rest)
         self.dim = dim
-
-
-def _check(name: str, value: Any, kinds: tuple[type, ...]) -> None:
-    if not isinstance(value, kinds):
-        wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{name} of ParamAttr must be {wanted}, not {type(value).__name__}")

@@ -66,14 +66,15 @@ def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in attrs.items()}
 
 
-def _is_ours(file: str) -> bool:
+def is_ours(file: str) -> bool:
+    """Whether a file is of this package or of the compiler, and not the user's."""
     return file.startswith(_OURS) and not file.startswith(_DEMO)
 
 
 def user_line() -> str:
     """`file:line` of the nearest caller outside this package and the compiler; "" without one."""
     frame = sys._getframe(1)
-    while frame and _is_ours(frame.f_code.co_filename):
+    while frame and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{_shown(frame.f_code.co_filename, Path.cwd())}:{frame.f_lineno}" if frame else ""
 

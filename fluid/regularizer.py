@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from fluid.arguments import typed
 from fluid.core import VarDesc
 from fluid.framework import Block, Parameter, Variable, name_scope
 
@@ -23,6 +24,7 @@ NEW_GRAD = "@NEWGRAD@"
 class WeightDecayRegularizer:
     """What a regularizer is: called with a parameter, it appends ops and returns the term."""
 
+    @typed
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         self._regularization_coeff = regularization_coeff
 

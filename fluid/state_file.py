@@ -36,7 +36,7 @@ def load_state(data: bytes, where: str) -> dict[str, Any]:
 
 
 def load_tables(data: bytes, where: str) -> dict[str, Any]:
-    """The arrays, texts and lists in the bytes of a file by name, as data sets are kept.
+    r"""The arrays, texts and lists in the bytes of a file by name, as data sets are kept.
 
     Names may be bytes, as in files of Python 2. Raises CheckpointError for anything but such a
     dict.
@@ -244,7 +244,7 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
     "REDUCE": lambda machine, _: machine.call(),
     "BUILD": lambda machine, _: machine.build(),
 }
-"""The steps that dicts of arrays and lists take, in every way NumPy and Python have written them."""
+"""The steps that dicts of arrays take, in every way NumPy and Python have written them."""
 
 
 # ---- writing

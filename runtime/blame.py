@@ -48,5 +48,5 @@ def _comments(error: Exception, filename: str) -> list[str]:
 def _sentence(error: Exception, ops: tuple[str, ...]) -> str:
     """What an op says by itself, and else what NumPy says with the op's type before it."""
     kinds = [op.partition(" = ")[2].partition("(")[0] for op in ops]
-    text = str(error)
+    text = str(error).strip()
     return text if text.startswith(tuple(kinds)) else f"{' and '.join(kinds)}: {text}"

@@ -13,6 +13,7 @@ from compiler.codegen.meaning import ShapeOf, call_meaning
 from compiler.codegen.module import Module
 from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
+from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
@@ -42,7 +43,7 @@ class NumpyTarget:
         arguments = [frame.operand(value).name for value in plan.feeds]
         for step in plan.steps:
             frame.step = step.index
-            _emit_step(frame, step)
+            _emit_told(frame, step)
         results = ", ".join(frame.operand(value).name for value in plan.results)
         feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
         fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
@@ -57,6 +58,15 @@ def _plain(value: Value) -> str:
 
 
 # ---- steps -------------------------------------------------------------------------------------
+
+
+def _emit_told(frame: Frame, step: Step) -> None:
+    """Emit a step; what NumPy says of it already now is told with the op and the user's line."""
+    try:
+        _emit_step(frame, step)
+    except (ArithmeticError, TypeError) as error:
+        text = " and ".join(op.text for op in step.ops)
+        raise CompileError(f"{text}: {error}", source=step.ops[-1].source) from error
 
 
 def _emit_step(frame: Frame, step: Step) -> None:

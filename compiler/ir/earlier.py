@@ -132,7 +132,7 @@ def _is_forward(op: OpDesc) -> bool:
     return not op.role & (OpRole.BACKWARD | OpRole.OPTIMIZE)
 
 
-# ---- which ops are an op's gradient ---------------------------------------------------------------
+# ---- which ops are an op's gradient --------------------------------------------------------------
 
 
 def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
@@ -174,12 +174,10 @@ def _alike(name: str, known: str) -> bool:
     return name == EMPTY or name.partition(GRAD)[:2] == known.partition(GRAD)[:2]
 
 
-# ---- what an op's gradient reads ------------------------------------------------------------------
+# ---- what an op's gradient reads -----------------------------------------------------------------
 
 
-def _readers(
-    block: Block, place: int, op: OpDesc, name: str
-) -> Iterator[tuple[Block, int, str]]:
+def _readers(block: Block, place: int, op: OpDesc, name: str) -> Iterator[tuple[Block, int, str]]:
     """Where a name is read for the gradient of an op: in slots of one op, or of all in its block.
 
     What the op's own block writes or declares is kept of each run.
@@ -191,11 +189,15 @@ def _readers(
 
 
 def _inside(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
-    """Where the ops of a block, and of those inside it, read a name."""
+    """Where the ops of a block, and of those inside it, read a name.
+
+    The slots of an op that owns a block say how gradients are called, and read only shapes.
+    """
     for place, op in enumerate(block.ops):
-        yield from _slots(block, place, name)
         if SUB_BLOCK in op.attrs:
             yield from _inside(_block_of(block, op), name)
+        else:
+            yield from _slots(block, place, name)
 
 
 def _slots(block: Block, place: int, name: str) -> list[tuple[Block, int, str]]:

@@ -94,7 +94,7 @@ def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, 
 def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
     """That an op cannot take what it is given: the types by slot, attributes unless as usual."""
     slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
-    given = [f"{slot}={'+'.join(map(str, held))}" for slot, held in slots.items()]
+    given = [f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()]
     said = defn.attributes.items()
     given += [f"{name}={value!r:.60}" for name, value in said if value != defn.attrs[name].default]
     return f"{defn.kind} cannot be computed with {', '.join(given) or 'no inputs'}"

@@ -162,8 +162,8 @@ CompatibleInfo
     2 required enum type
 """
 
-_ZEROS = {"int32": 0, "int64": 0, "enum": 0, "bool": False, "string": ""}
-_ZEROS |= {"float": 0.0, "double": 0.0}
+_NUMBERS = {"int32": 0, "int64": 0, "enum": 0, "float": 0.0, "double": 0.0}
+_ZEROS = {**_NUMBERS, "bool": False, "string": ""}
 
 
 def _tables(lines: Iterable[str]) -> dict[str, tuple[Field, ...]]:

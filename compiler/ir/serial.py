@@ -29,6 +29,7 @@ MODEL_VERSION = 1_008_005
 CALL_STACK, OP_ROLE = "op_callstack", "op_role"
 _OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
 _MAX_BYTES = (1 << 63) - 1
+_MAX_LEVELS = 64  # more than any text has; each costs a variable
 _DTYPES = {dtype.code: dtype for dtype in DType if dtype is not DType.TOKEN}
 _KINDS = {int(VarTypeId[kind.value]): kind for kind in VarKind}
 _TENSOR_FIELDS = {
@@ -195,8 +196,8 @@ def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
     dims = tensor.many("dims", int)
     if dtype is None:
         raise ProtoError(f"{where} is of data type {code}, none of {_listed(_DTYPES)}")
-    if level < 0:
-        raise ProtoError(f"{where} has {level} LoD levels")
+    if level not in range(_MAX_LEVELS + 1):
+        raise ProtoError(f"{where} has {level} LoD levels, not 0 to {_MAX_LEVELS}")
     if math.prod(max(dim, 1) for dim in dims) * dtype.itemsize > _MAX_BYTES:
         raise ProtoError(f"{where} has the shape {list(dims)}, more than 63 bits of bytes")
     return {"shape": dims or None, "dtype": dtype, "lod_level": level}

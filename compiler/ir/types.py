@@ -88,7 +88,7 @@ _BY_TEXT = {dtype.text: dtype for dtype in DType}
 def _by_name(value: DTypeLike) -> DType | None:
     try:
         return _BY_NAME.get(np.dtype(value).name)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from compiler.errors import CompileError
 from compiler.interpret import evaluate
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.text import show_op
 from compiler.ir.types import Array
 from compiler.passes.base import Context, Fact, Pass
 
@@ -74,7 +76,10 @@ def _evaluate(op: Op, values: Mapping[Var, Array]) -> dict[Var, Array]:
     if not all(_is_small(var) for var in op.writes()):
         return {}
     arrays = {slot: [values[var] for var in vars] for slot, vars in op.inputs.items()}
-    return dict(evaluate(op, arrays))
+    try:
+        return dict(evaluate(op, arrays))
+    except Exception as error:
+        raise CompileError(f"{op.kind}: {error}", op=show_op(op), source=op.source) from error
 
 
 def _is_uniform(array: Array) -> bool:

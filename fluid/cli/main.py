@@ -81,9 +81,9 @@ examples:
 
 
 RUN = """\
-Run a script that imports paddle 1.x, unchanged: `import paddle`, `paddle.fluid` and all below them are
-served by this package. Data sets are read from ~/.cache/paddle/dataset, or the folder that
-PADDLE_DATASET_HOME names; nothing is downloaded.
+Run a script written for paddle 1.x as it is: `import paddle`, `paddle.fluid` and what is below them
+come from this package. Data sets are read from ~/.cache/paddle/dataset, or the folder that the
+environment variable PADDLE_DATASET_HOME names; nothing is downloaded.
 """
 RUN_EXAMPLES = """\
 examples:

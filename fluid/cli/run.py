@@ -10,19 +10,26 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from fluid.as_paddle import install_as_paddle
 from fluid.cli.model import CommandError
 
 __all__ = ["prepare", "run_script"]
 
+OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
+"""Names that NumPy gave to Python's own types until 1.24, and scripts of that time use."""
+
 
 def prepare(given: argparse.Namespace) -> int:
-    """Let `import paddle` work, and arguments and import path be the script's; 0.
+    """Set up imports, names that NumPy had, and arguments, as a script of 1.8 expects them; 0.
 
     Raises CommandError where there is no script, or another paddle.
     """
     if not given.script.is_file():
         raise CommandError(f"{given.script} is no file: name a script, and after it its arguments")
+    for name in OLD_NAMES.keys() - vars(np).keys():
+        setattr(np, name, OLD_NAMES[name])
     sys.argv = [str(given.script), *given.arguments]
     sys.path[0] = str(given.script.resolve().parent)
     try:

@@ -1,4 +1,4 @@
-"""`paddle.compat`: texts and numbers alike on every Python, as scripts of release 1.8 expect them."""
+"""`paddle.compat`: texts, bytes and numbers as scripts of release 1.8 convert them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from compiler.ir.proto import parse
 
 def test_damaged_files_are_refused_or_read() -> None:
     tallies = fuzz(range(260), compile_too=True)
-    assert {kind: tally.failures for kind, tally in tallies.items()} == dict.fromkeys(tallies, {})
+    assert {kind: tally.failures for kind, tally in tallies.items()} == {
+        kind: {} for kind in tallies
+    }
     assert [tally.cases for tally in tallies.values()] == [65] * 4
     for tally in tallies.values():
         assert tally.cases == tally.refused + tally.read

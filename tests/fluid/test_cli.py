@@ -84,9 +84,9 @@ def test_examples_in_help_parse():
     text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.INSPECT_EXAMPLES, cli.INFER_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [line.split("   ")[0].split()[1:] for line in lines]
-    assert len(commands) == 13
+    assert len(commands) == 14
     names = {cli.parser().parse_args(command).name for command in commands}
-    assert names == {"demo", "inspect", "infer"}
+    assert names == {"demo", "inspect", "infer", "run"}
 
 
 def test_version(capsys):

@@ -83,7 +83,7 @@ LOSS = float((LINE - Y).mean())
 
 def test_startup_then_main(case: Case) -> None:
     (loss,) = case.run()
-    assert type(loss) is np.ndarray and loss.shape == (1,) and loss[0] == LOSS
+    assert isinstance(loss, np.ndarray) and loss.shape == (1,) and loss[0] == LOSS
     assert case.exe.run(case.startup, scope=case.scope) == []
 
 

@@ -330,7 +330,7 @@ def test_own_paths(exe: fluid.Executor) -> None:
     ("options", "why"),
     [
         ({"num_classes": 1}, "num_classes of hsigmoid must be at least 2, not 1"),
-        ({"num_classes": 4, "path_table": 1}, "path_code only with is_custom=True"),
+        ({"num_classes": 4, "path_table": 1}, "'path_table' in hsigmoid must be Variable"),
         ({"num_classes": 4, "is_custom": True}, "needs path_table, path_code, num_classes"),
     ],
 )

@@ -140,7 +140,11 @@ def test_dropped_outputs_have_a_mask_and_the_seed_of_the_program() -> None:
         (lambda: layers.sequence_concat(rows(8)), TypeError, "must be list"),
         (lambda: layers.sequence_concat([rows(8), 3]), TypeError, r"'input\[1\]'"),
         (lambda: layers.lod_reset(rows(8)), ValueError, "needs y or target_lod"),
-        (lambda: layers.lod_append(rows(8), 3), ValueError, "must be a Variable or offsets"),
+        (
+            lambda: layers.lod_append(rows(8), 3),
+            ValueError,
+            "'level' in lod_append must be Variable or list of int",
+        ),
         (lambda: layers.dynamic_lstm(rows(32), 32, bias_attr=False), ValueError, "cannot be False"),
         (
             lambda: layers.dynamic_lstm(rows(32), 32, h_0=rows(7, name="h", level=0)),

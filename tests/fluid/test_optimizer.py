@@ -244,11 +244,11 @@ def test_bad_arguments() -> None:
         AssertionError, match=r"should be \(1,\), but the current loss.shape is \(-1, 1\)"
     ):
         optimizer.SGD(0.1).minimize(loss.block.var("fc_0.tmp_1"))
-    with pytest.raises(TypeError, match="'parameter_list' in append_backward must be list"):
+    with pytest.raises(TypeError, match="'parameter_list' in minimize must be list"):
         optimizer.SGD(0.1).minimize(loss, parameter_list="fc_0.w_0")
     with pytest.raises(TypeError, match="'no_grad_set' in append_backward must be Variable or str"):
         optimizer.SGD(0.1).minimize(loss, no_grad_set={3})
-    with pytest.raises(TypeError, match="clip must be a gradient clip, not float"):
+    with pytest.raises(TypeError, match="'clip' in set_gradient_clip must be GradientClipBase"):
         clip.set_gradient_clip(0.5)
     with pytest.raises(ValueError, match="needs max > 0, not -1"):
         clip.GradientClipByValue(-1.0)

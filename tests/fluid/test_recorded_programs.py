@@ -95,4 +95,6 @@ def shown_var(var: Variable, recorded: dict[str, Any]) -> dict[str, Any]:
         level = min(var.lod_level, like["lod_level"])
         fields |= {"shape": list(var.shape), "dtype": var.dtype.name, "lod_level": level}
     unsaid = [name for op in recorded["ops"] for name in op["outputs"].get("MaxIndex", [])]
-    return fields | ({n: declared(like)[n] for n in ("shape", "dtype")} if var.name in unsaid else {})
+    return fields | (
+        {n: declared(like)[n] for n in ("shape", "dtype")} if var.name in unsaid else {}
+    )

@@ -103,7 +103,7 @@ def test_nothing_is_called(protocol: int, tmp_path: Path) -> None:
         ({"w": 3}, r"\(w\): expected an array, given int"),
         ({"w": {"a": 3}}, "expected a text, given int"),
         ({3: np.ones(1)}, "expected a text, given int"),
-        ([np.ones(1)], "it takes the step EMPTY_LIST"),
+        ([np.ones(1)], "expected arrays by name"),
         ((1, 2), "expected arrays by name, given tuple"),
     ],
 )

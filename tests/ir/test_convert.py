@@ -165,5 +165,5 @@ def test_slots_of_a_gradient_that_only_the_forward_op_has_are_let_pass():
         program.blocks[0].add_var(name, shape=shape)
     inputs = {"Out": ["y"], "Out@GRAD": ["g"], "X": ["spare"]}
     program.blocks[0].add_op("relu_grad", inputs, {"X@GRAD": ["x"]}, {}, "net.py:9")
-    graph = to_graph(program, {name: (2, 3) for name in "yg"}, ["x"])
+    graph = to_graph(program, dict.fromkeys("yg", (2, 3)), ["x"])
     assert sorted(graph.ops()[0].inputs) == ["Out", "Out@GRAD"]

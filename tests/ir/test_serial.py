@@ -293,7 +293,15 @@ BAD = {
     ),
     "LoD levels": (
         desc(block(vars=[var(lod_tensor=tensor(2, lod_level=-2))])),
-        "variable 'x' has -2 LoD levels",
+        "variable 'x' has -2 LoD levels, not 0 to 64",
+    ),
+    "too many LoD levels": (
+        desc(block(vars=[var(lod_tensor=tensor(2, lod_level=(1 << 31) - 1))])),
+        "variable 'x' has 2147483647 LoD levels, not 0 to 64",
+    ),
+    "a role that is no number": (
+        desc(block(ops=[op(attr("op_role", AttrType.STRING, s="forward"))])),
+        "block 0: op 0 (relu): attribute 'op_role' is 'forward', not a number",
     ),
     "a slot twice": (
         desc(block(ops=[op(inputs=[slot("X", "a"), slot("X", "b")])])),

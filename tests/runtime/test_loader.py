@@ -14,7 +14,7 @@ from compiler.errors import ParseError, ShapeError
 from compiler.pack import PackError
 from runtime import packings
 from runtime.device import CPUPlace, CUDAPlace
-from runtime.errors import FeedError, NotInitialized, PlaceError
+from runtime.errors import FeedError, NotInitialized, PlaceError, StepError, TooLarge
 from runtime.loader import Executable, MemoryReport, load
 from runtime.scope import Scope
 
@@ -328,23 +328,47 @@ def raised(call: Callable[[], object]) -> BaseException:
 def test_an_error_in_a_step_names_the_op_and_the_users_line() -> None:
     exe = load(small(FAULTY))
     error = raised(lambda: exe({"x": np.ones((2, 2), "float32")}))
-    assert isinstance(error, ValueError)
-    assert error.__notes__ == ["in (Out=y) = scale(X=x)  model.py:7"]
+    assert isinstance(error, StepError)
+    assert str(error) == (
+        "scale: operands could not be broadcast together with shapes (2,2) (3,) (2,2)\n"
+        "  op:   (Out=y) = scale(X=x)\n"
+        "  line: model.py:7"
+    )
     assert "np.multiply(x, [1, 2, 3], out=y)" in "".join(traceback.format_exception(error))
 
 
 def test_an_error_in_fused_ops_names_them_all() -> None:
     fused = FAULTY.replace("# (Out=y)", "# (Out=h) = relu(X=x)  model.py:6\n        # (Out=y)")
     error = raised(lambda: load(small(fused))({"x": np.ones((2, 2), "float32")}))
-    both = "in (Out=h) = relu(X=x)  model.py:6 and (Out=y) = scale(X=x)  model.py:7"
-    assert error.__notes__ == [both]
+    assert isinstance(error, StepError)
+    assert error.op == "(Out=h) = relu(X=x) and (Out=y) = scale(X=x)"
+    assert (error.message[:16], error.source) == ("relu and scale: ", "model.py:7")
 
 
 def test_an_error_in_a_helper_names_the_op_that_called_it() -> None:
     helper = "\n# A helper\ndef double(x, y):\n    np.multiply(x, [1, 2, 3], out=y)\n"
     exe = load(small(helper + DOUBLE.replace("np.multiply(x, 2.0, out=y)", "double(x, y)")))
     error = raised(lambda: exe({"x": np.ones((2, 2), "float32")}))
+    assert isinstance(error, StepError) and error.op == "(Out=y) = scale(X=x)"
+
+
+def test_an_error_of_the_users_own_function_stays_what_it_is() -> None:
+    def broken(x: Any) -> None:
+        raise KeyError("mine")
+
+    module = small(DOUBLE.replace("np.multiply(x, 2.0, out=y)", "broken(x)"))
+    error = raised(
+        lambda: load(module, names={"broken": broken})({"x": np.ones((2, 2), "float32")})
+    )
+    assert isinstance(error, KeyError) and error.args == ("mine",)
     assert error.__notes__ == ["in (Out=y) = scale(X=x)  model.py:7"]
+
+
+def test_a_size_beyond_memory() -> None:
+    exe = load(small())
+    with pytest.raises(TooLarge, match=r"the memory of a step, uint8 of shape \(\d+,\), is larger"):
+        exe.prepare({"x": (2**60, 2)})
+    assert exe({"x": np.ones((2, 2), "float32")})[0].tolist() == [[2, 2], [2, 2]]
 
 
 def interrupted(exe: Executable) -> None:

@@ -1,7 +1,7 @@
 """`paddle.dataset`: the data sets that scripts of release 1.8 read, from the usual cache folder.
 
 Nothing is ever downloaded: where a file is missing, the error says which, where it comes from and
-where to put it. Samples are those of release 1.8, in the same order, but where that hangs on chance.
+where to put it. Samples are those of release 1.8, in the same order, save where that is chance.
 """
 
 from . import (

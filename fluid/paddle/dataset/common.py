@@ -1,8 +1,7 @@
-"""Where the files of data sets lie, and what to say where they do not; parts for several readers."""
+"""Where the files of data sets lie, and what to say if they do not; files for several readers."""
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -13,7 +12,8 @@ from typing import IO, Any
 
 __all__ = ["DATA_HOME", "DatasetError", "cluster_files_reader", "download", "md5file", "split"]
 
-DATA_HOME = os.environ.get("PADDLE_DATASET_HOME") or str(Path("~/.cache/paddle/dataset").expanduser())
+USUAL = Path("~/.cache/paddle/dataset")
+DATA_HOME = os.environ.get("PADDLE_DATASET_HOME") or str(USUAL.expanduser())
 """The folder with a folder for each data set; a script may set it before it reads one."""
 
 Reader = Callable[[], Iterator[Any]]
@@ -82,8 +82,10 @@ def cluster_files_reader(
         raise TypeError("loader should be callable.")
 
     def samples() -> Iterator[Any]:
-        for name in sorted(glob.glob(files_pattern))[trainer_id::trainer_count]:
-            with Path(name).open(encoding="utf-8") as file:
+        root = Path(files_pattern).anchor
+        files = sorted(Path(root).glob(files_pattern.removeprefix(root)))
+        for path in files[trainer_id::trainer_count]:
+            with path.open(encoding="utf-8") as file:
                 yield from loader(file)
 
     return samples

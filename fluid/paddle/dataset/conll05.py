@@ -40,7 +40,7 @@ def load_dict(filename: str) -> dict[str, int]:
 
 
 def load_label_dict(filename: str) -> dict[str, int]:
-    """Numbers of `B-` and `I-` each role, in the order in which roles come in a file, and of `O`."""
+    """Numbers of `B-` and `I-` each role, in the order in which a file has them, and of `O`."""
     marks = [line for line in load_dict(filename) if line.startswith(("B-", "I-"))]
     roles = dict.fromkeys(mark[2:] for mark in marks)
     labels = [f"{place}-{role}" for role in roles for place in "BI"]

@@ -109,9 +109,7 @@ def test(
     return reader_creator(TEST_FLAG, mapper, buffered_size, use_xmap, cycle)
 
 
-def valid(
-    mapper: Mapper = test_mapper, buffered_size: int = 1024, use_xmap: bool = True
-) -> Reader:
+def valid(mapper: Mapper = test_mapper, buffered_size: int = 1024, use_xmap: bool = True) -> Reader:
     """A reader of flowers to choose a model by: pixels, float32 [150528], and the kind."""
     return reader_creator(VALID_FLAG, mapper, buffered_size, use_xmap)
 

@@ -45,9 +45,9 @@ def build_dict(min_word_freq: int = 50) -> dict[Any, int]:
     The last is that of the text `<unk>`, which stands for all others.
     """
     counts = word_count(chain(_sentences(TRAIN), _sentences(TEST)))
-    found = [(-count, to_bytes(word), word) for word, count in counts.items() if count > min_word_freq]
-    numbers = {word: number for number, (*_, word) in enumerate(sorted(found, key=lambda f: f[:2]))}
-    return {**numbers, "<unk>": len(numbers)}
+    words = [word for word, count in counts.items() if count > min_word_freq]
+    words.sort(key=lambda word: (-counts[word], to_bytes(word)))
+    return {word: number for number, word in enumerate([*words, "<unk>"])}
 
 
 def _sentences(name: str) -> Iterator[bytes]:

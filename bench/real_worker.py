@@ -1,0 +1,105 @@
+"""Runs a saved model once it is told to, for `real_models.py`: on ours, or on a paddle.
+
+The request is JSON: where the program, its parameters and the inputs lie, where the outputs go, and
+how many runs are timed. The last line that is printed is the reply, `{"release": …, "ms": …}`.
+A paddle of any release from 1.8 on runs models by its predictor, which is what serves them there;
+ours by the Executor. Python 3.7 and NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+
+def main():
+    """Run the model of the request and save what it gives."""
+    module, request = sys.argv[1], json.loads(sys.argv[2])
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not stand beside the reply
+    with np.load(request["feed"]) as found:
+        feed = {key[3:]: found[key] for key in found.files if key.startswith("in.")}
+        lods = {key[4:]: [found[key].tolist()] for key in found.files if key.startswith("lod.")}
+    paths = Path(request["program"]), request["params"] and Path(request["params"])
+    release, run = (ours if module == "fluid" else theirs)(paths, feed, lods)
+    outputs = run()
+    np.savez(request["out"], *outputs)
+    reply = {"release": release, "ms": milliseconds(run, request["runs"])}
+    print(json.dumps(reply), file=replies, flush=True)
+
+
+def milliseconds(run, runs):
+    """The median of so many runs."""
+    spent = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        run()
+        spent.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(spent)
+
+
+def ours(paths, feed, lods):
+    """A function that runs a model by our Executor."""
+    fluid = importlib.import_module("fluid")
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    program, params = paths
+    with fluid.scope_guard(scope):
+        model, _, fetches = fluid.io.load_inference_model(
+            str(program.parent), executor, program.name, params and params.name
+        )
+    for name, levels in lods.items():
+        tensor = fluid.LoDTensor()
+        tensor.set(feed[name], fluid.CPUPlace())
+        tensor.set_lod(levels)
+        feed[name] = tensor
+
+    def run():
+        found = executor.run(model, feed, fetches, scope=scope, return_numpy=False)
+        return [np.asarray(each) for each in found]
+
+    return "ours", run
+
+
+def theirs(paths, feed, lods):
+    """A function that runs a model by a paddle's predictor."""
+    release = importlib.import_module("paddle").__version__
+    old = release.startswith("1.")
+    module = importlib.import_module("paddle.fluid.core" if old else "paddle.inference")
+    config = configured(module.AnalysisConfig if old else module.Config, paths)
+    if old:
+        config.switch_use_feed_fetch_ops(False)
+    predictor = (module.create_paddle_predictor if old else module.create_predictor)(config)
+    given = predictor.get_input_tensor if old else predictor.get_input_handle
+    made = predictor.get_output_tensor if old else predictor.get_output_handle
+    go = predictor.zero_copy_run if old else predictor.run
+
+    def run():
+        for name in predictor.get_input_names():
+            given(name).copy_from_cpu(feed[name])
+            if name in lods:
+                given(name).set_lod(lods[name])
+        go()
+        return [made(name).copy_to_cpu() for name in predictor.get_output_names()]
+
+    return release, run
+
+
+def configured(kind, paths):
+    """A predictor's settings: on the CPU, with as many threads as everyone has."""
+    program, params = paths
+    config = kind(str(program), str(params)) if params else kind(str(program.parent))
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.set_cpu_math_library_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return config
+
+
+if __name__ == "__main__":
+    main()

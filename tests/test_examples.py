@@ -1,0 +1,95 @@
+"""Every example learns: its loss falls as much as its file says; with `--data` it reads data sets."""
+
+import importlib.util
+import random
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.paddle.dataset import common
+from tests.fluid.dataset_files import make_all
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+LESSONS = [
+    ("fit_a_line", None),
+    ("recognize_digits", "mlp"),
+    ("recognize_digits", "conv"),
+    ("image_classification", "vgg"),
+    ("image_classification", "resnet"),
+    ("word2vec", None),
+    ("recommender_system", None),
+    ("understand_sentiment", "conv"),
+    ("understand_sentiment", "stacked_lstm"),
+    ("label_semantic_roles", None),
+    ("machine_translation", None),
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with tiny files of every data set."""
+    folder = tmp_path_factory.mktemp("datasets")
+    make_all(folder)
+    return folder
+
+
+def loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def losses_of(module: ModuleType, model: str | None, **settings: Any) -> list[float]:
+    random.seed(0)
+    fluid.default_startup_program().random_seed = 1
+    fluid.default_main_program().random_seed = 1
+    if model is not None:
+        settings["model"] = getattr(module, model)
+    return module.train(**settings)
+
+
+@pytest.mark.parametrize(("name", "model"), LESSONS)
+def test_example_learns(name: str, model: str | None, fresh_programs: object) -> None:
+    module = loaded(name)
+    losses = losses_of(module, model)
+    assert len(losses) == module.STEPS
+    assert np.mean(losses[-10:]) < losses[0] / module.FALLS
+
+
+@pytest.mark.parametrize(("name", "model"), LESSONS)
+def test_example_reads_data_sets(
+    name: str,
+    model: str | None,
+    home: Path,
+    fresh_programs: object,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(common, "DATA_HOME", common.DATA_HOME)
+    losses = losses_of(loaded(name), model, steps=3, folder=str(home))
+    assert len(losses) == 3 and np.isfinite(losses).all()
+
+
+def test_translations_are_right(fresh_programs: object, capsys: pytest.CaptureFixture[str]) -> None:
+    module = loaded("machine_translation")
+    losses_of(module, None)
+    shown = [line for line in capsys.readouterr().out.splitlines() if "→" in line]
+    names = dict(zip(module.WORDS, module.NAMES, strict=True))
+    asked, told = zip(*(line.split(" → ") for line in shown), strict=True)
+    right = [" ".join(names[word] for word in reversed(each.split())) for each in asked]
+    assert len(told) == 5 and sum(map(str.__eq__, told, right)) >= 4
+
+
+def test_example_is_a_command_that_explains_itself() -> None:
+    for name in sorted({name for name, _ in LESSONS}):
+        command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--help"]
+        environment = {"PYTHONPATH": str(EXAMPLES.parent)}
+        shown = subprocess.check_output(command, text=True, env=environment)
+        assert "--steps STEPS" in shown and "--data FOLDER" in shown
