@@ -4,6 +4,9 @@ import pytest
 
 import fluid
 
+collect_ignore = ["scripts"]
+"""Old scripts, which tests run as programs of their own."""
+
 
 @pytest.fixture
 def exe() -> fluid.Executor:
