@@ -33,7 +33,7 @@ def lines_of_text() -> dict[str, NDArray[np.uint8]]:
     if find_spec("skimage") is None:
         line = _strokes()
     else:
-        line = importlib.import_module("skimage.data").page()[LINE, 10:300]
+        line = importlib.import_module("skimage.data").page()[LINE, 2:380]
     upright = np.repeat(line[:, :, None], 3, axis=2)
     return {"upright": upright, "turned": np.ascontiguousarray(upright[::-1, ::-1])}
 
@@ -64,6 +64,13 @@ def for_angles(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
     small = resized(picture, TEXT_HEIGHT, width) / 127.5 - 1
     shown[0, :, :, :width] = small.transpose(2, 0, 1)
     return shown
+
+
+def for_reading(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """48 pixels high and as wide as that makes it, from -1 to 1."""
+    width = ceil(TEXT_HEIGHT * picture.shape[1] / picture.shape[0])
+    small = resized(picture, TEXT_HEIGHT, width) / 127.5 - 1
+    return np.ascontiguousarray(small.transpose(2, 0, 1)[None], np.float32)
 
 
 def for_labels(picture: NDArray[np.uint8]) -> NDArray[np.float32]:

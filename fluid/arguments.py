@@ -8,13 +8,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from traceback import walk_tb
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
-
-from fluid.recording import is_ours
 
 __all__ = ["ArgumentError", "typed"]
 
@@ -24,11 +21,10 @@ _NUMBERS: Mapping[Any, tuple[type, ...]] = {
     int: (int, np.integer),
     float: (int, float, np.number),
     bool: (bool, np.bool_, type(None)),
+    tuple: (tuple, list),
 }
 _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 """What is shown in a message as it was written; of anything else its type is."""
-_SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
-"""Errors that no function here raises by itself: an argument is of a kind that nobody foresaw."""
 
 
 class ArgumentError(TypeError, ValueError):
@@ -36,7 +32,7 @@ class ArgumentError(TypeError, ValueError):
 
 
 def typed(function: F) -> F:
-    """The function, which holds its arguments against its annotations.
+    """The function, which holds its arguments against its annotations; of a class, its methods.
 
     Numbers and lists of NumPy's come in as Python's. Raises ArgumentError naming the argument that
     does not fit.
@@ -45,6 +41,11 @@ def typed(function: F) -> F:
     Traceback (most recent call last):
     fluid.arguments.ArgumentError: The type of 'shape[1]' in _example must be int, but received str 'a'
     """  # noqa: E501
+    if isinstance(function, type):
+        for name, method in vars(function).copy().items():
+            if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+                setattr(function, name, typed(method))
+        return function
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,13 +56,7 @@ def typed(function: F) -> F:
             _check(where, name, value, hints.get(name, Any))
         plain = map(_plain, args, [*hints.values()][: len(args)])
         named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
-        try:
-            return function(*plain, *args[len(hints) :], **named)
-        except _SLIPS as error:
-            if _is_the_users(error):
-                raise
-            told = ", ".join(f"{name}={value!r:.60}" for name, value in given)
-            raise ArgumentError(f"{where} cannot take {told}") from error
+        return function(*plain, *args[len(hints) :], **named)
 
     return call  # type: ignore[return-value]
 
@@ -71,8 +66,8 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     """What each parameter takes, in order; Any where nothing is said, as of `self`."""
     found = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
-    named = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    return {each.name: found.get(each.name, Any) for each in named}
+    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    return {name: found.get(name, Any) for name in named}
 
 
 # ---- what fits an annotation --------------------------------------------------------------------
@@ -89,7 +84,7 @@ def _check(where: str, name: str, value: Any, hint: Any) -> None:
 
 def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
     """What does not fit, the argument or an item of it: its name, itself, what it should be."""
-    kind, args = get_origin(hint) or hint, get_args(hint)
+    kind, args = _kind(hint), get_args(hint)
     if kind in (Union, UnionType):
         lists = [each for each in args if get_origin(each) is Sequence]
         if any(_misfit(name, value, each) is None for each in args):
@@ -103,8 +98,13 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
     return None if _is(value, kind) else (name, value, hint)
 
 
+def _kind(hint: Any) -> Any:
+    """What is generic in an annotation: `Sequence` of `Sequence[int]`."""
+    return get_origin(hint) or hint
+
+
 def _is(value: Any, kind: Any) -> bool:
-    if kind is Any or kind is tuple:
+    if kind is Any:
         return True
     is_flag = kind is bool and isinstance(value, int) and value in (0, 1)
     return is_flag or isinstance(value, _NUMBERS.get(kind, kind))
@@ -118,16 +118,11 @@ def _plain(value: Any, hint: Any) -> Any:
     """A number or a list of numbers as Python's, where NumPy's were given for them."""
     if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
         return [_plain(each, hint) for each in value]
-    kept = hint is Any or np.ndarray in (hint, *get_args(hint))
+    kept = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
     return value if kept or not isinstance(value, np.generic | np.ndarray) else value.tolist()
 
 
 # ---- what is told -------------------------------------------------------------------------------
-
-
-def _is_the_users(error: BaseException) -> bool:
-    """Whether a function of the user's was called on the way to an error."""
-    return not all(is_ours(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
 
 
 def _said(value: Any) -> str:
@@ -136,7 +131,7 @@ def _said(value: Any) -> str:
 
 
 def _text(hint: Any) -> str:
-    kind, args = get_origin(hint) or hint, get_args(hint)
+    kind, args = _kind(hint), get_args(hint)
     if kind in (Union, UnionType):
         return " or ".join(_text(each) for each in args if each is not type(None))
     if kind is Sequence:

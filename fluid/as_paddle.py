@@ -34,8 +34,7 @@ class _View(ModuleType):
 
     def __init__(self, name: str, shown: ModuleType) -> None:
         super().__init__(name, shown.__doc__)
-        public = [each for each in vars(shown) if not each.startswith("_")]
-        vars(self).update(__path__=[], __all__=getattr(shown, "__all__", public), _shown=shown)
+        vars(self).update(__path__=[], __all__=_public(shown), _shown=shown)
 
     def __getattr__(self, name: str) -> Any:
         shown = vars(self)["_shown"]
@@ -47,6 +46,15 @@ class _View(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *dir(vars(self)["_shown"])})
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What `import *` takes of a module; without a list of names, all but modules."""
+    named = vars(module).get("__all__")
+    if named is not None:
+        return list(named)
+    found = vars(module).items()
+    return [name for name, each in found if name[0] != "_" and not isinstance(each, ModuleType)]
 
 
 def install_as_paddle(force: bool = False) -> ModuleType:

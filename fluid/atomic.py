@@ -5,23 +5,30 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from traceback import walk_tb
 from typing import Any, TypeVar
 
-from fluid.arguments import typed
+from fluid.arguments import ArgumentError, typed
 from fluid.framework import (
     Program,
     Variable,
     default_main_program,
     default_startup_program,
 )
+from fluid.recording import is_ours
 
 __all__ = ["atomic", "checked_all"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
+"""Errors that nothing here raises by itself."""
+
 
 def atomic(function: F) -> F:
     """The function, which takes back the blocks, variables and ops it appended if it fails.
+
+    What Python says of arguments of a kind that nobody foresaw is an ArgumentError that shows them.
 
     >>> import fluid
     >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
@@ -38,10 +45,13 @@ def atomic(function: F) -> F:
         marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]
         try:
             return function(*args, **kwargs)
-        except BaseException:
+        except BaseException as error:
             for mark in marks:
                 mark.restore()
-            raise
+            if not isinstance(error, _SLIPS) or _is_the_users(error):
+                raise
+            told = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
+            raise ArgumentError(f"{function.__name__} cannot take {told}") from error
 
     return call  # type: ignore[return-value]
 
@@ -59,6 +69,11 @@ def _programs(*arguments: Any) -> list[Program]:
     found += [each for each in arguments if isinstance(each, Program)]
     found += [each.block.program for each in arguments if isinstance(each, Variable)]
     return list(dict.fromkeys(found))
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Whether a function of the user's was called on the way to an error."""
+    return not all(is_ours(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
 
 
 class _Mark:

@@ -69,6 +69,8 @@ def gradients(
     inputs = _listed(inputs, "inputs")
     given = target_gradients if isinstance(target_gradients, list) else [target_gradients]
     given = given * len(targets) if target_gradients is None else given
+    for seed in given:
+        check_type(seed, "target_gradients", (Variable, type(None)), "gradients")
     if len(given) != len(targets):
         raise ValueError("Should have the same number of target_gradients as targets")
     seeds = {}

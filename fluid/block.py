@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import indent
+from types import NoneType
 from typing import Any
 
 from compiler.errors import CompileError, MissingSlot, did_you_mean
@@ -12,6 +13,7 @@ from compiler.ir import program as ir
 from compiler.ir.infer import bind, check_slots, infer_op, op_text
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import NO_BLOCK, VarKind
+from fluid.checks import check_type
 from fluid.operator import Operator
 from fluid.proto_text import block_text
 from fluid.recording import must_be_bool, plain_values, slot_names, user_line
@@ -79,6 +81,7 @@ class Block(ir.Block):
         A name that is already declared gives its variable. Raises ValueError, with the previous
         and the new value, where shape, dtype, type, lod_level or persistable differ from it.
         """
+        check_type(fields.get("name"), "name", (str, NoneType), "create_var")
         var = self.vars.get(fields.get("name") or "")
         if var is None:
             var = Variable(self, **fields)
@@ -173,6 +176,8 @@ class Block(ir.Block):
     ) -> Operator:
         if type is None:
             raise ValueError("`type` of an Operator can not be None")
+        check_type(type, "type", str, "append_op")
+        check_type(attrs, "attrs", (Mapping, NoneType), type)
         op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
         self.ops.insert(index, op)
         self._claim(op)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fluid.arguments import typed
 from fluid.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluid.framework import Program, Variable, default_main_program
 from fluid.places import cpu_places, cuda_places
@@ -24,6 +25,7 @@ class SampleError(ValueError, AssertionError):
     """A sample has other fields than those that are fed; the reference asserts here."""
 
 
+@typed
 class DataFeeder:
     """Turns a batch, samples with a field for each variable, into a feed.
 
@@ -40,8 +42,6 @@ class DataFeeder:
         block = (program or default_main_program()).global_block()
         self.place = place
         self.variables = [block.var(v) if isinstance(v, str) else v for v in feed_list]
-        for var in self.variables:
-            check_type(var, "feed_list", Variable, "DataFeeder")
 
     def feed(self, iterable: Batch) -> Feed:
         """The tensors of a batch by name; sequences are joined, and their lengths kept.
@@ -106,6 +106,9 @@ class DataFeeder:
     def _feed(self, batch: Batch, place: Place) -> Feed:
         columns: list[list[Any]] = [[] for _ in self.variables]
         for sample in batch:
+            if not hasattr(sample, "__len__"):
+                kind = type(sample).__name__
+                raise TypeError(f"a sample is a tuple or list of its fields, not {kind}")
             if len(sample) != len(columns):
                 raise SampleError(
                     f"a sample has {len(sample)} fields, but {len(columns)} variables are fed"
@@ -146,9 +149,10 @@ def _array(var: Variable, values: list[Any]) -> np.ndarray:
     """The values in the shape of the variable, where that has one unknown size at most."""
     try:
         array = np.array(values, dtype=var.element.numpy)
-    except ValueError as error:
-        error.add_note(f"  hint: the samples of {var.name!r} have different sizes or no numbers")
-        raise
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the samples of {var.name!r} have different sizes, or are no {var.element.numpy}"
+        ) from error
     if array.ndim == len(var.shape) or var.shape.count(-1) > 1:
         return array
     try:

@@ -270,6 +270,8 @@ def _array(var: Variable, value: Any) -> Array:
         )
     if isinstance(value, int | float | np.number | np.bool_):
         return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+    if isinstance(value, LoDTensor) and not value._is_initialized():
+        raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
     array = np.asarray(value)
     if array.dtype == object:
         raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")

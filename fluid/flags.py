@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import did_you_mean
+from fluid.arguments import typed
 
 __all__ = ["cpu_count", "get_flags", "set_flags"]
 
@@ -50,6 +51,7 @@ DEFAULTS: dict[str, bool | int | float | str] = {
 _values = dict(DEFAULTS)
 
 
+@typed
 def set_flags(flags: Mapping[str, Any]) -> None:
     """Give flags values of their own type; all of them or, where one is refused, none.
 
@@ -71,6 +73,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     _values.update(given)
 
 
+@typed
 def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
     """The values of flags by name; ValueError for an unknown one.
 

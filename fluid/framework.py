@@ -17,6 +17,7 @@ from typing import Any
 from compiler.ir import program as ir
 from compiler.ir.program import OpRole
 from fluid import pruning
+from fluid.arguments import typed
 from fluid.block import Block
 from fluid.flags import get_flags, set_flags
 from fluid.installed import in_dygraph_mode, load_op_library, require_version
@@ -368,6 +369,7 @@ def _check_program(program: Any, argument: str) -> None:
         raise TypeError(f"{argument} of fluid.program_guard must be a Program, not {kind}")
 
 
+@typed
 @contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Mark the ops appended within as `/prefix/`; a scope opened again is `/prefix_1/`.
@@ -387,6 +389,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
         program._scopes.pop()
 
 
+@typed
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Mark the ops appended to the default programs within as meant for "cpu" or "gpu".

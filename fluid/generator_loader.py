@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fluid import reader_decorators
+from fluid.arguments import typed
 from fluid.core import EOFException
 from fluid.data_feeder import DataFeeder
 from fluid.framework import Variable, default_main_program
@@ -92,6 +93,7 @@ class Reading:
         return ", ".join(self.names)
 
 
+@typed
 class GeneratorLoader:
     """What `DataLoader.from_generator` gives, which see.
 
@@ -207,8 +209,9 @@ def _tensor(value: Any, name: str) -> LoDTensor:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        error.add_note(f"  hint: make the value for {name!r} by fluid.create_lod_tensor")
-        raise
+        raise ValueError(
+            f"the value for {name!r} has rows of different lengths: make it by create_lod_tensor"
+        ) from error
     if array.dtype == object:
         raise TypeError(f"the value for {name!r} is no array of numbers: {value!r:.60}")
     tensor = LoDTensor()

@@ -15,7 +15,7 @@ from compiler.errors import CompileError, did_you_mean
 from compiler.ir.serial import dump_program, load_program
 from fluid.core import VarDesc
 from fluid.executor import Executor
-from fluid.files import replace_file
+from fluid.files import PathName, as_path, replace_file
 from fluid.framework import Program, Variable
 from fluid.persistables import (
     IN_MEMORY,
@@ -33,7 +33,7 @@ VarType = VarDesc.VarType
 
 
 def save_inference_model(
-    dirname: str,
+    dirname: PathName,
     feeded_var_names: str | list[str],
     target_vars: Variable | list[Variable],
     executor: Executor,
@@ -66,13 +66,13 @@ def save_inference_model(
         warnings.warn("program_only: the parameters are not saved", stacklevel=2)
     else:
         save_persistables(executor, dirname, program, _base_name(params_filename))
-    file = Path(model_filename or MODEL_FILE).name
+    file = _base_name(model_filename) or MODEL_FILE
     replace_file(Path(dirname, file if export_for_deployment else f"{file}.main_program"), data)
     return results
 
 
 def load_inference_model(
-    dirname: str | None,
+    dirname: PathName | None,
     executor: Executor,
     model_filename: str | bytes | None = None,
     params_filename: str | bytes | None = None,
@@ -172,7 +172,7 @@ def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | Non
                 f"{what}, but received {type(model).__name__}, {type(params).__name__}"
             )
         return model, IN_MEMORY, None, params
-    folder, model, params = _located(Path(dirname), model, params)
+    folder, model, params = _located(as_path(dirname, "dirname"), model, params)
     path = folder / (model or MODEL_FILE)
     if not path.is_file():
         hint = "give its name as model_filename, if it has another"
@@ -205,4 +205,4 @@ def _edges(program: Program, kind: str, where: str) -> list[Variable]:
 
 
 def _base_name(filename: str | None) -> str | None:
-    return filename and Path(filename).name
+    return as_path(filename, "a file name").name if filename else None

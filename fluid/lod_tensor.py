@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from runtime.tensor import LoDTensor, create_lod_tensor, create_random_int_lodtensor
+from fluid.arguments import typed
+from runtime import tensor
+from runtime.tensor import LoDTensor
 
 __all__ = ["LoDTensor", "LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]
+
+
+create_lod_tensor = typed(tensor.create_lod_tensor)
+create_random_int_lodtensor = typed(tensor.create_random_int_lodtensor)
 
 
 class LoDTensorArray(list[LoDTensor]):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.opdef import find
+from fluid.arguments import typed
 from fluid.detection_map import DetectionMAP
 
 __all__ = [
@@ -53,6 +54,7 @@ def _check_number_or_array(value: Any, name: str) -> None:
         raise ValueError(f"The '{name}' must be a number or a numpy ndarray, not {kind}")
 
 
+@typed
 class MetricBase:
     """A metric with a name (its class's unless given) and a state: its attributes without a `_`."""
 
@@ -92,6 +94,7 @@ def _emptied(value: Any) -> Any:
     return np.zeros_like(value) if isinstance(value, np.ndarray | np.generic) else None
 
 
+@typed
 class CompositeMetric(MetricBase):
     """Several metrics of the same predictions; `eval` lists what each says, `reset` empties all."""
 
@@ -100,9 +103,7 @@ class CompositeMetric(MetricBase):
         self._metrics: list[MetricBase] = []
 
     def add_metric(self, metric: MetricBase) -> None:
-        """Add a metric; ValueError for anything else."""
-        if not isinstance(metric, MetricBase):
-            raise ValueError(f"a metric must be a MetricBase, not {type(metric).__name__}")
+        """Add a metric; ArgumentError for anything else."""
         self._metrics.append(metric)
 
     def reset(self) -> None:
@@ -131,6 +132,7 @@ def _guesses(preds: Any, labels: Any) -> tuple[Any, Any]:
     return guessed, true
 
 
+@typed
 class Precision(MetricBase):
     """The share of rows predicted as 1 whose label is 1.
 
@@ -158,6 +160,7 @@ class Precision(MetricBase):
         return self.tp / claimed if claimed else 0.0
 
 
+@typed
 class Recall(MetricBase):
     """The share of rows with label 1 that were predicted as 1."""
 
@@ -179,6 +182,7 @@ class Recall(MetricBase):
         return self.tp / wanted if wanted else 0.0
 
 
+@typed
 class Accuracy(MetricBase):
     """The mean of the batches' accuracies, each with its weight.
 
@@ -212,6 +216,7 @@ class Accuracy(MetricBase):
         return self.value / self.weight
 
 
+@typed
 class ChunkEvaluator(MetricBase):
     """Precision, recall and F1 of chunks, from the counts of `layers.chunk_eval`."""
 
@@ -239,6 +244,7 @@ class ChunkEvaluator(MetricBase):
         return precision, recall, score
 
 
+@typed
 class EditDistance(MetricBase):
     """The mean distance of sequences and the share of wrong ones, from `layers.edit_distance`."""
 
@@ -265,6 +271,7 @@ class EditDistance(MetricBase):
         return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
 
 
+@typed
 class Auc(MetricBase):
     """The area under the ROC curve, from counts of scores in `num_thresholds` + 1 bins.
 
@@ -279,6 +286,8 @@ class Auc(MetricBase):
 
     def __init__(self, name: str | None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
+        if num_thresholds < 1:
+            raise ValueError(f"num_thresholds of Auc must be at least 1, not {num_thresholds}")
         self._op = find("auc")({"curve": curve, "num_thresholds": num_thresholds, "slide_steps": 0})
         self._stat_pos = np.zeros((1, num_thresholds + 1), np.int64)
         self._stat_neg = np.zeros((1, num_thresholds + 1), np.int64)

@@ -8,7 +8,7 @@ of a parameter is a persistable variable `<parameter>_<what>_<n>`, made by the s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -126,8 +126,9 @@ class Optimizer:
                 [error_clip_callback] if callbacks is None else callbacks,
             )
 
+    @typed
     @atomic
-    def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
+    def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
         """The second half of `minimize`: append what updates parameters; its update ops."""
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
         block = default_main_program().current_block()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from compiler.ir.program import VarKind
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, global_scope
+from fluid.files import PathName, as_path
 from fluid.framework import Parameter, Program, Variable, default_main_program
 from runtime.checkpoint import (
     CheckpointError,
@@ -82,7 +82,7 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
 
 def save_vars(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     vars: Iterable[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
@@ -105,7 +105,7 @@ def save_vars(
 
 def save_params(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
@@ -115,7 +115,7 @@ def save_params(
 
 def save_persistables(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
@@ -125,7 +125,7 @@ def save_persistables(
 
 def load_vars(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     vars: Iterable[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
@@ -147,7 +147,7 @@ def load_vars(
 
 def load_params(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     filename: str | bytes | None = None,
 ) -> None:
@@ -157,7 +157,7 @@ def load_params(
 
 def load_persistables(
     executor: Executor,
-    dirname: str | None,
+    dirname: PathName | None,
     main_program: Program | None = None,
     filename: str | bytes | None = None,
 ) -> None:
@@ -214,15 +214,17 @@ def value_of(name: str) -> Tensor:
     return tensor.array, tuple(tuple(level) for level in tensor.lod())
 
 
-def _write(dirname: str | None, filename: str | None, tensors: dict[str, Tensor]) -> bytes | None:
+def _write(
+    dirname: PathName | None, filename: str | None, tensors: dict[str, Tensor]
+) -> bytes | None:
     if dirname is None and filename is None:
         stream = BytesIO()
         for name in sorted(tensors):
             write_tensor(stream, *tensors[name], name)
         return stream.getvalue()
-    folder = Path(dirname)
+    folder = as_path(dirname, "dirname")
     if filename is not None:
-        return save_combined(folder / filename, tensors)
+        return save_combined(folder / as_path(filename, "filename"), tensors)
     paths = {name: tensor_path(folder, name) for name in tensors}
     for name, path in paths.items():
         save_tensor(path, *tensors[name])
@@ -230,7 +232,7 @@ def _write(dirname: str | None, filename: str | None, tensors: dict[str, Tensor]
 
 
 def read_variables(
-    dirname: str | None, filename: str | bytes | None, names: list[str]
+    dirname: PathName | None, filename: str | bytes | None, names: list[str]
 ) -> dict[str, tuple[str, Tensor]]:
     """For each name, where its tensor was found, and the tensor.
 
@@ -239,9 +241,10 @@ def read_variables(
     if dirname is None:
         return {name: (IN_MEMORY, tensor) for name, tensor in _unpack(filename, names)}
     if filename is not None:
-        path = Path(dirname, filename)
+        path = as_path(dirname, "dirname") / as_path(filename, "filename")
         return {name: (str(path), tensor) for name, tensor in load_combined(path, names).items()}
-    paths = {name: tensor_path(dirname, name) for name in names}
+    folder = as_path(dirname, "dirname")
+    paths = {name: tensor_path(folder, name) for name in names}
     return {name: (str(path), load_tensor(path)) for name, path in paths.items()}
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from fluid.arguments import typed
 from fluid.files import replace_file
 from runtime.profiler import SORTS, Recorder, rows, table, trace
 
@@ -43,6 +44,7 @@ def recorder() -> Recorder | None:
     return _State.recorder
 
 
+@typed
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
     """Begin to record times, unless that has begun.
 
@@ -59,6 +61,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
         _State.recorder, _State.tracer_option = Recorder(), tracer_option
 
 
+@typed
 def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profile") -> None:
     """Print the table of what was recorded, and write it as a Chrome trace to `profile_path`.
 
@@ -80,6 +83,7 @@ def reset_profiler() -> None:
         _State.recorder.clear()
 
 
+@typed
 @contextmanager
 def profiler(
     state: str,

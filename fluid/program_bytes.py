@@ -36,8 +36,11 @@ def program_bytes(program: Program) -> bytes:
 def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
     """The program that `program_bytes` gave, or release 1.8.5 wrote.
 
-    Raises CompileError, naming `where` they are from, for bytes that are no program.
+    Raises TypeError for what are no bytes, and CompileError, naming `where` they are from, for
+    bytes that are no program.
     """
+    if not isinstance(data, bytes):
+        raise TypeError(f"{where} must be bytes, not {type(data).__name__}")
     program = load_program(data, where, factory=factory)
     flags = [_flags(message) for message in parse(data).many("blocks", Message)]
     if not any(value for block in flags for value in block.values()):

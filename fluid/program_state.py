@@ -17,7 +17,7 @@ import numpy as np
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from fluid.executor import Executor
-from fluid.files import replace_file
+from fluid.files import PathName, as_path, replace_file
 from fluid.framework import Program, Variable
 from fluid.persistables import (
     expect_executor,
@@ -40,14 +40,14 @@ __all__ = ["load", "load_program_state", "save", "set_program_state"]
 PARAMETERS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 
 
-def save(program: Program, model_path: str) -> None:
+def save(program: Program, model_path: PathName) -> None:
     """Write `model_path` with .pdparams, .pdopt and .pdmodel after it, as release 1.8.5 does.
 
     Each file appears whole or not at all. Raises AssertionError for a path that ends in a folder,
     NotInitialized, and nothing is written, where a variable has no value yet.
     """
     expect_program(program)
-    if not Path(model_path).name or str(model_path).endswith("/"):
+    if not as_path(model_path, "model_path").name or str(model_path).endswith("/"):
         raise AssertionError(f"model_path MUST be dirname/file_prefix, but received {model_path!r}")
     state = {
         PARAMETERS: dump_state(_values(filter(is_parameter, program.list_vars()))),
@@ -60,7 +60,7 @@ def save(program: Program, model_path: str) -> None:
 
 def load(
     program: Program,
-    model_path: str,
+    model_path: PathName,
     executor: Executor | None = None,
     var_list: Iterable[Variable] | None = None,
 ) -> None:
@@ -89,7 +89,7 @@ def load(
 
 
 def load_program_state(
-    model_path: str, var_list: Iterable[Variable] | None = None
+    model_path: PathName, var_list: Iterable[Variable] | None = None
 ) -> dict[str, Array]:
     """The arrays by name of what `save` wrote, or `save_vars` and its kin; nothing is set.
 
@@ -143,8 +143,8 @@ def _values(variables: Iterable[Variable]) -> dict[str, Array]:
 # ---- what is loaded
 
 
-def _prefix(model_path: str) -> str:
-    path = str(model_path)
+def _prefix(model_path: PathName) -> str:
+    path = str(as_path(model_path, "model_path"))
     for suffix in (PARAMETERS, OPTIMIZER, MODEL):
         path = path.removesuffix(suffix)
     return path

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from fluid.arguments import typed
 from runtime.reader import prefetched
 
 __all__ = [
@@ -42,6 +43,7 @@ class ComposeNotAligned(ValueError):
     """Readers that are composed gave different numbers of samples."""
 
 
+@typed
 def cache(reader: Reader) -> Reader:
     """A reader of the same samples that keeps them in memory; they are read at once.
 
@@ -62,6 +64,7 @@ def map_readers(func: Callable[..., Any], *readers: Reader) -> Reader:
     return lambda: map(func, *[reader() for reader in readers])
 
 
+@typed
 def shuffle(reader: Reader, buf_size: int) -> Reader:
     """A reader that fills a buffer of `buf_size` samples and gives them in a random order.
 
@@ -113,6 +116,7 @@ def _as_tuple(sample: Any) -> tuple[Any, ...]:
     return sample if isinstance(sample, tuple) else (sample,)
 
 
+@typed
 def buffered(reader: Reader, size: int) -> Reader:
     """A reader that reads up to `size` samples ahead, in a thread.
 
@@ -121,6 +125,7 @@ def buffered(reader: Reader, size: int) -> Reader:
     return partial(prefetched, reader, max(size, 1))
 
 
+@typed
 def firstn(reader: Reader, n: int) -> Reader:
     """A reader of the first `n` samples.
 
@@ -130,6 +135,7 @@ def firstn(reader: Reader, n: int) -> Reader:
     return lambda: itertools.islice(reader(), n)
 
 
+@typed
 def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
     """A reader of lists of `batch_size` samples; the last one may be shorter, or is dropped.
 
@@ -154,6 +160,7 @@ def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
 # ---- several at once
 
 
+@typed
 def xmap_readers(
     mapper: Callable[[Any], Any],
     reader: Reader,

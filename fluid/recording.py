@@ -35,6 +35,9 @@ def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[
     >>> slot_names("mul", {"X": "x", "Y": ["w"]})
     {'X': ['x'], 'Y': ['w']}
     """
+    if not isinstance(slots, Mapping | None):
+        kind = type(slots).__name__
+        raise TypeError(f"{op_type}: slots are a dict from names to variables, not {kind}")
     given = {slot: value for slot, value in (slots or {}).items() if value is not None}
     return {slot: _names(op_type, slot, value) for slot, value in given.items()}
 

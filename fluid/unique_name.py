@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fluid.arguments import typed
+
 __all__ = ["UniqueNameGenerator", "generate", "guard", "switch"]
 
 
@@ -45,6 +47,7 @@ def generate(key: str) -> str:
     return _generator(key)
 
 
+@typed
 def switch(
     new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None
 ) -> tuple[UniqueNameGenerator, Any]:
@@ -61,6 +64,7 @@ def switch(
     return previous, new_para_name_checker
 
 
+@typed
 @contextmanager
 def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Iterator[None]:
     """Use another generator within a `with` block; a string is the prefix of its names."""

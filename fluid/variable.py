@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from operator import index
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-import numpy as np
-
-from compiler.ir.program import GRAD
+from compiler.ir.program import EMPTY, GRAD
 from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
@@ -18,6 +17,7 @@ from fluid.core import VarDesc, kind_of, var_type
 from fluid.proto_text import var_text
 from fluid.recording import must_be_bool
 from fluid.slicing import Sliceable
+from runtime.sizes import LOD
 
 __all__ = [
     "Parameter",
@@ -98,9 +98,10 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         **kwargs: Any,
     ) -> None:
         self.block = block
+        _check_name(name)
         super().__init__(
             unique_name.generate("_generated_var") if name is None else name,
-            None if shape is None else tuple(shape),
+            _sizes(name, shape),
             DType.FP32 if dtype is None else DType.of(convert_np_dtype_to_dtype_(dtype)),
             kind_of(type),
             lod_level or 0,
@@ -189,6 +190,25 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
 
 
+def _check_name(name: Any) -> None:
+    """TypeError for what is no text, ValueError for names that stand for something else."""
+    if not isinstance(name, str | None):
+        raise TypeError(f"the name of a variable must be a str, not {type(name).__name__}")
+    if name == EMPTY or LOD in (name or ""):
+        what = "no variable" if name == EMPTY else "the lengths of the sequences in another one"
+        raise ValueError(f"no variable can be called {name!r}, which stands for {what}")
+
+
+def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:
+    """A shape as a tuple; TypeError where it is no list of whole numbers."""
+    try:
+        return None if shape is None else tuple(map(index, shape))
+    except TypeError:
+        raise TypeError(
+            f"the shape of variable {name!r} must hold whole numbers, but received {shape!r:.60}"
+        ) from None
+
+
 def _of_dygraph(method: str, instead: str) -> AssertionError:
     return AssertionError(f"{method!r} is of dygraph mode, which there is not here: {instead}")
 
@@ -234,11 +254,8 @@ def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
     if shape is None or dtype is None:
         missing = "shape" if shape is None else "dtype"
         raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
-    wrong = [size for size in shape if not isinstance(size, int | np.integer)]
-    if wrong:
-        kind = type(wrong[0]).__name__
-        raise TypeError(f"shape of parameter {name!r} holds {wrong[0]!r}, {kind} in place of int")
-    if len(shape) == 0 or min(shape) < 1:
+    sizes = _sizes(name, shape)
+    if not sizes or min(sizes) < 1:
         raise ValueError(
             f"Each dimension of shape for Parameter {name!r} must be greater than 0, "
             f"but received {list(shape)}"

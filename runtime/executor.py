@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
+from threading import RLock
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -128,6 +129,7 @@ class Executor(Generic[P]):
         self._digest = digest
         self._names = names
         self._recorder = recorder
+        self._busy = RLock()
         self._modules: dict[Signature, Module] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
 
@@ -138,9 +140,16 @@ class Executor(Generic[P]):
 
         A feed `x` that is cut into sequences brings its offsets along as `x@LOD0`, …; what is
         fetched is an array, a LoDTensor where it is cut into sequences, or a list of arrays for a
-        tensor array. Raises FeedError for a feed of another element type, ShapeError for one whose
-        sizes do not fit, and what compiling, loading and the step raise.
+        tensor array. Threads wait for each other: the steps of a program share their memory. Raises
+        FeedError for a feed of another element type, ShapeError for one whose sizes do not fit, and
+        what compiling, loading and the step raise.
         """
+        with self._busy:
+            return self._run(program, feed, fetch, scope)
+
+    def _run(
+        self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Any]:
         plans = self._loaded(program, scope).plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
         twins = twins_of(feed) if any(LOD in name for name in feed) else {}

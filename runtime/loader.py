@@ -141,7 +141,8 @@ class Executable:
         step = self._binding(tuple([array.shape for array in feeds])).step
         self.counters.runs += 1
         try:
-            return [_copy(value) for value in step(*feeds)]
+            with np.errstate(all="ignore"):  # NaN and infinity are results like others
+                return [_copy(value) for value in step(*feeds)]
         except Exception as error:
             blame(error, self._filename)
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise
+from operator import index
 from typing import Any, cast
 
 import numpy as np
@@ -100,7 +101,7 @@ class LoDTensor:
 
     def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
         """Take offsets. Raises LodError where they do not cover the first axis."""
-        levels = [[int(offset) for offset in level] for level in lod]
+        levels = _levels(lod)
         self._expect_valid(levels, f"offsets {levels}")
         self._lod = levels
 
@@ -110,7 +111,7 @@ class LoDTensor:
 
     def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
         """Take lengths. Raises LodError where they do not sum up to the first axis."""
-        given = [[int(length) for length in level] for level in lengths]
+        given = _levels(lengths)
         levels = [list(accumulate(level, initial=0)) for level in given]
         self._expect_valid(levels, f"sequence lengths {given}")
         self._lod = levels
@@ -138,6 +139,17 @@ class LoDTensor:
         if self._array is None:
             return "LoDTensor(empty)"
         return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"
+
+
+def _levels(given: Sequence[Sequence[int]]) -> Lod:
+    """Lengths or offsets as lists; TypeError for what is no list of lists of whole numbers."""
+    try:
+        return [[index(number) for number in level] for level in given]
+    except TypeError:
+        raise TypeError(
+            "the lengths or offsets of sequences are a list of levels, each a list of whole "
+            f"numbers, not {given!r:.60}"
+        ) from None
 
 
 def _expect_elements(values: Array) -> None:
@@ -181,9 +193,11 @@ def create_lod_tensor(
 
 def _joined(sequences: list[Any], lengths: Sequence[Sequence[int]]) -> Array:
     """The elements of all sequences as one array with a last axis of size 1."""
+    if not all(hasattr(each, "__len__") for each in sequences):
+        raise TypeError(f"data in a list has a list for each sequence, not {sequences!r:.60}")
     found = [len(sequence) for sequence in sequences]
-    if [list(level) for level in lengths] != [found]:
-        given = [list(level) for level in lengths]
+    given = _levels(lengths)
+    if given != [found]:
         raise LodError(f"the data has sequences of the lengths {[found]}, but {given} were given")
     return np.array(list(chain.from_iterable(sequences)))[..., np.newaxis]
 
@@ -200,6 +214,12 @@ def create_random_int_lodtensor(
     The first axis is as long as all sequences together, the others are `base_shape`. Draws from
     NumPy's global generator, as the reference does.
     """
-    shape = (sum(recursive_seq_lens[-1]), *base_shape)
+    levels = _levels(recursive_seq_lens)
+    if not levels or low > high or min(base_shape, default=1) < 0:
+        raise ValueError(
+            "a random LoDTensor needs lengths, sizes that are not negative and low <= high, but "
+            f"received {levels}, {list(base_shape)}, {low} and {high}"
+        )
+    shape = (sum(levels[-1]), *base_shape)
     values = np.random.randint(low, high + 1, shape, dtype=np.int64)
     return create_lod_tensor(values, recursive_seq_lens, place)

@@ -181,7 +181,11 @@ def _load_var(block: Block, message: Message) -> None:
     if kind is None:
         raise ProtoError(f"{where} is of type {number}, none of {_listed(_KINDS)}")
     flags = {flag: message.one(flag, bool) for flag in ("persistable", "need_check_feed")}
-    block.add_var(name, kind=kind, **flags, **_load_tensor(var_type, kind, where))
+    tensor = _load_tensor(var_type, kind, where)
+    try:
+        block.add_var(name, kind=kind, **flags, **tensor)
+    except ValueError as error:
+        raise ProtoError(f"{where}: {error}") from error
 
 
 def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:

@@ -150,6 +150,8 @@ def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups:
             f"the channels of the input of {helper.layer_type} must be divisible by groups, "
             f"but {input.name!r} has {channels} and groups is {groups}"
         )
+    if min(field) < 1:
+        raise ValueError(f"filter_size of {helper.layer_type} must be from 1 up, not {field}")
     deviation = math.sqrt(2.0 / (math.prod(field) * channels))
     return helper.create_parameter(
         helper.param_attr,

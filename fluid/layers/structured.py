@@ -10,6 +10,7 @@ from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.order import topk
 from fluid.layers.shapes import squeeze
+from fluid.param_attr import ParamAttr
 
 __all__ = [
     "chunk_eval",
@@ -53,7 +54,7 @@ def linear_chain_crf(
 
 def crf_decoding(
     input: Variable,
-    param_attr: Any,
+    param_attr: ParamAttr,
     label: Variable | None = None,
     length: Variable | None = None,
 ) -> Variable:

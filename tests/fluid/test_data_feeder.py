@@ -63,7 +63,7 @@ def test_a_sample_of_other_fields_is_an_assertion_too() -> None:
 
 
 def test_what_is_fed_are_variables() -> None:
-    with pytest.raises(TypeError, match="'feed_list' in DataFeeder must be Variable"):
+    with pytest.raises(TypeError, match="'feed_list\\[0\\]' in DataFeeder must be Variable or str"):
         DataFeeder([3], CPU)
     with pytest.raises(ValueError, match="var z not in this block"):
         DataFeeder(["z"], CPU)

@@ -111,7 +111,7 @@ def test_an_error_of_the_generator_is_raised(data: list[fluid.Variable]) -> None
     ("batch", "error", "message"),
     [
         ([np.zeros((2, 2))], ValueError, "a batch has 1 values, but one each is fed to"),
-        ([[[1], [2, 3]], np.zeros((2, 1))], ValueError, "inhomogeneous"),
+        ([[[1], [2, 3]], np.zeros((2, 1))], ValueError, "rows of different lengths"),
         ([object(), np.zeros((2, 1))], TypeError, "the value for 'x' is no array of numbers"),
     ],
 )

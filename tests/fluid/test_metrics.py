@@ -55,7 +55,9 @@ def test_several_metrics_at_once() -> None:
     assert both.eval() == [0.5, 1 / 3]
     both.reset()
     assert both.eval() == [0.0, 0.0]
-    with pytest.raises(ValueError, match="a metric must be a MetricBase, not str"):
+    with pytest.raises(
+        ValueError, match="'metric' in add_metric must be MetricBase, but received str"
+    ):
         both.add_metric("precision")
 
 

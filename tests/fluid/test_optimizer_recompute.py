@@ -102,7 +102,7 @@ def test_random_ops_are_kept() -> None:
 
 
 def test_checkpoints_must_be_set() -> None:
-    with fluid.program_guard(Program(), Program()):
+    with fluid.program_guard(Program(), Program()), fluid.unique_name.guard():
         loss = layers.mean(plain(layers.data("x", [WIDTH])))
         made = optimizer.RecomputeOptimizer(optimizer.SGD(0.1))
         with pytest.raises(AssertionError, match="You should call _set_checkpoints first"):

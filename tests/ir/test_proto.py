@@ -227,9 +227,11 @@ def test_random_damage_is_refused_or_read():
 @given(st.binary(max_size=64), st.sampled_from(sorted(SCHEMA)))
 def test_noise_is_refused_or_read(data: bytes, kind: str):
     try:
-        parse(data, kind)
+        once = dump(parse(data, kind))
     except ProtoError as error:
         assert error.offset is not None
+    else:
+        assert dump(parse(once, kind)) == once
 
 
 @pytest.mark.parametrize(

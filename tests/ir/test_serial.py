@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fluid
 from compiler.errors import BadAttribute, CompileError
 from compiler.ir.program import BlockRef, OpDesc, Program, VarKind
 from compiler.ir.proto import AttrType, Message, VarTypeId, build, dump, parse
@@ -329,6 +330,14 @@ def test_bad_input_is_named(data: bytes, message: str):
     assert str(caught.value).startswith("some/m is not a saved program: ")
     assert message in str(caught.value)
     assert "hint: is the file whole" in str(caught.value)
+
+
+def test_names_that_the_factory_refuses_are_named():
+    data = desc(block(vars=[var("@EMPTY@")]))
+    with pytest.raises(
+        CompileError, match="block 0: variable '@EMPTY@': no variable can be called"
+    ):
+        load_program(data, factory=fluid.Program)
 
 
 def test_truncated_files_are_refused_or_end_between_messages():

@@ -40,6 +40,8 @@ for pass_id in range(args.passes):
     for data in train_reader():
         (loss,) = exe.run(feed=feeder.feed(data), fetch_list=[avg_loss])
         losses.append(float(loss))
+    if pass_id % 10 == 0:
+        print("pass %d: %f" % (pass_id, loss))
 print("first %f, last %f" % (losses[0], losses[-1]))
 fluid.io.save_inference_model(args.out, ["x"], [y_predict], exe)
 
