@@ -62,8 +62,6 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     {'FLAGS_eager_delete_tensor_gb': 1.0}
     >>> set_flags({"FLAGS_eager_delete_tensor_gb": 0.0})
     """
-    if not isinstance(flags, dict):
-        raise TypeError(f"flags in set_flags should be a dict, but received {type(flags).__name__}")
     given = {name: _as_flag(_known(name, "set"), value) for name, value in flags.items()}
     if given.get("FLAGS_check_nan_inf"):
         warnings.warn(
@@ -81,9 +79,6 @@ def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
     {'FLAGS_benchmark': False, 'FLAGS_paddle_num_threads': 1}
     """
     names = [flags] if isinstance(flags, str) else flags
-    if not isinstance(names, list | tuple):
-        kind = type(flags).__name__
-        raise TypeError(f"Flags in get_flags should be a list, tuple or string, not {kind}")
     return {name: _values[_known(name, "get")] for name in names}
 
 

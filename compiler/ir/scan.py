@@ -18,7 +18,8 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import bind, check_slots, infer_types, op_text
 from compiler.ir.opdef import OpDef, Pointwise, Slot, find, listed
-from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, VarKind
+from compiler.ir.slots import BOOKKEEPING
 from compiler.ir.types import DType, TensorType, from_fluid
 
 LOD = "@LOD"
@@ -53,7 +54,7 @@ class Scan:
         op = self._chosen(op)
         inputs = self.inputs(op)
         outputs = self.outputs(op, inputs)
-        self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
+        self.graph.op(op.type, inputs, outputs, _told(op), op.source, last=True)
         self._settle(op, outputs)
 
     def _chosen(self, op: OpDesc) -> OpDesc:
@@ -340,6 +341,17 @@ def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> 
     """The vars that names in slots stand for; empty slots left out."""
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}
+
+
+def _told(op: OpDesc) -> dict[str, Any]:
+    """The attributes of an op; of one of the backward pass those that its type knows.
+
+    Where the gradient of an op is another one, as `concat` is for `split`, programs of the
+    reference give it all attributes of the first.
+    """
+    known = {*find(op.type).attrs, *BOOKKEEPING}
+    backward = bool(op.role & OpRole.BACKWARD)
+    return {n: value for n, value in op.attrs.items() if not backward or n in known}
 
 
 def copying(var: Var) -> str:

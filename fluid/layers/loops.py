@@ -112,9 +112,6 @@ def while_loop(
     for function, argument in ((cond, "cond"), (body, "body")):
         if not callable(function):
             raise TypeError(f"{argument} in while_loop should be callable")
-    if not isinstance(loop_vars, list | tuple):
-        kind = type(loop_vars).__name__
-        raise TypeError(f"loop_vars in while_loop should be a list or tuple, not {kind}")
     if len(loop_vars) == 0:
         raise ValueError("loop_vars in while_loop should not be empty")
     condition = cond(*loop_vars)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fluid
+from fluid.paddle import dataset
 from tests.fluid.dataset_files import make_all
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,6 +194,31 @@ def test_no_script(tmp_path: Path) -> None:
     assert done.stderr == (
         "fluid run: no.py is no file: name a script, and after it its arguments\n"
     )
+
+
+# The page about it
+
+PAGE = (ROOT / "docs" / "old_scripts.md").read_text(encoding="utf-8")
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    (source,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert python("-c", source, folder=tmp_path).stdout == "True\n"
+
+
+def test_page_names_every_data_set_its_folder_and_its_files(home: Path) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE)
+    parts = {"archive", "common", "image", "matlab"}
+    assert {name for name, *_ in rows} == set(dataset.__all__) - parts
+    assert {folder for _, folder, _ in rows} == {path.name for path in home.iterdir()}
+    for _, folder, text in rows:
+        named = set(re.findall(r"`([^`]+)`", text))
+        assert named <= {path.name for path in (home / folder).iterdir()}
+
+
+def test_page_names_every_example() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE.partition("## Examples")[2]))
+    assert named == {path.stem for path in (ROOT / "examples").glob("*.py")} - {"make_digits"}
 
 
 # What is fetched

@@ -225,6 +225,23 @@ def test_archives_that_are_none_or_lack_a_file(own_home: Path) -> None:
         dataset.movielens.user_info()
 
 
+@pytest.mark.parametrize("text", ["", "1.0 2.0", "1.0 x"])
+def test_table_of_houses_that_is_none(own_home: Path, text: str) -> None:
+    (own_home / "uci_housing" / "housing.data").write_text(text)
+    with pytest.raises(DatasetError, match=r"housing\.data cannot be read"):
+        uci_housing.train()
+
+
+def test_archive_with_a_password(own_home: Path) -> None:
+    path = own_home / "movielens" / "movielens%2Fml-1m.zip"
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"ml-1m/movies.dat") - 46
+    data[entry + 8] |= 1
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=r"movies\.dat' is encrypted"):
+        dataset.movielens.movie_info()
+
+
 def test_line_without_end(own_home: Path) -> None:
     files = {"wmt14/src.dict": b"x" * (1 << 20 | 1), "wmt14/trg.dict": b"y"}
     tar(own_home / "wmt14" / "wmt14.tgz", files)

@@ -167,3 +167,16 @@ def test_slots_of_a_gradient_that_only_the_forward_op_has_are_let_pass():
     program.blocks[0].add_op("relu_grad", inputs, {"X@GRAD": ["x"]}, {}, "net.py:9")
     graph = to_graph(program, dict.fromkeys("yg", (2, 3)), ["x"])
     assert sorted(graph.ops()[0].inputs) == ["Out", "Out@GRAD"]
+
+
+def test_attributes_that_only_the_forward_op_has_are_let_pass():
+    """The reference gives `concat`, as the gradient of `split`, all attributes of that."""
+    program = Program()
+    for name, columns in {"a": 1, "b": 2, "both": 3}.items():
+        program.blocks[0].add_var(name, shape=(2, columns))
+    attrs = {"axis": 1, "num": 0, "sections": [1, 2], "op_role": 1}
+    program.blocks[0].add_op("concat", {"X": ["a", "b"]}, {"Out": ["both"]}, attrs)
+    graph = to_graph(program, {"a": (2, 1), "b": (2, 2)}, ["both"])
+    verify(graph)
+    assert graph.ops()[0].attrs["axis"] == 1
+    assert "sections" not in graph.ops()[0].attrs

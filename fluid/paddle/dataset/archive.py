@@ -13,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
 from .common import DatasetError, md5file
@@ -25,23 +24,25 @@ MOST_BYTES = 1 << 28
 LONGEST_LINE = 1 << 20
 
 _DAMAGE = (
-    *(EOFError, LookupError, OSError, ValueError, struct.error, zlib.error),
-    *(tarfile.TarError, zipfile.BadZipFile, NotImplementedError),
+    *(EOFError, LookupError, OSError, RuntimeError, ValueError),
+    *(struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error),
 )
 
 
 @contextmanager
-def checked(path: str, md5: str) -> Iterator[None]:
+def checked(path: str, md5: str = "") -> Iterator[None]:
     """Tell of whatever goes wrong inside as damage to a file.
 
-    Raises DatasetError with the checksum that the file has, and the one it is known by.
+    Raises DatasetError, with the checksum that the file has and the one it is known by.
     """
     try:
         yield
+    except DatasetError:
+        raise
     except _DAMAGE as error:
-        found = md5file(path) if Path(path).is_file() else "none"
-        known = "" if found == md5 else f"; its MD5 is {found}, that of the published file {md5}"
-        raise DatasetError(f"{path} cannot be read: {error}{known}") from error
+        found = md5file(path) if md5 else ""
+        other = f"; its MD5 is {found}, that of the published file {md5}" if found != md5 else ""
+        raise DatasetError(f"{path} cannot be read: {error}{other}") from error
 
 
 def members(path: str, pattern: str | re.Pattern[str]) -> Iterator[tuple[str, IO[bytes]]]:

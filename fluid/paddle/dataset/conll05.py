@@ -35,7 +35,7 @@ Corpus = Callable[[], Iterator[tuple[list[str], str, list[str]]]]
 
 def load_dict(filename: str) -> dict[str, int]:
     """Numbers of the lines of a file, from 0 on."""
-    with checked(filename, "not known"), Path(filename).open("rb") as file:
+    with checked(filename), Path(filename).open("rb") as file:
         return {line.decode().strip(): number for number, line in enumerate(lines(file))}
 
 

@@ -29,7 +29,7 @@ def load_data(filename: str, feature_num: int = 14, ratio: float = 0.8) -> tuple
     with checked(filename, MD5), Path(filename).open("rb") as file:
         numbers = np.array(whole(file).split(), np.float64)
         data = numbers.reshape(len(numbers) // feature_num, feature_num)
-    spread, mean = np.ptp(data, axis=0), data.sum(axis=0) / len(data)
+        spread, mean = np.ptp(data, axis=0), data.sum(axis=0) / len(data)
     data[:, :-1] = ((data - mean) / spread)[:, :-1]
     offset = int(len(data) * ratio)
     return data[:offset], data[offset:]
