@@ -1,4 +1,4 @@
-"""The ops of fluid, a file for each family and a class for each op.
+"""The ops of fluid: a folder for a kind of work, a file for a family, a class for each op.
 
 Importing this package fills the registry: every module here is imported, in order of its name.
 """
@@ -6,5 +6,5 @@ Importing this package fills the registry: every module here is imported, in ord
 import pkgutil
 from importlib import import_module
 
-for _family in sorted(found.name for found in pkgutil.iter_modules(__path__)):
-    import_module(f"{__name__}.{_family}")
+for _family in sorted(found.name for found in pkgutil.walk_packages(__path__, f"{__name__}.")):
+    import_module(_family)

@@ -45,7 +45,10 @@ def refused(kind: type[Exception], match: str, build: Callable[[], Any]) -> None
         (lambda: layers.While(layers.fill_constant([2], "bool", True)), r"its shape is \[2\]"),
         (lambda: layers.while_loop(true(), lambda i: i, [number()]), "cond.? in while_loop"),
         (lambda: layers.while_loop(lambda i: i < i, None, [number()]), "body.? in while_loop"),
-        (lambda: layers.while_loop(lambda i: i < i, lambda i: i, number()), "must be list or tuple, but"),
+        (
+            lambda: layers.while_loop(lambda i: i < i, lambda i: i, number()),
+            "must be list or tuple, but",
+        ),
         (lambda: layers.while_loop(lambda i: i, lambda i: i, [number()]), "return a boolean"),
     ],
 )

@@ -3,7 +3,9 @@
 `pytest tests/ops/test_catalogue.py --update` writes it anew.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from itertools import groupby
 
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, find, registered
 from compiler.ir.slots import Slot
@@ -22,20 +24,26 @@ COLUMNS = ("op", "inputs", "outputs", "attributes", "gradient", "code", "also", 
 
 
 def catalogue() -> str:
-    """Return docs/ops.md: a section for each file of `compiler/ops`, a row for each op."""
+    """Return docs/ops.md: a chapter for each folder of `compiler/ops`, a section for each file."""
     kinds = [kind for kind in registered() if not issubclass(find(kind), GradOp)]
-    families = sorted({find(kind).__module__ for kind in kinds})
-    parts = [section(family, [k for k in kinds if find(k).__module__ == family])
-             for family in families]  # fmt: skip
+    files = sorted({find(kind).__module__ for kind in kinds})
     count = f"{len(kinds)} ops, {sum(map(has_gradient, kinds))} with a gradient.\n\n"
-    return HEAD + count + "\n".join(parts)
+    folders = groupby(files, lambda name: name.rpartition(".")[0])
+    return HEAD + count + "\n".join(chapter(folder, group, kinds) for folder, group in folders)
+
+
+def chapter(folder: str, files: Iterable[str], kinds: Sequence[str]) -> str:
+    """Return one folder: its title, what it says of itself, its files."""
+    title, about = folder.rpartition(".")[2], import_module(folder).__doc__
+    parts = [section(name, [k for k in kinds if find(k).__module__ == name]) for name in files]
+    return f"## {title}\n\n{about}\n\n" + "\n".join(parts)
 
 
 def section(family: str, kinds: Iterable[str]) -> str:
     """Return one family: its title and its table."""
     rows = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     rows += [f"| {' | '.join(row(find(kind)))} |" for kind in kinds]
-    return f"## {family.rpartition('.')[2]}\n\n" + "\n".join(rows) + "\n"
+    return f"### {family.rpartition('.')[2]}\n\n" + "\n".join(rows) + "\n"
 
 
 def row(cls: type[OpDef]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from compiler.errors import BadAttribute, CompileError, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim, evaluate
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.ops import im2col
+from compiler.ops.image import im2col
 from tests.codegen.support import module_of
 from tests.ops.generated import hold
 from tests.ops.samples import Sample, numbers

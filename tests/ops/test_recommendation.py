@@ -9,7 +9,7 @@ import pytest
 import compiler.ops
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import find
-from compiler.ops.hashing import hashed_rows
+from compiler.ops.shape.hashing import hashed_rows
 from tests.ops.backward import gradient_op, gradients, types_of
 from tests.ops.samples import numbers
 from tests.ops.samples.sequence import column, lod

@@ -6,7 +6,7 @@ import pytest
 import compiler.ops
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import find
-from compiler.ops.samplers import SAMPLERS, class_chances, draw_classes, draw_unique
+from compiler.ops.loss.samplers import SAMPLERS, class_chances, draw_classes, draw_unique
 from tests.ops.backward import gradient_op, types_of
 from tests.ops.samples import numbers
 from tests.ops.samples.sampled import CLASSES, CLASSIFIED, CUSTOM, NEGATIVE, OWN_PATHS, in_tree

@@ -1,0 +1,1 @@
+"""Branches, loops, tensor arrays, and what runs beside the numbers."""

@@ -1,0 +1,213 @@
+"""Beam search: the best continuations of each step, and the sentences they make.
+
+A beam is a tensor of candidates, one a row, with two levels of LoD: which of them belong to a
+source, and which continue one candidate of the step before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_same_shape
+from compiler.ops.control.rank_table import OFFSETS
+
+
+class BeamSearch(OpDef, op="beam_search"):
+    """The `beam_size` best continuations for each source, among candidates of every live prefix.
+
+    `ids` and `scores` [prefixes, candidates] belong to `pre_ids` and `pre_scores` [prefixes, 1];
+    without `ids` they are the numbers of the columns. Scores are sums already if `is_accumulated`,
+    else probabilities, whose logarithm is added to the prefix's score. A prefix that ended goes on
+    with `end_id` and the score it has; a source of which all have ended has no candidates any more.
+    `parent_idx` is the prefix each continues. Reference: math/beam_search.cc.
+    """
+
+    lod_like = ""
+
+    pre_ids = reads(no_grad=True)
+    pre_scores = reads(no_grad=True)
+    ids = reads(optional=True, no_grad=True)
+    scores = reads(no_grad=True)
+    scores_lod = reads_lod("scores")
+    selected_ids = writes()
+    selected_ids_lod = writes_lod("selected_ids")
+    selected_scores = writes()
+    selected_scores_lod = writes_lod("selected_scores")
+    parent_idx = writes(optional=True)
+    level = attr(0)
+    beam_size = required(int)
+    end_id = required(int)
+    is_accumulated = attr(True)
+
+    def infer(self, pre_scores: TensorType) -> dict[str, Any]:
+        return {
+            "selected_ids": TensorType(DType.INT64, (UNKNOWN, 1)),
+            "selected_ids_lod": [OFFSETS, OFFSETS],
+            "selected_scores": TensorType(pre_scores.dtype, (UNKNOWN, 1)),
+            "selected_scores_lod": [OFFSETS, OFFSETS],
+            "parent_idx": TensorType(DType.INT32, (UNKNOWN,)),
+        }
+
+    def numpy(
+        self,
+        pre_ids: Array,
+        pre_scores: Array,
+        ids: Array | None,
+        scores: Array,
+        scores_lod: list[Array],
+    ) -> dict[str, Any]:
+        sources = absolute(scores_lod, self.level)
+        before, total = pre_ids.reshape(-1), pre_scores.reshape(-1)
+        sums = scores.reshape(len(scores), int(np.prod(scores.shape[1:])))
+        words = np.broadcast_to(np.arange(sums.shape[1]), sums.shape) if ids is None else ids
+        if not self.is_accumulated:
+            sums = total[:, None] + np.log(sums)
+        chosen: list[list[Any]] = [[] for _ in range(len(scores))]
+        offered = words.reshape(sums.shape)
+        for source in range(len(sources) - 1):
+            rows = range(int(sources[source]), int(sources[source + 1]))
+            best = best_of(rows, before, total, offered, sums, self.beam_size, self.end_id)
+            if all(word == self.end_id and before[row] == self.end_id for row, word, _ in best):
+                best = []
+            for row, word, score in best:
+                chosen[row].append((word, score))
+        flat = [item for items in chosen for item in items]
+        parents = [row for row, items in enumerate(chosen) for _ in items]
+        ends = np.cumsum([0, *(len(items) for items in chosen)]).astype(np.int64)
+        return {
+            "selected_ids": np.array([word for word, _ in flat], np.int64).reshape(-1, 1),
+            "selected_ids_lod": [sources, ends],
+            "selected_scores": np.array([s for _, s in flat], total.dtype).reshape(-1, 1),
+            "selected_scores_lod": [sources, ends],
+            "parent_idx": np.array(parents, np.int32),
+        }
+
+
+class BeamSearchDecode(OpDef, op="beam_search_decode"):
+    """The sentences that the beams of all steps make, the best of each source first.
+
+    Ids and Scores are arrays with a beam for each step. A sentence goes from its first word to the
+    first `end_id`, or to the last step. Reference: beam_search_decode_op.h.
+    """
+
+    lod_like = ""
+
+    Ids = reads(no_grad=True)
+    Ids_lod = reads_lod("Ids")
+    Scores = reads(no_grad=True)
+    SentenceIds = writes()
+    SentenceIds_lod = writes_lod("SentenceIds")
+    SentenceScores = writes()
+    SentenceScores_lod = writes_lod("SentenceScores")
+    beam_size = required(int)
+    end_id = required(int)
+
+    def infer(self, Ids_lod: list[TensorType], Scores: TensorType | None) -> dict[str, Any]:
+        if len(Ids_lod) < 2:
+            raise ShapeError(f"{self.kind}: Ids has {len(Ids_lod)} levels of LoD, expected 2")
+        dtype = DType.FP32 if Scores is None else Scores.dtype
+        return {
+            "SentenceIds": TensorType(DType.INT64, (UNKNOWN,)),
+            "SentenceIds_lod": [OFFSETS, OFFSETS],
+            "SentenceScores": TensorType(dtype, (UNKNOWN,)),
+            "SentenceScores_lod": [OFFSETS, OFFSETS],
+        }
+
+    def numpy(
+        self, Ids: list[Array], Ids_lod: list[list[Array]], Scores: list[Array]
+    ) -> dict[str, Any]:
+        words: list[list[int]] = []
+        scores: list[list[float]] = []
+        counts: list[int] = []
+        for source in range(len(Ids_lod[0][0]) - 1):
+            found = sentences_of(source, Ids, Ids_lod, Scores, self.end_id)
+            found += [([], [])] * (self.beam_size - len(found))
+            found.sort(key=lambda each: -each[1][-1] if each[1] else np.inf)
+            words += [each[0] for each in found]
+            scores += [each[1] for each in found]
+            counts.append(len(found))
+        lengths = [len(sentence) for sentence in words]
+        levels = [np.cumsum([0, *sizes]).astype(np.int64) for sizes in (counts, lengths)]
+        return {
+            "SentenceIds": np.array([word for each in words for word in each], np.int64),
+            "SentenceIds_lod": levels,
+            "SentenceScores": np.array([s for each in scores for s in each], Scores[0].dtype),
+            "SentenceScores_lod": levels,
+        }
+
+
+class GatherTree(OpDef, op="gather_tree"):
+    """Out[t, b, k] is the word at step t of the beam that ends as beam k of sentence b.
+
+    Ids and Parents are [steps, batch, beams]. Reference: gather_tree_op.h.
+    """
+
+    Ids = reads(no_grad=True)
+    Parents = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, Ids: TensorType, Parents: TensorType) -> TensorType:
+        require_same_shape(self.kind, Ids=Ids, Parents=Parents)
+        return Ids
+
+    def numpy(self, Ids: Array, Parents: Array) -> Array:
+        Out = Ids.copy()
+        beams: Array = np.indices(Ids.shape[1:])[1]
+        for step in reversed(range(len(Ids))):
+            Out[step] = np.take_along_axis(Ids[step], beams, axis=1)
+            beams = np.take_along_axis(Parents[step], beams, axis=1)
+        return Out
+
+
+def absolute(levels: list[Any], level: int) -> Array:
+    """The offsets of one level of a LoD in rows.
+
+    >>> absolute([np.array([0, 1, 3]), np.array([0, 2, 3, 7])], 0).tolist()
+    [0, 2, 7]
+    """
+    found = levels[level]
+    for offsets in levels[level + 1 :]:
+        found = offsets[found]
+    return found
+
+
+def best_of(
+    rows: Any, before: Any, total: Any, words: Any, sums: Any, count: int, end: int
+) -> list[Any]:
+    """The best candidates of some prefixes as (prefix, word, score), the best first.
+
+    Of equal scores, those of a later prefix go first, then those in front.
+    """
+    found: list[Any] = []
+    for row in rows:
+        if before[row] == end:
+            found.append((row, end, total[row]))
+        else:
+            found += [(row, int(words[row, k]), sums[row, k]) for k in range(sums.shape[1])]
+    found.sort(key=lambda item: (-item[2], -item[0]))
+    return found[:count]
+
+
+def sentences_of(source: int, Ids: Any, Ids_lod: Any, Scores: Any, end: int) -> list[Any]:
+    """Words and scores of each sentence of a source, followed from its last word to its first."""
+    found: list[Any] = []
+    places: list[int] = []
+    for step in reversed(range(len(Ids))):
+        first, last = (int(place) for place in Ids_lod[0][step][source : source + 2])
+        prefixes = Ids_lod[1][step]
+        if not places:
+            places = list(range(int(prefixes[first]), int(prefixes[last])))
+            found = [([], []) for _ in places]
+        for sentence, place in zip(found, places, strict=True):
+            word = int(Ids[step].reshape(-1)[place])
+            if word != end or not sentence[0]:
+                sentence[0].insert(0, word)
+                sentence[1].insert(0, Scores[step].reshape(-1)[place])
+        places = (np.searchsorted(prefixes, places, side="right") - 1).tolist()
+    return found

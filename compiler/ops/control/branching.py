@@ -1,0 +1,177 @@
+"""Two ways and back together: of a whole value, or row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, TensorType
+from compiler.ops.control.rank_table import OFFSETS
+from compiler.ops.sequence.lod_entries import behind, picked
+
+
+class SelectInput(OpDef, op="select_input"):
+    """Out = X[Mask]; the others need not have a value. Reference: select_input_op.cc."""
+
+    X = reads(many=True)
+    X_lod = reads_lod("X", optional=True)
+    Mask = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: list[TensorType], X_lod: list[TensorType] | None) -> dict[str, Any]:
+        ranks = {each.rank for each in X}
+        if len(ranks) > 1:
+            listed = ", ".join(map(str, X))
+            raise ShapeError(f"{self.kind}: the ways have {listed}, which differ in axes")
+        sizes = zip(*(each.shape for each in X), strict=True)
+        shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
+        return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
+
+    def numpy(self, X: list[Any], X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
+        way = int(Mask.item())
+        return {"Out": X[way], "Out_lod": [X_lod[way]] if X_lod else []}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
+        return [OpDesc("select_output", inputs, {"Out": list(map(grad, op.inputs["X"]))}, op.attrs)]
+
+
+class SelectOutput(OpDef, op="select_output"):
+    """Out[Mask] = X, the other of two has zeros. Reference: select_output_op.cc."""
+
+    X = reads()
+    Mask = reads(no_grad=True)
+    Out = writes(many=True)
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        return {"Out": [X, X]}
+
+    def numpy(self, X: Any, Mask: Array) -> dict[str, list[Any]]:
+        zeros: Any = [] if hasattr(X, "append") else np.zeros_like(X)
+        return {"Out": [zeros, X] if Mask.item() else [X, zeros]}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        inputs = {"X": list(map(grad, op.outputs["Out"])), "Mask": op.inputs["Mask"]}
+        return [OpDesc("select_input", inputs, {"Out": [grad(op.inputs["X"][0])]}, op.attrs)]
+
+
+class SplitLodTensor(OpDef, op="split_lod_tensor"):
+    """OutTrue and OutFalse are the entries of X where Mask is true, and where it is not.
+
+    Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    Mask = reads(no_grad=True)
+    OutTrue = writes()
+    OutTrue_lod = writes_lod("OutTrue")
+    OutFalse = writes()
+    OutFalse_lod = writes_lod("OutFalse")
+    level = attr(0)
+
+    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
+        part = X.with_shape((UNKNOWN, *X.shape[1:]))
+        levels = [OFFSETS] * len((X_lod or [])[self.level :])
+        return {
+            "OutTrue": part,
+            "OutTrue_lod": levels,
+            "OutFalse": part,
+            "OutFalse_lod": levels,
+        }
+
+    def numpy(self, X: Array, X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
+        levels = (X_lod or [])[self.level :]
+        OutTrue_lod, true_rows = picked(levels, np.flatnonzero(Mask))
+        OutFalse_lod, false_rows = picked(levels, np.flatnonzero(~Mask))
+        return {
+            "OutTrue": X[true_rows],
+            "OutTrue_lod": OutTrue_lod,
+            "OutFalse": X[false_rows],
+            "OutFalse_lod": OutFalse_lod,
+        }
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        (X,), parts = op.inputs["X"], (op.outputs["OutTrue"], op.outputs["OutFalse"])
+        in_true, in_false = ([grad(name) for name in names] for names in parts)
+        inputs = {"X": [X], "Mask": op.inputs["Mask"], "InTrue": in_true, "InFalse": in_false}
+        return [OpDesc("merge_lod_tensor", inputs, {"Out": [grad(X)]}, op.attrs)]
+
+
+class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
+    """Like `merge_lod_tensor`, in a program that is not trained."""
+
+    lod_like = ""
+
+    X = reads(shape_only=True, no_grad=True)
+    X_lod = reads_lod("X", optional=True)
+    Mask = reads(no_grad=True)
+    InTrue = reads()
+    InTrue_lod = reads_lod("InTrue", optional=True)
+    InFalse = reads()
+    InFalse_lod = reads_lod("InFalse", optional=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    level = attr(0)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType] | None,
+        InTrue: TensorType,
+        InTrue_lod: list[TensorType] | None,
+    ) -> dict[str, Any]:
+        rows = UNKNOWN if InTrue_lod else X.shape[0]
+        inner = [OFFSETS] * len(InTrue_lod or ())
+        Out_lod = [*(X_lod or [])[: self.level], *inner]
+        return {"Out": InTrue.with_shape((rows, *InTrue.shape[1:])), "Out_lod": Out_lod}
+
+    def numpy(
+        self,
+        X_lod: list[Array] | None,
+        Mask: Array,
+        InTrue: Array,
+        InTrue_lod: list[Array] | None,
+        InFalse: Array,
+        InFalse_lod: list[Array] | None,
+    ) -> dict[str, Any]:
+        both = behind(InTrue_lod or [], InFalse_lod or [])
+        levels, rows = picked(both, merging_order(Mask.reshape(-1)))
+        Out_lod = [*(X_lod or [])[: self.level], *levels]
+        return {"Out": np.concatenate([InTrue, InFalse])[rows], "Out_lod": Out_lod}
+
+
+class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
+    """Out is the entries of InTrue and InFalse in the order in which Mask has true and false.
+
+    X says the LoD outside of `level`. Reference: merge_lod_tensor_op.cc.
+    """
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
+        outputs = {
+            "OutTrue": [grad(name) for name in op.inputs["InTrue"]],
+            "OutFalse": [grad(name) for name in op.inputs["InFalse"]],
+        }
+        return [OpDesc("split_lod_tensor", inputs, outputs, op.attrs)]
+
+
+def merging_order(mask: Any) -> Array:
+    """Where each entry stands once all for which the mask is true stand in front.
+
+    >>> merging_order(np.array([False, True, False])).tolist()
+    [1, 0, 2]
+    """
+    order = np.zeros(len(mask), np.int64)
+    order[mask] = np.arange(mask.sum())
+    order[~mask] = np.arange(mask.sum(), len(mask))
+    return order

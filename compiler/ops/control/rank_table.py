@@ -1,0 +1,250 @@
+"""Sequences by rank, the longest first, and step by step: what `DynamicRNN` works with.
+
+A rank table is an int64 tensor [sequences, 2] of (index, length), sorted by length, the longest
+first, equals in the order they came. The levels of LoD around the ranked one go with it as its own
+LoD. At step t, the first entries of a tensor in this order belong to the sequences that are longer
+than t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import numeric
+from compiler.ops.control.arrays import LEVEL
+from compiler.ops.sequence.lod_entries import behind, picked, starts_of
+
+OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
+"""The type of a level of a LoD of which the number of entries is unknown."""
+
+
+class LodRankTable(OpDef, op="lod_rank_table"):
+    """Out ranks the sequences of X at `level` of its LoD. Reference: lod_rank_table_op.cc."""
+
+    X = reads(shape_only=True, no_grad=True)
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    level = attr(0)
+
+    def infer(self, X_lod: list[TensorType]) -> dict[str, Any]:
+        if not 0 <= self.level < len(X_lod):
+            raise ShapeError(f"{self.kind}: X has {len(X_lod)} levels of LoD, none {self.level}")
+        table = TensorType(DType.INT64, (X_lod[self.level].shape[0] - 1, 2))
+        return {"Out": table, "Out_lod": X_lod[: self.level]}
+
+    def numpy(self, X_lod: list[Array]) -> dict[str, Any]:
+        lengths = np.diff(X_lod[self.level])
+        order = np.argsort(-lengths, kind="stable")
+        Out = np.stack([order, lengths[order]], axis=1).astype(np.int64)
+        return {"Out": Out, "Out_lod": X_lod[: self.level]}
+
+
+class MaxSequenceLen(OpDef, op="max_sequence_len"):
+    """Out is the length of the longest sequence. Reference: max_sequence_len_op.cc."""
+
+    lod_like = ""
+
+    RankTable = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self) -> TensorType:
+        return TensorType(DType.INT64, (1,))
+
+    def numpy(self, RankTable: Array) -> Array:
+        return RankTable[:1, 1].copy() if len(RankTable) else np.zeros(1, np.int64)
+
+
+class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
+    """Item t of Out is entry t of every sequence of X that has one, the longest first.
+
+    The gradient puts them together again. Reference: lod_tensor_to_array_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    RankTable = reads(no_grad=True)
+    RankTable_lod = reads_lod("RankTable", optional=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(
+        self, X: TensorType, X_lod: list[TensorType], RankTable_lod: list[TensorType] | None
+    ) -> dict[str, Any]:
+        item = (UNKNOWN, *X.shape[1:])
+        inner = X_lod[len(RankTable_lod or ()) + 1 :]
+        return {"Out": TensorType(X.dtype, item, is_array=True), "Out_lod": [LEVEL] * len(inner)}
+
+    def numpy(
+        self, X: Array, X_lod: list[Array], RankTable: Array, RankTable_lod: list[Array] | None
+    ) -> dict[str, Any]:
+        level = len(RankTable_lod or ())
+        starts, lengths = X_lod[level][RankTable[:, 0]], RankTable[:, 1]
+        steps = range(int(lengths.max(initial=0)))
+        items = [picked(X_lod[level + 1 :], starts[lengths > step] + step) for step in steps]
+        levels = [[item[0][k] for item in items] for k in range(len(X_lod) - level - 1)]
+        return {"Out": [X[item[1]] for item in items], "Out_lod": levels}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        return [back(op, grad, "array_to_lod_tensor")]
+
+
+class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
+    """Out is the sequences whose entries are the items of X, in the order they were ranked from.
+
+    The gradient takes them apart again. Reference: array_to_lod_tensor_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    RankTable = reads(no_grad=True)
+    RankTable_lod = reads_lod("RankTable", optional=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(
+        self,
+        X: TensorType | None,
+        X_lod: list[TensorType] | None,
+        RankTable: TensorType | None,
+        RankTable_lod: list[TensorType] | None,
+    ) -> dict[str, Any]:
+        count = UNKNOWN if RankTable is None else RankTable.shape[0] + 1
+        inner = [OFFSETS] * len(X_lod or ())
+        levels = [*(RankTable_lod or ()), TensorType(DType.INT64, (count,)), *inner]
+        if X is None:
+            return {"Out_lod": levels}
+        return {"Out": TensorType(X.dtype, (UNKNOWN, *X.shape[1:])), "Out_lod": levels}
+
+    def numpy(
+        self,
+        X: list[Array | None],
+        X_lod: list[list[Array]] | None,
+        RankTable: Array,
+        RankTable_lod: list[Array] | None,
+    ) -> dict[str, Any]:
+        lengths = RankTable[:, 1]
+        counts = [int((lengths > step).sum()) for step in range(int(lengths.max(initial=0)))]
+        bases = starts_of(counts)
+        rank = np.argsort(RankTable[:, 0], kind="stable")
+        order = [bases[step] + place for place in rank for step in range(int(lengths[place]))]
+        inner, rows = picked(joined_levels(X_lod or []), np.array(order))
+        whole = np.concatenate(without_holes(X, counts))
+        levels = [*(RankTable_lod or ()), starts_of(lengths[rank]), *inner]
+        return {"Out": whole[rows], "Out_lod": levels}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        return [back(op, grad, "lod_tensor_to_array")]
+
+
+class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
+    """Out is the entries of X that belong to the sequences longer than I.
+
+    Reference: shrink_rnn_memory_op.cc.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    RankTable = reads(no_grad=True)
+    I = reads(no_grad=True)  # noqa: E741
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
+        levels = [OFFSETS] * len(X_lod or ())
+        return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_lod": levels}
+
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(
+        self,
+        X: Array,
+        X_lod: list[Array] | None,
+        RankTable: Array,
+        I: Array,  # noqa: E741
+    ) -> dict[str, Any]:
+        count = int((RankTable[:, 1] > I.item()).sum())
+        levels, rows = picked(X_lod or [], np.arange(count))
+        return {"Out": X[: len(rows)], "Out_lod": levels}
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        d_X = np.zeros(numeric(X), d_Out.dtype)
+        d_X[: len(d_Out)] = d_Out
+        return {"X": d_X}
+
+
+class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
+    """Out is the entries of X in the order of RankTable.
+
+    The gradient is an op that puts them back. Reference: reorder_lod_tensor_by_rank_op.cc.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    RankTable = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
+        return {"Out": X, "Out_lod": X_lod or []}
+
+    def numpy(self, X: Array, X_lod: list[Array] | None, RankTable: Array) -> dict[str, Any]:
+        levels, rows = picked(X_lod or [], RankTable[:, 0])
+        return {"Out": X[rows], "Out_lod": levels}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        return [back(op, grad, "reorder_lod_tensor_by_rank_grad")]
+
+
+class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
+    """Out is the entries of X, which are in the order of RankTable, as they were ranked from."""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    RankTable = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: TensorType, X_lod: list[TensorType] | None) -> dict[str, Any]:
+        return {"Out": X, "Out_lod": X_lod or []}
+
+    def numpy(self, X: Array, X_lod: list[Array] | None, RankTable: Array) -> dict[str, Any]:
+        levels, rows = picked(X_lod or [], np.argsort(RankTable[:, 0], kind="stable"))
+        return {"Out": X[rows], "Out_lod": levels}
+
+
+def back(op: OpDesc, grad: Callable[[str], str], kind: str) -> OpDesc:
+    """The op of the same table that takes the gradient of Out to that of X."""
+    (X,), (Out,) = op.inputs["X"], op.outputs["Out"]
+    inputs = {"X": [grad(Out)], "RankTable": op.inputs["RankTable"]}
+    return OpDesc(kind, inputs, {"Out": [grad(X)]}, op.attrs)
+
+
+def without_holes(items: list[Any], counts: list[int]) -> list[Any]:
+    """Items with zeros in the place of holes: so many rows of the shape the others have."""
+    given = [item for item in items if item is not None]
+    padded = [*items, *([None] * (len(counts) - len(items)))]
+    rest = given[0].shape[1:]
+    zeros = [np.zeros((count, *rest), given[0].dtype) for count in counts]
+    return [zeros[t] if padded[t] is None else padded[t] for t in range(len(counts))] or given[:1]
+
+
+def joined_levels(levels: list[list[Any]]) -> list[Any]:
+    """The LoD of the items of an array, one behind the other."""
+    joined = [level[0] for level in levels]
+    for item in range(1, len(levels[0]) if levels else 0):
+        joined = behind(joined, [level[item] for level in levels])
+    return joined

@@ -1,0 +1,1 @@
+"""Ops that find things in images: boxes, priors, proposals, suppression."""

@@ -1,0 +1,152 @@
+"""What the second stage of a detector is to learn of proposals: `generate_proposal_labels`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.detection.boxes import overlaps, require_boxes
+from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.targets import codes_of, sampled
+
+OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
+
+
+class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
+    """Of each picture's proposals those to learn from: boxes, classes, and codes for their class.
+
+    RpnRois [R, 4] come in elements of the scaled picture, GtBoxes [G, 4] in those of the original,
+    both in sequences by picture; ImInfo [N, 3] is height, width and scale. A box that shares
+    `fg_thresh` with a true one is foreground, one from `bg_thresh_lo` up to `bg_thresh_hi`
+    background, class 0; `batch_size_per_im` are taken, `fg_fraction` of them foreground at most:
+    the first, or with `use_random` some, the same every time. True boxes stand before the
+    proposals. `is_cascade_rcnn` takes all proposals, and as many of the first as there are true
+    boxes for those, in elements of the original picture, as the reference does. Targets are
+    [K, 4·class_nums], codes over `bbox_reg_weights` where the weights are 1.
+    Reference: generate_proposal_labels_op.cc.
+    """
+
+    RpnRois = reads(no_grad=True)
+    RpnRois_lod = reads_lod("RpnRois")
+    GtClasses = reads(no_grad=True)
+    IsCrowd = reads(no_grad=True)
+    GtBoxes = reads(no_grad=True)
+    GtBoxes_lod = reads_lod("GtBoxes")
+    ImInfo = reads(no_grad=True)
+    Rois = writes()
+    LabelsInt32 = writes()
+    BboxTargets = writes()
+    BboxInsideWeights = writes()
+    BboxOutsideWeights = writes()
+    Rois_lod = writes_lod("Rois")
+    LabelsInt32_lod = writes_lod("LabelsInt32")
+    BboxTargets_lod = writes_lod("BboxTargets")
+    BboxInsideWeights_lod = writes_lod("BboxInsideWeights")
+    BboxOutsideWeights_lod = writes_lod("BboxOutsideWeights")
+    batch_size_per_im: Attr[int] = required(int)
+    fg_fraction: Attr[float] = required(float)
+    fg_thresh: Attr[float] = required(float)
+    bg_thresh_hi: Attr[float] = required(float)
+    bg_thresh_lo: Attr[float] = required(float)
+    bbox_reg_weights: Attr[list[float]] = required(list)
+    class_nums: Attr[int] = required(int)
+    use_random: Attr[bool] = required(bool)
+    is_cascade_rcnn: Attr[bool] = required(bool)
+    is_cls_agnostic: Attr[bool] = required(bool)
+
+    def infer(
+        self,
+        RpnRois: TensorType,
+        GtClasses: TensorType,
+        IsCrowd: TensorType,
+        GtBoxes: TensorType,
+        ImInfo: TensorType,
+    ) -> dict[str, object]:
+        require_boxes(self.kind, "RpnRois", RpnRois)
+        require_boxes(self.kind, "GtBoxes", GtBoxes)
+        require_dtype(self.kind, "GtClasses", GtClasses, DType.INT32)
+        require_dtype(self.kind, "IsCrowd", IsCrowd, DType.INT32)
+        if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
+            raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
+        codes = RpnRois.with_shape((UNKNOWN, 4 * self.class_nums))
+        made: dict[str, object] = dict.fromkeys(OUTPUTS.split(), codes)
+        made["Rois"] = RpnRois.with_shape((UNKNOWN, 4))
+        made["LabelsInt32"] = TensorType(DType.INT32, (UNKNOWN, 1))
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {**made, **{f"{slot}_lod": offsets for slot in OUTPUTS.split()}}
+
+    def numpy(
+        self,
+        RpnRois: Array,
+        RpnRois_lod: list[Array],
+        GtClasses: Array,
+        IsCrowd: Array,
+        GtBoxes: Array,
+        GtBoxes_lod: list[Array],
+        ImInfo: Array,
+    ) -> dict[str, object]:
+        starts, first = GtBoxes_lod[-1], RpnRois_lod[-1]
+        limits = (self.fg_thresh, self.bg_thresh_hi, self.bg_thresh_lo)
+        weights, counts = np.array(self.bbox_reg_weights), (0, 0)
+        if not self.is_cascade_rcnn:
+            counts = (self.batch_size_per_im, int(self.batch_size_per_im * self.fg_fraction))
+        made: list[list[Array]] = []
+        for number, info in enumerate(ImInfo):
+            own = slice(starts[number], starts[number + 1])
+            true, classes = GtBoxes[own], GtClasses[own].reshape(-1)
+            boxes = RpnRois[first[number] : first[number + 1]].copy()
+            count = len(true) if self.is_cascade_rcnn else 0
+            boxes[count:] /= info[2]
+            boxes = boxes if count else np.concatenate([true, boxes])
+            crowd = np.zeros(len(boxes), np.bool_)
+            crowd[: len(true)] = (IsCrowd[own].reshape(-1) != 0)[: len(boxes)]
+            shared = overlaps(boxes, true, 1.0)
+            taken, count = taken_boxes(shared, crowd, limits, counts, self.use_random)
+            match = shared[taken[:count]].argmax(axis=1)
+            labels = np.concatenate([classes[match], np.zeros(len(taken) - count, np.int32)])
+            codes = codes_of(boxes[taken[:count]], true[match]) / weights
+            place = np.minimum(labels, 1) if self.is_cls_agnostic else labels
+            made.append([boxes[taken] * info[2], labels, *spread(codes, place, self.class_nums)])
+        offsets = offsets_of([each[0] for each in made])
+        rows = [np.concatenate(part) for part in zip(*made, strict=True)]
+        slots = {"Rois": rows[0].astype(RpnRois.dtype)}
+        slots["LabelsInt32"] = rows[1].astype(np.int32)[:, None]
+        slots["BboxTargets"] = rows[2].astype(RpnRois.dtype)
+        weight = rows[3].astype(RpnRois.dtype)
+        slots |= {"BboxInsideWeights": weight, "BboxOutsideWeights": weight}
+        return {**slots, **{f"{slot}_lod": [offsets] for slot in OUTPUTS.split()}}
+
+
+def taken_boxes(
+    shared: Array,
+    crowd: Array,
+    limits: tuple[float, float, float],
+    counts: tuple[int, int],
+    at_random: bool,
+) -> tuple[Array, int]:
+    """The boxes to learn from, foreground first, and how many of them are.
+
+    `limits` are the overlaps of foreground, and of background, upper and lower; `counts` how many
+    boxes may be taken, and how many foreground; 0 for all.
+    """
+    most = np.where(crowd, -1.0, shared.max(axis=1, initial=0))
+    true = np.flatnonzero(most >= limits[0])
+    none = np.flatnonzero((most < limits[0]) & (most >= limits[2]) & (most < limits[1]))
+    if counts[0]:
+        true = sampled(true, counts[1], at_random)
+        none = sampled(none, counts[0] - len(true), at_random)
+    return np.concatenate([true, none]), len(true)
+
+
+def spread(codes: Array, places: Array, classes: int) -> tuple[Array, Array]:
+    """Codes of the first boxes at the place of their class, [K, 4·classes]; 1 where they are."""
+    made, weight = np.zeros((2, len(places), classes, 4))
+    rows = np.arange(len(codes))
+    able = places[: len(codes)] > 0
+    made[rows[able], places[: len(codes)][able]] = codes[able]
+    weight[rows[able], places[: len(codes)][able]] = 1
+    return made.reshape(len(places), -1), weight.reshape(len(places), -1)

@@ -1,0 +1,180 @@
+"""What the mask branch of a detector is to learn: `generate_mask_labels`, polygons as masks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype
+from compiler.ops.detection.boxes import overlaps, require_boxes
+from compiler.ops.detection.nms import offsets_of
+
+FINER = 5
+"""Outlines are drawn on a grid so many times as fine as the mask."""
+
+
+def outline(points: Array) -> tuple[Array, Array]:
+    """All places of a fine grid along a polygon, side by side, corner to corner."""
+    corners = (FINER * points + 0.5).astype(np.int64)
+    columns: list[Array] = []
+    rows: list[Array] = []
+    for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        wide, tall = (int(size) for size in np.abs(end - start))
+        long = 0 if wide >= tall else 1
+        turned = start[long] > end[long]
+        first, last = (end, start) if turned else (start, end)
+        steps = np.arange(max(wide, tall) + 1)
+        steps = steps[::-1] if turned else steps
+        slope = (last[1 - long] - first[1 - long]) / max(wide, tall, 1)
+        other = (first[1 - long] + slope * steps + 0.5).astype(np.int64)
+        place = (steps + first[long], other)
+        columns.append(place[long])
+        rows.append(place[1 - long])
+    return np.concatenate(columns), np.concatenate(rows)
+
+
+def polygon_mask(points: Array, size: int) -> Array:
+    """A mask [size, size] of what a polygon [corners, 2] encloses, in elements of the mask.
+
+    As in COCO's tools: in each column the outline starts and ends runs, from the top down.
+    """
+    u, v = outline(points)
+    before, after = u[:-1], u[1:]
+    column = (np.where(after < before, after, after - 1) + 0.5) / FINER - 0.5
+    row = (np.minimum(v[:-1], v[1:]) + 0.5) / FINER - 0.5
+    row = np.ceil(np.clip(row, 0, size))
+    able = (after != before) & (np.floor(column) == column) & (column >= 0) & (column < size)
+    turns = np.zeros(size * size + 1, np.int64)
+    np.add.at(turns, (column[able] * size + row[able]).astype(np.int64), 1)
+    return (np.cumsum(turns[:-1]) % 2).reshape(size, size).T
+
+
+def box_mask(polygons: list[Array], box: Array, size: int) -> Array:
+    """A mask of what polygons enclose in a box."""
+    sides = np.maximum(box[2:] - box[:2], 1)
+    found = [polygon_mask((each - box[:2]) * size / sides, size) for each in polygons]
+    return (np.add.reduce(found) > 0).astype(np.int32)
+
+
+def bounds(polygons: list[Array]) -> Array:
+    """The smallest box around polygons."""
+    points = np.concatenate(polygons)
+    return np.concatenate([points.min(axis=0), points.max(axis=0)])
+
+
+class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
+    """Of the boxes with a class, MaskInt32 [K, num_classes·resolution²]: a mask for that class.
+
+    Rois [R, 4] in elements of the scaled picture and LabelsInt32 [R, 1] come in sequences by
+    picture, as GtClasses and IsCrowd [G, 1]; GtSegms [points, 2] in those of polygons, of objects,
+    and of pictures; ImInfo [N, 3] is height, width and scale. A box is filled by the object whose
+    bounds it shares most with; other classes are -1. MaskRois are the boxes, RoiHasMaskInt32 their
+    numbers. A picture without such boxes gives its first one, all -1.
+    Reference: generate_mask_labels_op.cc.
+    """
+
+    ImInfo = reads(no_grad=True)
+    GtClasses = reads(no_grad=True)
+    IsCrowd = reads(no_grad=True)
+    GtSegms = reads(no_grad=True)
+    GtSegms_lod = reads_lod("GtSegms")
+    Rois = reads(no_grad=True)
+    Rois_lod = reads_lod("Rois")
+    LabelsInt32 = reads(no_grad=True)
+    MaskRois = writes()
+    MaskRois_lod = writes_lod("MaskRois")
+    RoiHasMaskInt32 = writes()
+    RoiHasMaskInt32_lod = writes_lod("RoiHasMaskInt32")
+    MaskInt32 = writes()
+    MaskInt32_lod = writes_lod("MaskInt32")
+    num_classes: Attr[int] = required(int)
+    resolution: Attr[int] = required(int)
+
+    def infer(
+        self, ImInfo: TensorType, GtSegms: TensorType, Rois: TensorType, LabelsInt32: TensorType
+    ) -> dict[str, object]:
+        require_boxes(self.kind, "Rois", Rois)
+        require_dtype(self.kind, "LabelsInt32", LabelsInt32, DType.INT32)
+        if GtSegms.rank != 2 or differ(GtSegms.shape[1], 2):
+            raise ShapeError(f"{self.kind}: GtSegms is {GtSegms}, expected points [total, 2]")
+        if min(self.num_classes, self.resolution) < 1:
+            found = f"{self.kind}: num_classes and resolution are"
+            raise BadAttribute(f"{found} {self.num_classes} and {self.resolution}, expected 1 up")
+        width = self.num_classes * self.resolution * self.resolution
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {
+            "MaskRois": Rois.with_shape((UNKNOWN, 4)),
+            "MaskRois_lod": offsets,
+            "RoiHasMaskInt32": TensorType(DType.INT32, (UNKNOWN, 1)),
+            "RoiHasMaskInt32_lod": offsets,
+            "MaskInt32": TensorType(DType.INT32, (UNKNOWN, width)),
+            "MaskInt32_lod": offsets,
+        }
+
+    def numpy(
+        self,
+        ImInfo: Array,
+        GtClasses: Array,
+        IsCrowd: Array,
+        GtSegms: Array,
+        GtSegms_lod: list[Array],
+        Rois: Array,
+        Rois_lod: list[Array],
+        LabelsInt32: Array,
+    ) -> dict[str, object]:
+        objects, starts = GtSegms_lod[0], Rois_lod[-1]
+        able = (GtClasses.reshape(-1) > 0) & (IsCrowd.reshape(-1) == 0)
+        rois: list[Array] = []
+        numbers: list[Array] = []
+        masks: list[Array] = []
+        for picture, info in enumerate(ImInfo):
+            own = slice(starts[picture], starts[picture + 1])
+            boxes, labels = Rois[own], LabelsInt32[own].reshape(-1)
+            chosen = np.flatnonzero(labels > 0)
+            among = range(int(objects[picture]), int(objects[picture + 1]))
+            shapes = [polygons_of(GtSegms, GtSegms_lod, i) for i in among if able[i]]
+            if len(chosen) and shapes:
+                found = masks_of(boxes[chosen] / info[2], shapes, self.resolution)
+            else:
+                chosen = np.flatnonzero(labels == 0)[:1]
+                found = np.full((len(chosen), self.resolution, self.resolution), -1, np.int32)
+            rois.append(boxes[chosen])
+            numbers.append(chosen[:, None])
+            masks.append(of_class(found, labels[chosen], self.num_classes))
+        offsets = [offsets_of(rois)]
+        return {
+            "MaskRois": np.concatenate(rois),
+            "MaskRois_lod": offsets,
+            "RoiHasMaskInt32": np.concatenate(numbers).astype(np.int32),
+            "RoiHasMaskInt32_lod": offsets,
+            "MaskInt32": np.concatenate(masks),
+            "MaskInt32_lod": offsets,
+        }
+
+
+def polygons_of(points: Array, lod: list[Array], number: int) -> list[Array]:
+    """The polygons of one object."""
+    _, objects, polygons = lod
+    among = range(int(objects[number]), int(objects[number + 1]))
+    return [points[polygons[i] : polygons[i + 1]] for i in among]
+
+
+def masks_of(boxes: Array, shapes: list[list[Array]], size: int) -> Array:
+    """A mask in each box of the object whose bounds it shares most with: [K, size, size]."""
+    shared = overlaps(boxes, np.stack([bounds(each) for each in shapes]), 1.0)
+    made: list[Array] = []
+    for number, box in enumerate(boxes):
+        best = int(shared[number].argmax())
+        made.append(box_mask(shapes[best], box, size))
+    return np.stack(made)
+
+
+def of_class(masks: Array, labels: Array, classes: int) -> Array:
+    """Masks at the place of their class, -1 at the others: [K, classes·size²]."""
+    made = np.full((len(masks), classes, *masks.shape[1:]), -1, np.int32)
+    rows = np.flatnonzero(labels > 0)
+    made[rows, labels[rows]] = masks[rows]
+    return made.reshape(len(masks), int(np.prod(made.shape[1:])))

@@ -1,0 +1,286 @@
+"""Detections: of all boxes, those that are likely and do not say the same. No gradient.
+
+How many there are only the data knows; they come as sequences by picture, rows of the class, the
+score and the box.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.detection.boxes import require_boxes
+from compiler.ops.detection.nms_loops import (
+    best_first,
+    best_of_classes,
+    decayed_scores,
+    merge_neighbours,
+)
+
+NO_OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
+"""The type of offsets that are those of one picture where nothing is kept of any."""
+
+
+class Detections(OpDef):
+    """Out [K, 6]: class, score and box of what is kept of boxes BBoxes with Scores.
+
+    BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in sequences by picture, and [M, C].
+    """
+
+    BBoxes = reads(no_grad=True)
+    BBoxes_lod = reads_lod("BBoxes", optional=True)
+    Scores = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    background_label = attr(0)
+    score_threshold: Attr[float] = required(float)
+    nms_top_k: Attr[int] = required(int)
+    keep_top_k: Attr[int] = required(int)
+    normalized = attr(True)
+
+    def kept(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        """The types of Out and its LoD; ShapeError where boxes and scores do not go together."""
+        require_boxes(self.kind, "BBoxes", BBoxes)
+        pairs = ((0, 0), (1, 2)) if Scores.rank == 3 else ((0, 0), (1, 1))
+        wrong = Scores.rank not in (2, 3) or BBoxes.rank != 3
+        if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
+            found = shown(BBoxes=BBoxes, Scores=Scores)
+            raise ShapeError(f"{self.kind}: {found} do not go together")
+        pictures = Scores.shape[0]
+        if Scores.rank == 2:
+            pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
+        offsets = TensorType(DType.INT64, (pictures + 1,))
+        return {"Out": BBoxes.with_shape((UNKNOWN, 6)), "Out_lod": [offsets]}
+
+
+def by_picture(
+    boxes: Array, scores: Array, lod: list[Array] | None
+) -> list[tuple[Array, Array, int]]:
+    """For each picture its boxes, its scores [C, M], and the number of its first box.
+
+    Raises ValueError where scores have two axes and nobody says which rows are of which picture.
+    """
+    if scores.ndim == 3:
+        return [(boxes[i], scores[i], i * boxes.shape[1]) for i in range(len(scores))]
+    if not lod:
+        raise ValueError("boxes [M, C, 4] need sequence lengths that say which picture each is in")
+    starts = lod[-1]
+    return [
+        (boxes[starts[i] : starts[i + 1]], scores[starts[i] : starts[i + 1]].T, int(starts[i]))
+        for i in range(len(starts) - 1)
+    ]
+
+
+def rows_of(boxes: Array, scores: Array, label: Array, number: Array) -> Array:
+    """Class, score and box of what was chosen of one picture."""
+    chosen = boxes[number] if boxes.ndim == 2 else boxes[number, label]
+    columns = [label[:, None], scores[label, number][:, None], chosen]
+    return np.concatenate(columns, axis=1).astype(boxes.dtype)
+
+
+def offsets_of(parts: list[Array]) -> Array:
+    """Where the rows of each picture start, and the last end."""
+    return np.cumsum([0, *[len(each) for each in parts]], dtype=np.int64)
+
+
+class MulticlassNms(Detections, op="multiclass_nms"):
+    """Non-maximum suppression, a class at a time; then at most `keep_top_k` boxes a picture.
+
+    Of no boxes at all Out is [[-1]]. Reference: multiclass_nms_op.cc.
+    """
+
+    nms_threshold = attr(0.3)
+    nms_eta = attr(1.0)
+
+    def infer(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        return {**self.kept(BBoxes, BBoxes_lod, Scores), "Out_lod": [NO_OFFSETS]}
+
+    def numpy(
+        self, BBoxes: Array, BBoxes_lod: list[Array] | None, Scores: Array
+    ) -> dict[str, object]:
+        limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
+        options = (self.background_label, self.normalized, Scores.ndim == 2)
+        made: list[Array] = []
+        for boxes, scores, _ in by_picture(BBoxes, Scores, BBoxes_lod):
+            found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
+            made.append(rows_of(boxes, scores, *found))
+        rows = np.concatenate(made)
+        if len(rows):
+            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+        return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
+
+
+class IndexedNms(Detections):
+    """Suppression that also says which boxes were kept: Index [K, 1], counted through all."""
+
+    Index = writes()
+    Index_lod = writes_lod("Index")
+    nms_threshold = attr(0.3)
+    nms_eta = attr(1.0)
+
+    def both(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        """The types of Out and Index."""
+        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        index = TensorType(DType.INT32, (UNKNOWN, 1))
+        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+
+
+def indexed_nms(
+    BBoxes: Array,
+    BBoxes_lod: list[Array] | None,
+    Scores: Array,
+    limits: tuple[float, float, float, int],
+    keep: int,
+    options: tuple[int, bool, bool],
+) -> tuple[dict[str, object], Array]:
+    """What is kept, by slot, and how many boxes of each picture."""
+    made: list[Array] = []
+    places: list[Array] = []
+    for boxes, scores, first in by_picture(BBoxes, Scores, BBoxes_lod):
+        label, number = best_of_classes(boxes, scores, limits, keep, options)
+        made.append(rows_of(boxes, scores, label, number))
+        per_class = len(scores) if boxes.ndim == 3 else 1
+        places.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
+    rows = np.concatenate(made).reshape(-1, 6)
+    index, offsets = np.concatenate(places).astype(np.int32)[:, None], offsets_of(made)
+    slots: dict[str, object] = {"Out": rows, "Index": index}
+    slots |= {"Out_lod": [offsets], "Index_lod": [offsets]}
+    return slots, np.diff(offsets).astype(np.int32)
+
+
+class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
+    """`multiclass_nms` with the Index of what was kept."""
+
+    def infer(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        return self.both(BBoxes, BBoxes_lod, Scores)
+
+    def numpy(
+        self, BBoxes: Array, BBoxes_lod: list[Array] | None, Scores: Array
+    ) -> dict[str, object]:
+        limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
+        options = (self.background_label, self.normalized, Scores.ndim == 2)
+        return indexed_nms(BBoxes, BBoxes_lod, Scores, limits, self.keep_top_k, options)[0]
+
+
+class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
+    """`multiclass_nms2` as 2.x has it: RoisNum in place of sequences, NmsRoisNum beside them."""
+
+    RoisNum = reads(optional=True, no_grad=True)
+    NmsRoisNum = writes(optional=True)
+
+    def infer(
+        self,
+        BBoxes: TensorType,
+        BBoxes_lod: list[TensorType] | None,
+        Scores: TensorType,
+        RoisNum: TensorType | None,
+    ) -> dict[str, object]:
+        made = self.both(BBoxes, BBoxes_lod, Scores)
+        pictures = Scores.shape[0] if Scores.rank == 3 else UNKNOWN
+        pictures = pictures if RoisNum is None else RoisNum.shape[0]
+        return {**made, "NmsRoisNum": TensorType(DType.INT32, (pictures,))}
+
+    def numpy(
+        self,
+        BBoxes: Array,
+        BBoxes_lod: list[Array] | None,
+        Scores: Array,
+        RoisNum: Array | None,
+    ) -> dict[str, object]:
+        limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
+        options = (self.background_label, self.normalized, Scores.ndim == 2)
+        lod = BBoxes_lod if RoisNum is None else [np.cumsum([0, *RoisNum.reshape(-1)])]
+        slots, counts = indexed_nms(BBoxes, lod, Scores, limits, self.keep_top_k, options)
+        return {**slots, "NmsRoisNum": counts}
+
+
+class LocalityAwareNms(Detections, op="locality_aware_nms"):
+    """`multiclass_nms` of boxes that are first merged with their neighbours in the list.
+
+    Boxes that follow each other and share more than `nms_threshold` become one, weighed by their
+    scores, which add up. Scores are [N, 1, M]. Reference: locality_aware_nms_op.cc.
+    """
+
+    background_label = attr(-1)
+    nms_threshold = attr(0.3)
+    nms_eta = attr(1.0)
+
+    def infer(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        if Scores.rank != 3:
+            raise ShapeError(f"locality_aware_nms: Scores is {Scores}, expected [N, 1, M]")
+        return {**self.kept(BBoxes, BBoxes_lod, Scores), "Out_lod": [NO_OFFSETS]}
+
+    def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
+        limits = (self.score_threshold, self.nms_threshold, self.nms_eta, self.nms_top_k)
+        options = (self.background_label, self.normalized, False)
+        made: list[Array] = []
+        for boxes, scores in zip(BBoxes.copy(), Scores.copy(), strict=True):
+            for each in scores:
+                merge_neighbours(boxes, each, self.nms_threshold, self.normalized)
+            found = best_of_classes(boxes, scores, limits, self.keep_top_k, options)
+            made.append(rows_of(boxes, scores, *found))
+        rows = np.concatenate(made)
+        if len(rows):
+            return {"Out": rows, "Out_lod": [offsets_of(made)]}
+        return {"Out": np.full((1, 1), -1, BBoxes.dtype), "Out_lod": [np.array([0, 1])]}
+
+
+class MatrixNms(Detections, op="matrix_nms"):
+    """Boxes whose scores stay above `post_threshold` when lowered by what better ones share.
+
+    BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] counts through all boxes.
+    Reference: matrix_nms_op.cc.
+    """
+
+    Index = writes()
+    Index_lod = writes_lod("Index")
+    post_threshold = attr(0.0)
+    use_gaussian = attr(False)
+    gaussian_sigma = attr(2.0)
+
+    def infer(
+        self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
+    ) -> dict[str, object]:
+        if Scores.rank != 3:
+            raise ShapeError(f"matrix_nms: Scores is {Scores}, expected [N, C, M]")
+        made = self.kept(BBoxes, BBoxes_lod, Scores)
+        index = TensorType(DType.INT32, (UNKNOWN, 1))
+        return {**made, "Index": index, "Index_lod": made["Out_lod"]}
+
+    def numpy(self, BBoxes: Array, Scores: Array) -> dict[str, object]:
+        made: list[Array] = []
+        places: list[Array] = []
+        options = (self.gaussian_sigma, self.use_gaussian, self.normalized)
+        for picture, (boxes, scores) in enumerate(zip(BBoxes, Scores, strict=True)):
+            parts: list[Array] = [np.empty((0, 7))]
+            for label, each in enumerate(scores):
+                order = best_first(each, self.score_threshold, self.nms_top_k)
+                if label == self.background_label or not len(order):
+                    continue
+                lowered = decayed_scores(boxes[order], each[order], *options)
+                kept = lowered > self.post_threshold
+                number = order[kept][:, None]
+                rows = [np.full(number.shape, label), lowered[kept][:, None], boxes[number[:, 0]]]
+                parts.append(np.concatenate([*rows, number + picture * len(boxes)], axis=1))
+            found = np.concatenate(parts)
+            best = np.argsort(-found[:, 1], kind="stable")
+            best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
+            made.append(found[best, :6].astype(BBoxes.dtype))
+            places.append(found[best, 6:].astype(np.int32))
+        offsets = offsets_of(made)
+        slots = {"Out": np.concatenate(made), "Index": np.concatenate(places)}
+        return {**slots, "Out_lod": [offsets], "Index_lod": [offsets]}

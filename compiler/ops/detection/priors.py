@@ -1,0 +1,242 @@
+"""Boxes to start from: of several sizes and shapes around every place of a feature map.
+
+Boxes are (x1, y1, x2, y2). None of this has a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.image.windows import require_images
+
+SAME_RATIO = 1e-6
+"""Aspect ratios nearer than this are one."""
+
+
+def expanded_ratios(ratios: Sequence[float], flip: bool) -> list[float]:
+    """1 and the ratios, each once, and the inverse of each if they `flip`."""
+    found = [1.0]
+    for ratio in ratios:
+        if all(abs(ratio - each) >= SAME_RATIO for each in found):
+            found += [ratio, 1 / ratio] if flip else [ratio]
+    return found
+
+
+def prior_sizes(
+    smallest: Sequence[float], largest: Sequence[float], ratios: Sequence[float], square_first: bool
+) -> list[tuple[float, float]]:
+    """Width and height of each box at a place: those of a smallest size, and one between sizes."""
+    found: list[tuple[float, float]] = []
+    for number, size in enumerate(smallest):
+        between = (size * largest[number]) ** 0.5 if largest else 0.0
+        middle = [(between, between)] if largest else []
+        shaped = [(size * ratio**0.5, size / ratio**0.5) for ratio in ratios]
+        if square_first:
+            others = [s for s, ratio in zip(shaped, ratios, strict=True) if not is_one(ratio)]
+            found += [(size, size), *middle, *others]
+        else:
+            found += [*shaped, *middle]
+    return found
+
+
+def is_one(ratio: float) -> bool:
+    """True for the aspect ratio of a square."""
+    return abs(ratio - 1.0) < SAME_RATIO
+
+
+def centres(
+    sizes: Sequence[int], image: Sequence[int], steps: Sequence[float], offset: float
+) -> tuple[Array, Array, list[float]]:
+    """X and y of the places of a feature map in an image, both [H, W], and the steps between."""
+    height, width = sizes
+    down = steps[0] or image[0] / height
+    right = steps[1] or image[1] / width
+    y, x = np.meshgrid(
+        (np.arange(height) + offset) * down, (np.arange(width) + offset) * right, indexing="ij"
+    )
+    return x, y, [down, right]
+
+
+def spread_variances(variances: Sequence[float], boxes: Array) -> Array:
+    """The variances of a box for every box."""
+    return np.broadcast_to(np.array(variances, boxes.dtype), boxes.shape).copy()
+
+
+class Priors(OpDef):
+    """Boxes [H, W, priors, 4] around every place of a feature map, and Variances of that shape."""
+
+    results: ClassVar[tuple[str, str]] = ("Boxes", "Variances")
+    Input = reads(no_grad=True)
+    variances: Attr[list[float]] = required(list)
+    offset = attr(0.5)
+
+    def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
+        """The types of the outputs for so many boxes a place."""
+        require_images(self.kind, "Input", Input)
+        if len(self.variances) != 4 or min(self.variances) <= 0:
+            wanted = "expected 4 numbers above 0"
+            raise BadAttribute(f"{self.kind}: variances is {self.variances}, {wanted}")
+        boxes = Input.with_shape((*Input.shape[2:], count, 4))
+        return dict.fromkeys(self.results, boxes)
+
+
+class PriorBox(Priors, op="prior_box"):
+    """Boxes of every size and aspect ratio at each place, as shares of the Image.
+
+    Steps between places are those of the image over the feature map where they are 0.
+    Reference: prior_box_op.h.
+    """
+
+    Image = reads(no_grad=True)
+    Boxes = writes()
+    Variances = writes()
+    min_sizes: Attr[list[float]] = required(list)
+    max_sizes = attr(list[float]())
+    aspect_ratios = attr(list[float]())
+    flip = attr(True)
+    clip = attr(True)
+    step_w = attr(0.0)
+    step_h = attr(0.0)
+    min_max_aspect_ratios_order = attr(False)
+
+    def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "Image", Image)
+        if self.max_sizes and len(self.max_sizes) != len(self.min_sizes):
+            found = f"prior_box: max_sizes is {self.max_sizes}"
+            raise BadAttribute(f"{found}, expected one for each of min_sizes {self.min_sizes}")
+        ratios = len(expanded_ratios(self.aspect_ratios, self.flip))
+        return self.made(Input, ratios * len(self.min_sizes) + len(self.max_sizes))
+
+    def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
+        image, steps = Image.shape[2:], (self.step_h, self.step_w)
+        x, y, _ = centres(Input.shape[2:], image, steps, self.offset)
+        ratios = expanded_ratios(self.aspect_ratios, self.flip)
+        order = self.min_max_aspect_ratios_order
+        sizes = np.array(prior_sizes(self.min_sizes, self.max_sizes, ratios, order)) / 2
+        edges = [
+            (x[..., None] - sizes[:, 0]) / image[1],
+            (y[..., None] - sizes[:, 1]) / image[0],
+            (x[..., None] + sizes[:, 0]) / image[1],
+            (y[..., None] + sizes[:, 1]) / image[0],
+        ]
+        boxes = np.stack(edges, axis=-1).astype(Input.dtype)
+        boxes = np.clip(boxes, 0, 1) if self.clip else boxes
+        return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
+
+
+class DensityPriorBox(Priors, op="density_prior_box"):
+    """Boxes of fixed sizes and ratios, `densities`² of each set apart evenly around each place.
+
+    They are shares of the Image, and cut at its edges; `flatten_to_2d` makes rows [boxes, 4] of
+    them. Reference: density_prior_box_op.h.
+    """
+
+    Image = reads(no_grad=True)
+    Boxes = writes()
+    Variances = writes()
+    clip = attr(True)
+    flatten_to_2d = attr(False)
+    step_w = attr(0.0)
+    step_h = attr(0.0)
+    fixed_sizes = attr(list[float]())
+    fixed_ratios = attr(list[float]())
+    densities = attr(list[int]())
+
+    def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "Image", Image)
+        if len(self.fixed_sizes) != len(self.densities):
+            found = f"density_prior_box: densities is {self.densities}"
+            raise BadAttribute(f"{found}, expected one for each of fixed_sizes {self.fixed_sizes}")
+        count = sum(density * density for density in self.densities) * len(self.fixed_ratios)
+        made = self.made(Input, count)
+        if not self.flatten_to_2d:
+            return made
+        rows = Input.with_shape((Input.shape[2] * Input.shape[3] * count, 4))
+        return dict.fromkeys(made, rows)
+
+    def numpy(self, Input: Array, Image: Array) -> dict[str, Array]:
+        image, steps = Image.shape[2:], (self.step_h, self.step_w)
+        x, y, between = centres(Input.shape[2:], image, steps, self.offset)
+        given = (self.fixed_sizes, self.densities, self.fixed_ratios)
+        places = np.array(dense_places(*given, int(sum(between) * 0.5)))
+        right, down, half_width, half_height = places.T
+        edges = [
+            np.maximum((x[..., None] + right - half_width) / image[1], 0),
+            np.maximum((y[..., None] + down - half_height) / image[0], 0),
+            np.minimum((x[..., None] + right + half_width) / image[1], 1),
+            np.minimum((y[..., None] + down + half_height) / image[0], 1),
+        ]
+        boxes = np.stack(edges, axis=-1).astype(Input.dtype)
+        boxes = np.clip(boxes, 0, 1) if self.clip else boxes
+        boxes = boxes.reshape(-1, 4) if self.flatten_to_2d else boxes
+        return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
+
+
+def dense_places(
+    sizes: Sequence[float], densities: Sequence[int], ratios: Sequence[float], step: int
+) -> list[tuple[float, float, float, float]]:
+    """Of each box at a place: how far right and down it lies, half its width and its height."""
+    found: list[tuple[float, float, float, float]] = []
+    for size, density in zip(sizes, densities, strict=True):
+        shift = step // density
+        first = shift / 2 - step / 2
+        for ratio in ratios:
+            half = (size * ratio**0.5 / 2, size / ratio**0.5 / 2)
+            found += [
+                (first + column * shift, first + row * shift, *half)
+                for row in range(density)
+                for column in range(density)
+            ]
+    return found
+
+
+class AnchorGenerator(Priors, op="anchor_generator"):
+    """Boxes of every aspect ratio and size at each place, in elements of the image.
+
+    `stride` is the step between places to the right and down. Reference: anchor_generator_op.h.
+    """
+
+    results = ("Anchors", "Variances")
+    Anchors = writes()
+    Variances = writes()
+    anchor_sizes = attr(list[float]())
+    aspect_ratios = attr(list[float]())
+    stride = attr(list[float]())
+
+    def infer(self, Input: TensorType) -> dict[str, TensorType]:
+        if len(self.stride) != 2 or min(self.stride) <= 0:
+            wanted = "expected a step right and one down"
+            raise BadAttribute(f"anchor_generator: stride is {self.stride}, {wanted}")
+        return self.made(Input, len(self.anchor_sizes) * len(self.aspect_ratios))
+
+    def numpy(self, Input: Array) -> dict[str, Array]:
+        (right, down), (height, width) = self.stride, Input.shape[2:]
+        x: Array = np.arange(int(width)) * right + self.offset * (right - 1)
+        y: Array = np.arange(int(height))[:, None] * down + self.offset * (down - 1)
+        sizes = np.array(anchor_shapes(self.anchor_sizes, self.aspect_ratios, self.stride))
+        wide, tall = (sizes.T - 1) / 2
+        shape = (height, width, len(sizes))
+        edges = [
+            np.broadcast_to(place[..., None] + shift, shape)
+            for place, shift in ((x, -wide), (y, -tall), (x, wide), (y, tall))
+        ]
+        boxes = np.stack(edges, axis=-1).astype(Input.dtype)
+        return {"Anchors": boxes, "Variances": spread_variances(self.variances, boxes)}
+
+
+def anchor_shapes(
+    sizes: Sequence[float], ratios: Sequence[float], stride: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Width and height of each anchor at a place."""
+    found: list[tuple[float, float]] = []
+    for ratio in ratios:
+        width = int((stride[0] * stride[1] / ratio) ** 0.5 + 0.5)
+        height = int(width * ratio + 0.5)
+        found += [(size / stride[0] * width, size / stride[1] * height) for size in sizes]
+    return found

@@ -1,0 +1,293 @@
+"""Proposals of a region network, and their way through a pyramid of feature maps. No gradient.
+
+Boxes are (x1, y1, x2, y2) in elements, both ends included. How many are left only the data knows;
+they come as sequences by picture.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.detection.boxes import centre_and_size, require_boxes
+from compiler.ops.detection.nms import offsets_of
+from compiler.ops.detection.nms_loops import suppress
+from compiler.ops.image.windows import require_images
+
+LARGEST_GROWTH = 1000 / 16
+"""A code makes a side at most so many times as large."""
+
+
+def proposed(anchors: Array, codes: Array, variances: Array) -> Array:
+    """The boxes that codes mean, seen from anchors."""
+    middle, size = centre_and_size(anchors, 1.0)
+    shifts = codes * variances
+    centre = shifts[:, :2] * size + middle
+    half = np.exp(np.minimum(shifts[:, 2:], np.log(LARGEST_GROWTH))) * size / 2
+    return np.concatenate([centre - half, centre + half - 1], axis=1)
+
+
+def large_enough(boxes: Array, info: Array, least: float) -> Array:
+    """True for boxes with sides of a least size in the original picture, and a middle inside it."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    middle = boxes[:, :2] + (sides + 1) / 2
+    able = (sides / info[2] + 1 >= max(least, 1.0)).all(axis=1)
+    return able & (middle <= info[1::-1]).all(axis=1)
+
+
+class GenerateProposals(OpDef, op="generate_proposals"):
+    """RpnRois [K, 4], RpnRoiProbs [K, 1] = the likeliest boxes of each picture.
+
+    Scores are [N, A, H, W], BboxDeltas [N, 4·A, H, W] codes, ImInfo [N, 3] height, width and scale,
+    Anchors and Variances [H, W, A, 4]. The best `pre_nms_topN` are decoded, cut at the edges, left
+    out below `min_size`, and suppressed; `post_nms_topN` are left. RpnRoisLod [N] says where those
+    of each picture end. Reference: generate_proposals_op.cc.
+    """
+
+    Scores = reads(no_grad=True)
+    BboxDeltas = reads(no_grad=True)
+    ImInfo = reads(no_grad=True)
+    Anchors = reads(no_grad=True)
+    Variances = reads(no_grad=True)
+    RpnRois = writes()
+    RpnRois_lod = writes_lod("RpnRois")
+    RpnRoiProbs = writes()
+    RpnRoiProbs_lod = writes_lod("RpnRoiProbs")
+    RpnRoisLod = writes(optional=True)
+    pre_nms_topN: Attr[int] = required(int)
+    post_nms_topN: Attr[int] = required(int)
+    nms_thresh: Attr[float] = required(float)
+    min_size: Attr[float] = required(float)
+    eta: Attr[float] = required(float)
+
+    def infer(
+        self, Scores: TensorType, BboxDeltas: TensorType, ImInfo: TensorType, Anchors: TensorType
+    ) -> dict[str, object]:
+        require_images(self.kind, "Scores", Scores)
+        require_images(self.kind, "BboxDeltas", BboxDeltas)
+        require_boxes(self.kind, "Anchors", Anchors)
+        if differ(BboxDeltas.shape[1], Scores.shape[1] * 4) or differ(ImInfo.shape[1], 3):
+            found = shown(Scores=Scores, BboxDeltas=BboxDeltas, ImInfo=ImInfo)
+            raise ShapeError(f"generate_proposals: {found}, expected four codes a score and [N, 3]")
+        offsets = [TensorType(DType.INT64, (Scores.shape[0] + 1,))]
+        return {
+            "RpnRois": BboxDeltas.with_shape((UNKNOWN, 4)),
+            "RpnRoiProbs": Scores.with_shape((UNKNOWN, 1)),
+            "RpnRois_lod": offsets,
+            "RpnRoiProbs_lod": offsets,
+            "RpnRoisLod": TensorType(DType.INT64, Scores.shape[:1]),
+        }
+
+    def numpy(
+        self, Scores: Array, BboxDeltas: Array, ImInfo: Array, Anchors: Array, Variances: Array
+    ) -> dict[str, object]:
+        anchors, variances = Anchors.reshape(-1, 4), Variances.reshape(-1, 4)
+        boxes: list[Array] = []
+        probs: list[Array] = []
+        for score, code, info in zip(Scores, BboxDeltas, ImInfo, strict=True):
+            scores = np.moveaxis(score, 0, -1).reshape(-1)
+            codes = np.moveaxis(code, 0, -1).reshape(-1, 4)
+            order = np.argsort(-scores, kind="stable")
+            order = order[: self.pre_nms_topN] if self.pre_nms_topN > 0 else order
+            found = proposed(anchors[order], codes[order], variances[order])
+            found = np.clip(found, 0, np.tile(info[1::-1] - 1, 2)).astype(Scores.dtype)
+            able = large_enough(found, info, self.min_size)
+            found, scores = found[able], scores[order][able]
+            if self.nms_thresh > 0:
+                limits = (-np.inf, self.nms_thresh, self.eta, -1)
+                kept = suppress(found, scores, limits, False)
+                kept = kept[: self.post_nms_topN] if self.post_nms_topN > 0 else kept
+                found, scores = found[kept], scores[kept]
+            boxes.append(found)
+            probs.append(scores[:, None])
+        offsets = offsets_of(boxes)
+        return {
+            "RpnRois": np.concatenate(boxes),
+            "RpnRoiProbs": np.concatenate(probs),
+            "RpnRois_lod": [offsets],
+            "RpnRoiProbs_lod": [offsets],
+            "RpnRoisLod": offsets[1:],
+        }
+
+
+class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
+    """MultiFpnRois = the boxes of each level, by their size; RestoreIndex = where each one went.
+
+    A box of side `refer_scale` goes to `refer_level`, one twice as large a level up, none below
+    `min_level` or above `max_level`. Row i of FpnRois is row RestoreIndex[i] of all levels, one
+    after the other. Reference: distribute_fpn_proposals_op.h.
+    """
+
+    FpnRois = reads(no_grad=True)
+    FpnRois_lod = reads_lod("FpnRois")
+    MultiFpnRois = writes(many=True)
+    MultiFpnRois_lod = writes_lod("MultiFpnRois")
+    RestoreIndex = writes()
+    min_level: Attr[int] = required(int)
+    max_level: Attr[int] = required(int)
+    refer_level: Attr[int] = required(int)
+    refer_scale: Attr[int] = required(int)
+
+    def infer(self, FpnRois: TensorType, FpnRois_lod: list[TensorType] | None) -> dict[str, object]:
+        require_boxes(self.kind, "FpnRois", FpnRois)
+        levels = self.max_level - self.min_level + 1
+        offsets = FpnRois_lod[-1] if FpnRois_lod else TensorType(DType.INT64, (UNKNOWN,))
+        return {
+            "MultiFpnRois": [FpnRois.with_shape((UNKNOWN, 4))] * levels,
+            "MultiFpnRois_lod": [offsets] * levels,
+            "RestoreIndex": TensorType(DType.INT32, (FpnRois.shape[0], 1)),
+        }
+
+    def numpy(self, FpnRois: Array, FpnRois_lod: list[Array]) -> dict[str, object]:
+        sides = FpnRois[:, 2:] - FpnRois[:, :2]
+        area = np.where((sides < 0).any(axis=1), 0, (sides + 1).prod(axis=1))
+        steps = np.floor(np.log2(np.sqrt(area) / self.refer_scale + 1e-6))
+        level = np.clip(steps + self.refer_level, self.min_level, self.max_level)
+        order = np.argsort(level, kind="stable")
+        restore = np.empty((len(level), 1), np.int32)
+        restore[order, 0] = np.arange(len(level))
+        rois: list[Array] = []
+        offsets: list[Array] = []
+        for each in range(self.min_level, self.max_level + 1):
+            chosen = level == each
+            rois.append(FpnRois[chosen])
+            offsets.append(np.concatenate([[0], np.cumsum(chosen)])[FpnRois_lod[-1]])
+        return {"MultiFpnRois": rois, "MultiFpnRois_lod": offsets, "RestoreIndex": restore}
+
+
+class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
+    """FpnRois = the best `post_nms_topN` boxes of all levels, in sequences by picture.
+
+    MultiLevelRois and MultiLevelScores have sequences by picture, one tensor a level.
+    Reference: collect_fpn_proposals_op.h.
+    """
+
+    MultiLevelRois = reads(many=True, no_grad=True)
+    MultiLevelRois_lod = reads_lod("MultiLevelRois")
+    MultiLevelScores = reads(many=True, no_grad=True)
+    FpnRois = writes()
+    FpnRois_lod = writes_lod("FpnRois")
+    post_nms_topN: Attr[int] = required(int)
+
+    def infer(
+        self,
+        MultiLevelRois: list[TensorType],
+        MultiLevelRois_lod: list[TensorType] | None,
+        MultiLevelScores: list[TensorType],
+    ) -> dict[str, object]:
+        if len(MultiLevelRois) != len(MultiLevelScores):
+            found = f"{len(MultiLevelRois)} levels of boxes and {len(MultiLevelScores)} of scores"
+            raise ShapeError(f"collect_fpn_proposals: there are {found}")
+        unknown = TensorType(DType.INT64, (UNKNOWN,))
+        offsets = MultiLevelRois_lod[0] if MultiLevelRois_lod else unknown
+        rois = MultiLevelRois[0].with_shape((UNKNOWN, 4))
+        return {"FpnRois": rois, "FpnRois_lod": [offsets]}
+
+    def numpy(
+        self,
+        MultiLevelRois: list[Array],
+        MultiLevelRois_lod: list[Array],
+        MultiLevelScores: list[Array],
+    ) -> dict[str, object]:
+        counts = [np.diff(starts) for starts in MultiLevelRois_lod]
+        pictures = [np.repeat(np.arange(len(each)), each) for each in counts]
+        rois, scores = np.concatenate(MultiLevelRois), np.concatenate(MultiLevelScores)
+        picture = np.concatenate(pictures)
+        best = np.argsort(-scores.reshape(-1), kind="stable")[: self.post_nms_topN]
+        best = best[np.argsort(picture[best], kind="stable")]
+        number = np.bincount(picture[best], minlength=len(counts[0]))
+        offsets = np.concatenate([[0], np.cumsum(number)])
+        return {"FpnRois": rois[best], "FpnRois_lod": [offsets]}
+
+
+class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
+    """Out [K, 6] = class (from 1), score and box of what is kept of all levels of each picture.
+
+    For each level BBoxes are codes [N, M, 4], Scores [N, M, classes] and Anchors [M, 4]; ImInfo
+    [N, 3] is height, width and scale. The best `nms_top_k` of a level above `score_threshold` (of
+    the last level all) are decoded, cut, suppressed by class; `keep_top_k` a picture are left.
+    Reference: retinanet_detection_output_op.cc.
+    """
+
+    BBoxes = reads(many=True, no_grad=True)
+    Scores = reads(many=True, no_grad=True)
+    Anchors = reads(many=True, no_grad=True)
+    ImInfo = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    score_threshold: Attr[float] = required(float)
+    nms_top_k: Attr[int] = required(int)
+    nms_threshold: Attr[float] = required(float)
+    nms_eta: Attr[float] = required(float)
+    keep_top_k: Attr[int] = required(int)
+
+    def infer(
+        self,
+        BBoxes: list[TensorType],
+        Scores: list[TensorType],
+        Anchors: list[TensorType],
+        ImInfo: TensorType,
+    ) -> dict[str, object]:
+        if not len(BBoxes) == len(Scores) == len(Anchors):
+            raise ShapeError("retinanet_detection_output: inputs have not as many levels")
+        for each in BBoxes:
+            require_boxes(self.kind, "BBoxes", each)
+        return {
+            "Out": BBoxes[0].with_shape((UNKNOWN, 6)),
+            "Out_lod": [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))],
+        }
+
+    def numpy(
+        self, BBoxes: list[Array], Scores: list[Array], Anchors: list[Array], ImInfo: Array
+    ) -> dict[str, object]:
+        made: list[Array] = []
+        limits = (self.score_threshold, self.nms_top_k)
+        for picture, info in enumerate(ImInfo):
+            found = [
+                level_candidates(boxes[picture], scores[picture], anchors, info, limits, last)
+                for boxes, scores, anchors, last in zip(
+                    BBoxes, Scores, Anchors, [*[False] * (len(Anchors) - 1), True], strict=True
+                )
+            ]
+            rows = np.concatenate(found)
+            kept: list[Array] = []
+            for label in range(Scores[0].shape[2]):
+                own = rows[rows[:, 0] == label]
+                given = (-np.inf, self.nms_threshold, self.nms_eta, -1)
+                kept.append(own[suppress(own[:, 2:], own[:, 1], given, False)])
+            rows = np.concatenate(kept)
+            best = np.argsort(-rows[:, 1], kind="stable")
+            best = best[: self.keep_top_k] if self.keep_top_k > -1 else best
+            rows = rows[best] + np.array([1, 0, 0, 0, 0, 0])
+            made.append(rows.astype(BBoxes[0].dtype))
+        return {"Out": np.concatenate(made), "Out_lod": [offsets_of(made)]}
+
+
+def level_candidates(
+    codes: Array,
+    scores: Array,
+    anchors: Array,
+    info: Array,
+    limits: tuple[float, int],
+    last: bool,
+) -> Array:
+    """Class, score and box, in the original picture, of the best of one level."""
+    flat = scores.reshape(-1)
+    able = np.flatnonzero(flat > (0.0 if last else limits[0]))
+    order = able[np.argsort(-flat[able], kind="stable")][: limits[1]]
+    number, label = order // scores.shape[1], order % scores.shape[1]
+    boxes = proposed_plain(anchors[number], codes[number]) / info[2]
+    edges = np.floor(info[1::-1] / info[2] + 0.5) - 1
+    boxes = np.clip(boxes, 0, np.tile(edges, 2))
+    return np.concatenate([label[:, None], flat[order][:, None], boxes], axis=1)
+
+
+def proposed_plain(anchors: Array, codes: Array) -> Array:
+    """The boxes that codes mean, seen from anchors; they may grow as they like."""
+    middle, size = centre_and_size(anchors, 1.0)
+    centre, half = codes[:, :2] * size + middle, np.exp(codes[:, 2:]) * size / 2
+    return np.concatenate([centre - half, centre + half - 1], axis=1)

@@ -1,0 +1,259 @@
+"""What anchors and proposals are to learn: which are foreground, and the codes of their boxes.
+
+Boxes are (x1, y1, x2, y2) in elements, both ends included; true boxes come as sequences by picture.
+How many are chosen only the data knows. None of this has a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.detection.boxes import centre_and_size, overlaps, require_boxes
+from compiler.ops.detection.nms import offsets_of
+
+AS_NEAR = 1e-5
+"""An anchor this near to the best of a true box is as good."""
+
+
+def codes_of(boxes: Array, true: Array) -> Array:
+    """True boxes as seen from boxes, row by row."""
+    (middle, size), (centre, sides) = centre_and_size(boxes, 1.0), centre_and_size(true, 1.0)
+    return np.concatenate([(centre - middle) / size, np.log(sides / size)], axis=1)
+
+
+def sampled(places: Array, count: int, at_random: bool) -> Array:
+    """At most `count` of some places: the first, or some that are the same every time."""
+    if len(places) <= count:
+        return places
+    if not at_random:
+        return places[:count]
+    return places[np.sort(np.random.default_rng(0).permutation(len(places))[:count])]
+
+
+def foreground(shared: Array, positive: float) -> Array:
+    """True for anchors that share enough with a true box, or as much as its best one."""
+    if not shared.shape[1]:
+        return np.zeros(len(shared), np.bool_)
+    best: Array = np.abs(shared - shared.max(axis=0, initial=0)) < AS_NEAR
+    return best.any(axis=1) | (shared.max(axis=1) >= positive)
+
+
+def most_shared(shared: Array) -> Array:
+    """How much each anchor shares with the true box it shares most with."""
+    return shared.max(axis=1, initial=0) if shared.shape[1] else np.zeros(len(shared))
+
+
+def assigned(
+    shared: Array, overlap: tuple[float, float], counts: tuple[int, int], at_random: bool
+) -> tuple[Array, Array, Array, Array]:
+    """Anchors that learn a place, their weight, those that learn to be true, and to be none.
+
+    `overlap` is what makes an anchor true and none, `counts` how many may be true, and be in all;
+    below 0 all may. An anchor that is both counts as none, and in its place stands the first true
+    one with weight 0.
+    """
+    all_true = np.flatnonzero(foreground(shared, overlap[0]))
+    true = sampled(all_true, counts[0], at_random) if counts[0] >= 0 else all_true
+    none = np.flatnonzero(most_shared(shared) < overlap[1])
+    none = sampled(none, counts[1] - len(true), at_random) if counts[1] >= 0 else none
+    both = np.intersect1d(true, none)
+    left = np.setdiff1d(true, both)
+    places = np.concatenate([np.full(len(both), true[0] if len(true) else 0), left])
+    weights = np.repeat([0.0, 1.0], [len(both), len(left)])
+    return places.astype(np.int64), weights, left, np.sort(none)
+
+
+class TargetAssignment(OpDef):
+    """What the anchors of each picture learn: Anchor [A, 4], GtBoxes [G, 4], ImInfo [N, 3].
+
+    LocationIndex and ScoreIndex count through the anchors of all pictures. All outputs come in
+    sequences by picture.
+    """
+
+    Anchor = reads(no_grad=True)
+    GtBoxes = reads(no_grad=True)
+    GtBoxes_lod = reads_lod("GtBoxes")
+    IsCrowd = reads(no_grad=True)
+    ImInfo = reads(no_grad=True)
+    LocationIndex = writes()
+    ScoreIndex = writes()
+    TargetBBox = writes()
+    TargetLabel = writes()
+    BBoxInsideWeight = writes()
+    LocationIndex_lod = writes_lod("LocationIndex")
+    ScoreIndex_lod = writes_lod("ScoreIndex")
+    TargetBBox_lod = writes_lod("TargetBBox")
+    TargetLabel_lod = writes_lod("TargetLabel")
+    BBoxInsideWeight_lod = writes_lod("BBoxInsideWeight")
+    lod_like = ""
+
+    def targets(
+        self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
+    ) -> dict[str, object]:
+        """The types of the outputs; ShapeError where boxes and pictures are none."""
+        require_boxes(self.kind, "Anchor", Anchor)
+        require_boxes(self.kind, "GtBoxes", GtBoxes)
+        require_dtype(self.kind, "IsCrowd", IsCrowd, DType.INT32)
+        if ImInfo.rank != 2 or differ(ImInfo.shape[1], 3):
+            raise ShapeError(f"{self.kind}: {shown(ImInfo=ImInfo)}, expected [N, 3]")
+        index, rows = TensorType(DType.INT32, (UNKNOWN,)), GtBoxes.with_shape((UNKNOWN, 4))
+        types = {
+            "LocationIndex": index,
+            "ScoreIndex": index,
+            "TargetBBox": rows,
+            "TargetLabel": index.with_shape((UNKNOWN, 1)),
+            "BBoxInsideWeight": rows,
+        }
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {**types, **{f"{slot}_lod": offsets for slot in types}}
+
+
+def target_rows(
+    found: list[tuple[Array, Array, Array, Array]],
+    codes: list[Array],
+    labels: list[Array],
+    anchors: int,
+    dtype: np.dtype,
+) -> dict[str, Any]:
+    """The outputs of target assignment, from what was found in each picture."""
+    location = [each[0] + number * anchors for number, each in enumerate(found)]
+    score = [np.concatenate(each[2:]) + number * anchors for number, each in enumerate(found)]
+    weights = np.concatenate([each[1] for each in found])
+    places, scores = offsets_of(location), offsets_of(score)
+    return {
+        "LocationIndex_lod": [places],
+        "TargetBBox_lod": [places],
+        "BBoxInsideWeight_lod": [places],
+        "ScoreIndex_lod": [scores],
+        "TargetLabel_lod": [scores],
+        "LocationIndex": np.concatenate(location).astype(np.int32),
+        "ScoreIndex": np.concatenate(score).astype(np.int32),
+        "TargetBBox": np.concatenate(codes).astype(dtype),
+        "TargetLabel": np.concatenate(labels).astype(np.int32)[:, None],
+        "BBoxInsideWeight": np.repeat(weights[:, None], 4, axis=1).astype(dtype),
+    }
+
+
+class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
+    """Targets of a region network: some anchors that are true, and as many that are none as fit.
+
+    An anchor is true if it shares `rpn_positive_overlap` with a true box, or as much as the best
+    one does, and none below `rpn_negative_overlap`; of those `rpn_batch_size_per_im` a picture, the
+    share `rpn_fg_fraction` true, are taken: the first, or with `use_random` some, the same every
+    time. Anchors over the edge by `rpn_straddle_thresh`, and crowds, are left out. Reference:
+    rpn_target_assign_op.cc.
+    """
+
+    rpn_batch_size_per_im = attr(256)
+    rpn_straddle_thresh = attr(0.0)
+    rpn_positive_overlap = attr(0.7)
+    rpn_negative_overlap = attr(0.3)
+    rpn_fg_fraction = attr(0.25)
+    use_random = attr(True)
+
+    def infer(
+        self, Anchor: TensorType, GtBoxes: TensorType, IsCrowd: TensorType, ImInfo: TensorType
+    ) -> dict[str, object]:
+        return self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+
+    def numpy(
+        self,
+        Anchor: Array,
+        GtBoxes: Array,
+        GtBoxes_lod: list[Array],
+        IsCrowd: Array,
+        ImInfo: Array,
+    ) -> dict[str, Any]:
+        anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
+        found: list[tuple[Array, Array, Array, Array]] = []
+        codes: list[Array] = []
+        labels: list[Array] = []
+        overlap = (self.rpn_positive_overlap, self.rpn_negative_overlap)
+        total = self.rpn_batch_size_per_im if self.rpn_batch_size_per_im > 0 else -1
+        true = int(self.rpn_fg_fraction * total) if total > 0 and self.rpn_fg_fraction > 0 else -1
+        for number, info in enumerate(ImInfo):
+            inside = inside_edges(anchors, info, self.rpn_straddle_thresh)
+            own = slice(starts[number], starts[number + 1])
+            boxes = GtBoxes[own][IsCrowd[own].reshape(-1) == 0] * info[2]
+            shared = overlaps(anchors[inside], boxes, 1.0)
+            made = assigned(shared, overlap, (true, total), self.use_random)
+            best = shared.argmax(axis=1)[made[0]] if len(boxes) else made[0]
+            codes.append(codes_of(anchors[inside][made[0]], boxes[best]))
+            labels.append(np.repeat([1, 0], [len(made[2]), len(made[3])]))
+            found.append((inside[made[0]], made[1], inside[made[2]], inside[made[3]]))
+        return target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
+
+
+def inside_edges(boxes: Array, info: Array, slack: float) -> Array:
+    """The boxes that are not over the edge of a picture by more than a slack; all if it is < 0."""
+    if slack < 0:
+        return np.arange(len(boxes))
+    low: Array = boxes[:, :2] >= -slack
+    high: Array = boxes[:, 2:] < info[1::-1] + slack
+    return np.flatnonzero(low.all(axis=1) & high.all(axis=1))
+
+
+class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
+    """Targets of every anchor: a class where it shares `positive_overlap` with a true box, else 0.
+
+    Those between `negative_overlap` and that learn nothing. GtLabels int32 [G, 1] are the classes,
+    ForegroundNumber [N, 1] how many anchors of a picture are true, and one more. Crowds are left
+    out. Reference: rpn_target_assign_op.cc.
+    """
+
+    GtLabels = reads(no_grad=True)
+    ForegroundNumber = writes()
+    ForegroundNumber_lod = writes_lod("ForegroundNumber")
+    positive_overlap = attr(0.5)
+    negative_overlap = attr(0.4)
+
+    def infer(
+        self,
+        Anchor: TensorType,
+        GtBoxes: TensorType,
+        IsCrowd: TensorType,
+        ImInfo: TensorType,
+        GtLabels: TensorType,
+    ) -> dict[str, object]:
+        require_dtype(self.kind, "GtLabels", GtLabels, DType.INT32)
+        made = self.targets(Anchor, GtBoxes, IsCrowd, ImInfo)
+        count = TensorType(DType.INT32, (ImInfo.shape[0], 1))
+        offsets = [TensorType(DType.INT64, (ImInfo.shape[0] + 1,))]
+        return {**made, "ForegroundNumber": count, "ForegroundNumber_lod": offsets}
+
+    def numpy(
+        self,
+        Anchor: Array,
+        GtBoxes: Array,
+        GtBoxes_lod: list[Array],
+        GtLabels: Array,
+        IsCrowd: Array,
+        ImInfo: Array,
+    ) -> dict[str, Any]:
+        anchors, starts = Anchor.reshape(-1, 4), GtBoxes_lod[-1]
+        found: list[tuple[Array, Array, Array, Array]] = []
+        codes: list[Array] = []
+        labels: list[Array] = []
+        overlap = (self.positive_overlap, self.negative_overlap)
+        for number, info in enumerate(ImInfo):
+            own = slice(starts[number], starts[number + 1])
+            able = IsCrowd[own].reshape(-1) == 0
+            boxes, classes = GtBoxes[own][able] * info[2], GtLabels[own].reshape(-1)[able]
+            shared = overlaps(anchors, boxes, 1.0)
+            made = assigned(shared, overlap, (-1, -1), False)
+            best = shared.argmax(axis=1) if len(boxes) else np.zeros(len(anchors), np.int64)
+            codes.append(codes_of(anchors[made[0]], boxes[best[made[0]]]))
+            none = np.zeros(len(made[3]), np.int32)
+            labels.append(np.concatenate([classes[best[made[2]]], none]))
+            found.append(made)
+        rows = target_rows(found, codes, labels, len(anchors), GtBoxes.dtype)
+        true = np.array([[len(each[0]) + 1] for each in found], np.int32)
+        single = [np.arange(len(true) + 1)]
+        return {**rows, "ForegroundNumber": true, "ForegroundNumber_lod": single}

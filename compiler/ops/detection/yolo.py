@@ -1,0 +1,103 @@
+"""What a YOLOv3 head says: `yolo_box`, its boxes and scores.
+
+X is [N, anchors·(5 + classes), H, W]: at every place and for every anchor the middle of a box, its
+sides, how sure it is, and the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.image.windows import require_images
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + np.exp(-x))
+
+
+def anchor_pairs(anchors: Sequence[int]) -> Array:
+    """Width and height of each anchor: [anchors, 2]."""
+    return np.array(anchors, np.float64).reshape(-1, 2)
+
+
+def predicted_boxes(head: Array, anchors: Array, scale: float, cells: int, size: Array) -> Array:
+    """The middle and the sides of all boxes, [N, anchors, H, W, 4], for shares of an image.
+
+    `head` is [N, anchors, 5 + classes, H, W]; `cells` divide the image, `size` [2] is that of the
+    image the anchors are measured in.
+    """
+    rows, columns = np.indices(head.shape[3:])
+    shift = -0.5 * (scale - 1)
+    x = (columns + sigmoid(head[:, :, 0]) * scale + shift) / cells
+    y = (rows + sigmoid(head[:, :, 1]) * scale + shift) / cells
+    width = np.exp(head[:, :, 2]) * anchors[:, 0, None, None] / size[0]
+    height = np.exp(head[:, :, 3]) * anchors[:, 1, None, None] / size[1]
+    return np.stack([x, y, width, height], axis=-1)
+
+
+class YoloBox(OpDef, op="yolo_box"):
+    """Boxes [N, M, 4] in elements of the pictures, and Scores [N, M, classes] of them.
+
+    There is one for each of the M = anchors·H·W; those less sure than `conf_thresh` are 0. ImgSize
+    int32 [N, 2] has the height and width of the pictures, `clip_bbox` cuts boxes at their edges.
+    Reference: yolo_box_op.h.
+    """
+
+    X = reads(no_grad=True)
+    ImgSize = reads(no_grad=True)
+    Boxes = writes()
+    Scores = writes()
+    class_num: Attr[int] = required(int)
+    anchors: Attr[list[int]] = required(list)
+    downsample_ratio = attr(32)
+    conf_thresh = attr(0.01)
+    clip_bbox = attr(True)
+    scale_x_y = attr(1.0)
+
+    def infer(self, X: TensorType, ImgSize: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "X", X)
+        require_dtype(self.kind, "ImgSize", ImgSize, DType.INT32)
+        count = require_head(self.kind, X, self.anchors, len(self.anchors) // 2, self.class_num)
+        if ImgSize.rank != 2 or differ(ImgSize.shape[0], X.shape[0]) or differ(ImgSize.shape[1], 2):
+            found = shown(X=X, ImgSize=ImgSize)
+            raise ShapeError(f"yolo_box: {found}, expected a size of each picture")
+        rows = (X.shape[0], X.shape[2] * X.shape[3] * count)
+        boxes = X.with_shape((*rows, 4))
+        return {"Boxes": boxes, "Scores": X.with_shape((*rows, self.class_num))}
+
+    def numpy(self, X: Array, ImgSize: Array) -> dict[str, Array]:
+        anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
+        head = X.reshape(len(X), len(anchors), 5 + self.class_num, height, width)
+        sure = sigmoid(head[:, :, 4])[..., None]
+        sure = np.where(sure < self.conf_thresh, 0, sure)
+        size = np.array([self.downsample_ratio * height] * 2)
+        shares = predicted_boxes(head, anchors, self.scale_x_y, height, size)
+        sides = ImgSize[:, None, None, None, ::-1].astype(np.float64)
+        middle, half = shares[..., :2] * sides, shares[..., 2:] * sides / 2
+        low, high = middle - half, middle + half
+        if self.clip_bbox:
+            low, high = np.maximum(low, 0), np.minimum(high, sides - 1)
+        boxes = np.where(sure > 0, np.concatenate([low, high], axis=-1), 0)
+        scores = sure * sigmoid(np.moveaxis(head[:, :, 5:], 2, -1))
+        rows = (len(X), -1)
+        return {
+            "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),
+            "Scores": scores.astype(X.dtype).reshape(*rows, self.class_num),
+        }
+
+
+def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:
+    """How many anchors there are; an error unless X has 5 + classes channels for each."""
+    if not anchors or len(anchors) % 2 or min(anchors) <= 0 or classes < 1:
+        wanted = "expected widths and heights above 0, and at least a class"
+        raise BadAttribute(f"{op}: anchors is {list(anchors)}, class_num {classes}, {wanted}")
+    if differ(X.shape[1], count * (5 + classes)):
+        raise ShapeError(f"{op}: X is {X}, expected {count}·(5 + {classes}) channels")
+    return count

@@ -1,0 +1,220 @@
+"""What a YOLOv3 head is to learn: `yolov3_loss`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
+from compiler.ops.image.windows import require_images
+
+SMALLEST = 1e-6
+"""A true box with a side below this is none."""
+COUNTS = 1e-5
+"""A place whose objectness is above this holds a true box; below -0.5 it does not matter."""
+SMOOTHEST = 1 / 40
+"""The most that smoothing takes from a label."""
+
+
+def centred_overlaps(one: Array, other: Array) -> Array:
+    """Intersection over union of boxes (middle, sides), broadcast."""
+    low = np.maximum(one[..., :2] - one[..., 2:] / 2, other[..., :2] - other[..., 2:] / 2)
+    high = np.minimum(one[..., :2] + one[..., 2:] / 2, other[..., :2] + other[..., 2:] / 2)
+    shared = np.maximum(high - low, 0).prod(axis=-1)
+    union = one[..., 2:].prod(axis=-1) + other[..., 2:].prod(axis=-1) - shared
+    return shared / np.where(union > 0, union, 1)
+
+
+def binary_cross_entropy(x: Array, label: Array) -> Array:
+    """-label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
+    return np.maximum(x, 0) - x * label + np.log1p(np.exp(-np.abs(x)))
+
+
+def true_boxes(boxes: Array) -> Array:
+    """Boxes, those that are none without sides, so that they share nothing with others."""
+    small: Array = boxes[..., 2:] <= SMALLEST
+    return np.where(small.any(axis=-1, keepdims=True), 0, boxes)
+
+
+def chosen_anchors(boxes: Array, anchors: Array, mask: Sequence[int], size: int) -> Array:
+    """For each true box the place in `mask` of the anchor most like it, -1 if it is not there.
+
+    -1 also stands for what is no box.
+    """
+    shapes = np.concatenate([np.zeros_like(anchors), anchors / size], axis=1)
+    true = boxes[..., None, :] * np.array([0, 0, 1, 1])
+    best = centred_overlaps(shapes, true).argmax(axis=-1)
+    places = np.full(len(anchors), -1, np.int32)
+    for place, anchor in reversed(list(enumerate(mask))):
+        places[anchor] = place
+    small: Array = boxes[..., 2:] <= SMALLEST
+    return np.where(small.any(axis=-1), -1, places[best]).astype(np.int32)
+
+
+def true_places(boxes: Array, match: Array, sizes: Sequence[int]) -> tuple[Array, ...]:
+    """Of the true boxes that count: picture, number, anchor, row and column of the head."""
+    picture, number = np.nonzero(match >= 0)
+    found = boxes[picture, number]
+    row, column = (
+        (found[:, 1] * sizes[0]).astype(np.int64),
+        (found[:, 0] * sizes[1]).astype(np.int64),
+    )
+    return picture, number, match[picture, number], row, column
+
+
+def box_targets(
+    boxes: Array, anchors: Array, places: tuple[Array, ...], cells: int, size: int
+) -> Array:
+    """What the head should say of true boxes: [K, 4]."""
+    column_row = np.stack([places[4], places[3]], axis=1)
+    return np.concatenate(
+        [boxes[:, :2] * cells - column_row, np.log(boxes[:, 2:] * size / anchors)], axis=1
+    )
+
+
+def class_labels(numbers: Array, classes: int, smooth: bool) -> Array:
+    """The label of every class of true boxes: 1 and 0, or a little inside."""
+    less = min(1 / classes, SMOOTHEST) if smooth else 0.0
+    return np.where(numbers[:, None] == np.arange(classes), 1 - less, less)
+
+
+class Yolov3Loss(OpDef, op="yolov3_loss"):
+    """Loss [N]: of places, sizes, objectness and classes of all boxes, summed over a picture.
+
+    X is [N, anchors·(5 + classes), H, W] for the anchors in `anchor_mask`; GTBox [N, B, 4] has the
+    middle and the sides of true boxes as shares of the picture, GTLabel int32 [N, B] their classes,
+    GTScore what they count. A true box belongs to the anchor most like it, GTMatchMask says which
+    of the mask. ObjectnessMask is the score where a true box lies, -1 where a predicted one shares
+    more than `ignore_thresh` with one, else 0. Reference: yolov3_loss_op.h.
+    """
+
+    X = reads()
+    GTBox = reads(no_grad=True)
+    GTLabel = reads(no_grad=True)
+    GTScore = reads(optional=True, no_grad=True)
+    Loss = writes()
+    ObjectnessMask = writes()
+    GTMatchMask = writes()
+    class_num: Attr[int] = required(int)
+    anchors: Attr[list[int]] = required(list)
+    anchor_mask: Attr[list[int]] = required(list)
+    downsample_ratio = attr(32)
+    ignore_thresh = attr(0.7)
+    use_label_smooth = attr(True)
+    scale_x_y = attr(1.0)
+
+    def infer(self, X: TensorType, GTBox: TensorType, GTLabel: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "X", X)
+        require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
+        count = require_head(self.kind, X, self.anchors, len(self.anchor_mask), self.class_num)
+        if differ(X.shape[2], X.shape[3]):
+            raise ShapeError(f"yolov3_loss: X is {X}, expected as many rows as columns")
+        if GTBox.rank != 3 or differ(GTBox.shape[2], 4) or GTLabel.rank != 2:
+            found = shown(GTBox=GTBox, GTLabel=GTLabel)
+            raise ShapeError(f"yolov3_loss: {found}, expected [N, B, 4] and [N, B]")
+        mask = X.with_shape((X.shape[0], count, *X.shape[2:]))
+        match = GTLabel.with_shape(GTBox.shape[:2])
+        return {"Loss": X.with_shape(X.shape[:1]), "ObjectnessMask": mask, "GTMatchMask": match}
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(
+        self, X: Array, GTBox: Array, GTLabel: Array, GTScore: Array | None
+    ) -> dict[str, Array]:
+        anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
+        head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
+        size = self.downsample_ratio * height
+        own = anchors[self.anchor_mask]
+        boxes = predicted_boxes(head, own, self.scale_x_y, height, np.array([size, size]))
+        shared = centred_overlaps(boxes[..., None, :], true_boxes(GTBox)[:, None, None, None])
+        best: Array = shared.max(axis=-1, initial=0)
+        mask = np.where(best > self.ignore_thresh, -1.0, 0.0)
+        match = chosen_anchors(GTBox, anchors, self.anchor_mask, size)
+        places = true_places(GTBox, match, (height, width))
+        picture, number, anchor, row, column = places
+        score = np.ones(match.shape) if GTScore is None else GTScore
+        mask[picture, anchor, row, column] = score[picture, number]
+        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
+        loss = np.zeros(len(X))
+        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
+        np.add.at(loss, picture, true_losses(shares[0], shares[2], labels, shares[3]))
+        sure = head[:, :, 4]
+        blank, known = (
+            binary_cross_entropy(sure, sure * 0),
+            binary_cross_entropy(sure, sure * 0 + 1),
+        )
+        spread = np.where(mask > COUNTS, known * mask, blank * (mask > -0.5))
+        loss += spread.sum(axis=(1, 2, 3))
+        made = {"Loss": loss.astype(X.dtype), "ObjectnessMask": mask.astype(X.dtype)}
+        return {**made, "GTMatchMask": match}
+
+    def grad(
+        self,
+        X: Array,
+        GTBox: Array,
+        GTLabel: Array,
+        GTScore: Array | None,
+        ObjectnessMask: Array,
+        GTMatchMask: Array,
+        d_Loss: Array,
+    ) -> dict[str, Array]:
+        anchors, (height, width) = anchor_pairs(self.anchors), X.shape[2:]
+        head = X.reshape(len(X), len(self.anchor_mask), -1, height, width)
+        size = self.downsample_ratio * height
+        score = np.ones(GTMatchMask.shape) if GTScore is None else GTScore
+        places = true_places(GTBox, GTMatchMask, (height, width))
+        picture, _, anchor, row, column = places
+        shares = true_shares(head, GTBox, GTLabel, score, places, anchors[self.anchor_mask], size)
+        labels = class_labels(shares[1], self.class_num, self.use_label_smooth)
+        slopes = true_slopes(shares[0], shares[2], labels, shares[3])
+        d_head = np.zeros(head.shape)
+        np.add.at(np.moveaxis(d_head, 2, -1), (picture, anchor, row, column), slopes)
+        p, mask = sigmoid(head[:, :, 4]), ObjectnessMask
+        d_head[:, :, 4] = np.where(mask > COUNTS, (p - 1) * mask, p * (mask > -0.5))
+        d_head *= d_Loss.reshape(-1, 1, 1, 1, 1)
+        return {"X": d_head.reshape(X.shape).astype(X.dtype)}
+
+
+def true_shares(
+    head: Array,
+    GTBox: Array,
+    GTLabel: Array,
+    score: Array,
+    places: tuple[Array, ...],
+    anchors: Array,
+    size: int,
+) -> tuple[Array, Array, Array, tuple[Array, Array]]:
+    """Of true boxes: what the head says, the class, what it should say, and what they weigh."""
+    picture, number, anchor, row, column = places
+    boxes = GTBox[picture, number]
+    said = np.moveaxis(head, 2, -1)[picture, anchor, row, column]
+    wanted = box_targets(boxes, anchors[anchor], places, head.shape[3], size)
+    counted = score[picture, number]
+    return (
+        said,
+        GTLabel[picture, number],
+        wanted,
+        ((2 - boxes[:, 2] * boxes[:, 3]) * counted, counted),
+    )
+
+
+def true_losses(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
+    """The loss of each true box, without that of objectness: [K]."""
+    middle = binary_cross_entropy(said[:, :2], wanted[:, :2]).sum(axis=1)
+    sides = np.abs(wanted[:, 2:] - said[:, 2:4]).sum(axis=1)
+    classes = binary_cross_entropy(said[:, 5:], labels).sum(axis=1)
+    return (middle + sides) * weights[0] + classes * weights[1]
+
+
+def true_slopes(said: Array, wanted: Array, labels: Array, weights: tuple[Array, Array]) -> Array:
+    """The gradient of `true_losses` by what the head says: [K, 5 + classes]."""
+    middle = (sigmoid(said[:, :2]) - wanted[:, :2]) * weights[0][:, None]
+    sides = np.where(said[:, 2:4] > wanted[:, 2:], 1.0, -1.0) * weights[0][:, None]
+    classes = (sigmoid(said[:, 5:]) - labels) * weights[1][:, None]
+    return np.concatenate([middle, sides, np.zeros((len(said), 1)), classes], axis=1)

@@ -1,0 +1,1 @@
+"""Ops of images: convolution, pooling, resizing, regions."""

@@ -1,0 +1,213 @@
+"""Convolution of images: `conv2d`, `depthwise_conv2d` (the same with many groups), and `conv3d`."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
+from compiler.ops.image import windows
+from compiler.ops.image.conv_loops import (
+    convolution,
+    convolution_filter_gradient,
+    convolution_image_gradient,
+    window_axes,
+)
+from compiler.ops.image.im2col import (
+    Geometry,
+    convolve,
+    filter_gradient,
+    filter_shares,
+    image_gradient,
+    workplace,
+)
+from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
+
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+class Convolution(OpDef):
+    """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
+
+    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case,
+    Bias [F]. Filters of a group see the channels of that group. Paddings p have one size an axis,
+    or two: before and after. Reference: conv_op.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    Input = reads()
+    Filter = reads()
+    Output = writes()
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    dilations = attr([1, 1])
+    groups = attr(1)
+    padding_algorithm = attr("EXPLICIT")
+    data_format = attr("NCHW")
+    is_test = attr(False)
+
+    def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        """The type of Output; ShapeError where images and filters do not go together."""
+        windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
+        windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
+        require_same_dtype(self.kind, Input=Input, Filter=Filter)
+        batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
+        filters, depth, *_ = Filter.shape
+        if differ(channels, depth * self.groups) or (
+            isinstance(filters, int) and filters % self.groups
+        ):
+            raise ShapeError(
+                f"{self.kind}: {shown(Input=Input, Filter=Filter)} do not fit in {self.groups}"
+                f" groups: {channels} channels, {filters} filters of {depth} channels"
+            )
+        counts = [axis.count for axis in self.axes(Input.shape, Filter.shape)]
+        shape = (batch, filters, *counts)
+        return Input.with_shape(windows.in_layout(self.data_format, shape))
+
+    def axes(self, Input: Shape, Filter: Shape) -> Axes:
+        """Where the filters stand on each axis."""
+        sliding = Sliding(
+            self.kind,
+            self.strides,
+            self.paddings,
+            self.dilations,
+            self.padding_algorithm,
+            axes=self.image_axes,
+        )
+        image = windows.channels_first(self.data_format, Input)[2:]
+        return sliding.over(image, Filter[2:])
+
+
+class Conv3d(Convolution, op="conv3d"):
+    """Convolution of volumes: Input [N, C, D, H, W] (or NDHWC), Filter [F, C/groups, d, h, w]."""
+
+    image_axes = 3
+    data_format = attr("NCDHW")
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    dilations = attr([1, 1, 1])
+
+    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        return self.output(Input, Filter)
+
+    def numpy(self, Input: Array, Filter: Array) -> Array:
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
+        return laid_out(self.data_format, convolution(images, Filter, axes, self.groups))
+
+    def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, Input)
+        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(sizes, Filter.shape[2:], *sliding)
+        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
+        return {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
+
+
+class Conv2d(Convolution, op="conv2d"):
+    """Convolution of pictures: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
+
+    Bias = reads(optional=True)
+
+    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
+        if Bias is not None:
+            filters = Filter.with_shape(Filter.shape[:1])
+            require_same_shape(self.kind, Bias=Bias, Filters=filters)
+        return self.output(Input, Filter)
+
+    def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
+        output = convolution(images, Filter, axes, self.groups)
+        return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
+
+    def grad(
+        self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
+    ) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, Input)
+        above, sizes = seen_channels_first(self.data_format, d_Output), images.shape[2:]
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes = window_axes(sizes, Filter.shape[2:], *sliding)
+        d_images = convolution_image_gradient(above, Filter, axes, self.groups, sizes)
+        d_filters = convolution_filter_gradient(images, above, axes, self.groups)
+        found = {"Input": laid_out(self.data_format, d_images), "Filter": d_filters}
+        return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
+
+    def lower(
+        self, k: Kernel, Input: Operand, Filter: Operand, Bias: Operand | None, Output: Operand
+    ) -> None:
+        g = self.geometry(Input, Filter)
+        windows.require_places(k, self.kind, (g.rows, g.columns))
+        if self.is_product(g):
+            self.lower_product(k, g, Input, Filter, Output)
+        else:
+            images, outputs = self.seen(k, Input), self.seen(k, Output)
+            matrix = Filter.view(g.filter_matrix)
+            k.line(f"{k.function(convolve)}({images}, {matrix}, {outputs}, {workplace(k, g)})")
+        if Bias is not None:
+            bias = Bias.view(windows.in_layout(self.data_format, (1, g.filters, 1, 1)))
+            k.line(f"np.add({Output}, {bias}, out={Output})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        Input: Operand,
+        Filter: Operand,
+        d_Output: Operand,
+        d_Input: Operand | None,
+        d_Filter: Operand | None,
+        d_Bias: Operand | None,
+    ) -> None:
+        g, above = self.geometry(Input, Filter), self.seen(k, d_Output)
+        if d_Bias is not None:
+            k.line(f"np.einsum('ncyx->c', {above}, out={d_Bias})")
+        if d_Input is None and d_Filter is None:
+            return
+        work = workplace(k, g)
+        if d_Filter is not None:
+            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {filter_shares(k, g)}"
+            k.line(f"{k.function(filter_gradient)}({self.seen(k, Input)}, {above}, {target})")
+        if d_Input is not None:
+            target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}"
+            k.line(f"{k.function(image_gradient)}({above}, {target})")
+
+    def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
+        """The sizes a lowering goes by."""
+        images = windows.channels_first(self.data_format, Input.shape)
+        rows, columns = self.axes(Input.shape, Filter.shape)
+        typed = Input.type.with_shape(images)
+        return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
+
+    def seen(self, k: Kernel, images: Operand) -> str:
+        """The expression for images as [N, C, H, W]."""
+        return windows.text_channels_first(k, self.data_format, images)
+
+    def is_product(self, g: Geometry) -> bool:
+        """True where every output place sees one place: images are multiplied as they lie."""
+        plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
+        return plain and all(axis.is_identity for axis in (g.rows, g.columns))
+
+    def lower_product(
+        self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+    ) -> None:
+        """Write one product of matrices an image."""
+        batch, channels, *image = g.images.shape
+        seen = Input.view((batch, channels, product(image)))
+        made = Output.view((batch, g.filters, product(image)))
+        k.line(f"np.matmul({Filter.view((g.filters, channels))}, {seen}, out={made})")
+
+
+class DepthwiseConv2d(Conv2d, op="depthwise_conv2d"):
+    """`conv2d` in which each channel is a group: its filters see that channel alone.
+
+    Reference: conv_op.cc registers the same operator under this name.
+    """
+
+    grad = Conv2d.grad

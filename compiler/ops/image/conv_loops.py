@@ -1,0 +1,115 @@
+"""What convolution means on images of any number of axes, as functions generated code carries.
+
+Every image by itself: the windows of the padded image are gathered as columns [C·taps, places], and
+filters times columns are the output. The gradients are the transposed products; that of the image
+scatters columns back, which also is what a transposed convolution does. Images are [N, C, …],
+filters [F, C/groups, …]. An axis is (kernel, stride, dilation, before, after, count).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from compiler.ir.types import Array
+from compiler.ops.image.windows import padding_of, window_axis
+
+Axes: TypeAlias = list[tuple[int, int, int, int, int, int]]
+
+
+def window_axes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    dilations: Sequence[int],
+    algorithm: str,
+) -> Axes:
+    """Where windows stand on each axis of an image; ValueError where one does not fit."""
+    found: Axes = []
+    for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
+        padding = padding_of(paddings, axis, len(sizes))
+        given = (size, taps, strides[axis], dilations[axis], padding)
+        before, after, dilation, count = window_axis(*given, algorithm, False)
+        if count < 1:
+            raise ValueError(f"a window of {taps} taps does not fit on {size} places")
+        found.append((taps, strides[axis], dilation, before, after, count))
+    return found
+
+
+def pad_image(image: Array, axes: Axes) -> Array:
+    """An image [C, …] with zeros around it."""
+    return np.pad(image, [(0, 0), *((axis[3], axis[4]) for axis in axes)])
+
+
+def inside_of(padded: Array, axes: Axes) -> Array:
+    """The image in its padding; a view."""
+    sizes = zip(axes, padded.shape[1:], strict=True)
+    inside = [slice(axis[3], size - axis[4]) for axis, size in sizes]
+    return padded[(slice(None), *inside)]
+
+
+def tap_places(tap: Sequence[int], axes: Axes) -> tuple[Any, ...]:
+    """The index of what one tap of all windows sees in a padded image [C, …]."""
+    found: list[slice] = []
+    for place, (_, stride, dilation, _, _, count) in zip(tap, axes, strict=True):
+        first = place * dilation
+        found.append(slice(first, first + (count - 1) * stride + 1, stride))
+    return (slice(None), *found)
+
+
+def gather_columns(padded: Array, axes: Axes) -> Array:
+    """What every window of a padded image sees: [C, taps, …places]."""
+    taps, places = [axis[0] for axis in axes], [axis[5] for axis in axes]
+    columns = np.empty((len(padded), int(np.prod(taps)), *places), padded.dtype)
+    for number, tap in enumerate(np.ndindex(*taps)):
+        columns[:, number] = padded[tap_places(tap, axes)]
+    return columns
+
+
+def scatter_columns(columns: Array, padded: Array, axes: Axes) -> None:
+    """Add columns [C, taps, …places] to the places of a padded image that they come from."""
+    for number, tap in enumerate(np.ndindex(*[axis[0] for axis in axes])):
+        padded[tap_places(tap, axes)] += columns[:, number]
+
+
+def convolution(images: Array, filters: Array, axes: Axes, groups: int) -> Array:
+    """Filters times what every window sees: [N, F, …places]."""
+    places = [axis[5] for axis in axes]
+    matrix = filters.reshape(groups, len(filters) // groups, -1)
+    outputs = np.empty((len(images), len(filters), *places), images.dtype)
+    for image, output in zip(images, outputs, strict=True):
+        columns = gather_columns(pad_image(image, axes), axes)
+        columns = columns.reshape(groups, matrix.shape[2], -1)
+        np.matmul(matrix, columns, out=output.reshape(groups, matrix.shape[1], -1))
+    return outputs
+
+
+def convolution_image_gradient(
+    d_outputs: Array, filters: Array, axes: Axes, groups: int, sizes: Sequence[int]
+) -> Array:
+    """Give every element of images of these sizes the sum over the windows that saw it."""
+    matrix = filters.reshape(groups, len(filters) // groups, -1)
+    depth, places = groups * filters.shape[1], [axis[5] for axis in axes]
+    padded = [n + axis[3] + axis[4] for n, axis in zip(sizes, axes, strict=True)]
+    images = np.empty((len(d_outputs), depth, *sizes), d_outputs.dtype)
+    for image, above in zip(images, d_outputs, strict=True):
+        columns = matrix.mT @ above.reshape(groups, matrix.shape[1], -1)
+        frame = np.zeros((depth, *padded), images.dtype)
+        scatter_columns(columns.reshape(depth, -1, *places), frame, axes)
+        image[...] = inside_of(frame, axes)
+    return images
+
+
+def convolution_filter_gradient(images: Array, d_outputs: Array, axes: Axes, groups: int) -> Array:
+    """Sum over all places: the output's gradient times what the window saw, [F, C/groups, …]."""
+    taps, rows = [axis[0] for axis in axes], d_outputs.shape[1] // groups
+    depth = images.shape[1] // groups
+    total = np.zeros((groups, rows, depth * int(np.prod(taps))), images.dtype)
+    for image, above in zip(images, d_outputs, strict=True):
+        columns = gather_columns(pad_image(image, axes), axes)
+        columns = columns.reshape(groups, total.shape[2], -1)
+        total += above.reshape(groups, rows, -1) @ columns.mT
+    return total.reshape(groups * rows, depth, *taps)

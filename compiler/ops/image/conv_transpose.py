@@ -1,0 +1,203 @@
+"""Transposed convolution: every element of the input stamps its filters onto the output.
+
+`conv2d_transpose`, `depthwise_conv2d_transpose` and `conv3d_transpose` are the gradients of the
+convolutions by their images, and their own gradients are convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
+from compiler.ops.image import windows
+from compiler.ops.image.conv_loops import (
+    Axes,
+    convolution,
+    convolution_filter_gradient,
+    convolution_image_gradient,
+)
+from compiler.ops.image.windows import (
+    Sliding,
+    laid_out,
+    padding_of,
+    seen_channels_first,
+    window_axis,
+)
+
+
+def stamped_size(
+    size: Any, taps: Any, stride: int, dilation: int, padding: tuple[int, int], algorithm: str
+) -> tuple[Any, Any, int]:
+    """The least size of the output on an axis, the padding before it, and the dilation."""
+    before, after, dilation, _ = window_axis(
+        size, taps, stride, dilation, padding, algorithm, False
+    )
+    span = dilation * (taps - 1) + 1
+    return (size - 1) * stride - before - after + span, before, dilation
+
+
+def stamp_axes(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    dilations: Sequence[int],
+    algorithm: str,
+    output_size: Sequence[int],
+    output_padding: Sequence[int],
+) -> tuple[Axes, list[int]]:
+    """Where a convolution of the output would have its windows, and the sizes of the output."""
+    found: Axes = []
+    made: list[int] = []
+    for axis, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
+        padding, stride = padding_of(paddings, axis, len(sizes)), strides[axis]
+        given = (size, taps, stride, dilations[axis], padding, algorithm)
+        least, before, dilation = stamped_size(*given)
+        made.append(output_size[axis] if output_size else least + sum(output_padding[axis:][:1]))
+        whole = (size - 1) * stride + dilation * (taps - 1) + 1
+        found.append((taps, stride, dilation, before, max(whole - before - made[axis], 0), size))
+    return found, made
+
+
+class ConvTranspose(OpDef):
+    """Output[n, f, s·y + d·i - p] = Σ Filter[c, f, i] Input[n, c, y], summed over c, y and i.
+
+    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [C, F/groups, …] in either case.
+    Output has (size - 1)*stride - paddings + dilation*(taps - 1) + 1 places on an axis, and
+    `output_padding` more, or what `output_size` says, up to stride - 1 more. SAME pads as for a
+    convolution of Input, as the reference does. Reference: conv_transpose_op.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    Input = reads()
+    Filter = reads()
+    Output = writes()
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    dilations = attr([1, 1])
+    groups = attr(1)
+    output_size = attr(list[int]())
+    output_padding = attr(list[int]())
+    padding_algorithm = attr("EXPLICIT")
+    data_format = attr("NCHW")
+
+    def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        """The type of Output; ShapeError where images and filters do not go together."""
+        windows.require_images(self.kind, "Input", Input, self.image_axes + 2)
+        windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
+        require_same_dtype(self.kind, Input=Input, Filter=Filter)
+        batch, channels, *sizes = windows.channels_first(self.data_format, Input.shape)
+        odd = isinstance(channels, int) and channels % self.groups
+        if odd or differ(channels, Filter.shape[0]):
+            found = shown(Input=Input, Filter=Filter)
+            raise ShapeError(
+                f"{self.kind}: {found} do not fit in {self.groups} groups: {channels} channels"
+            )
+        made = self.places(sizes, Filter.shape[2:])
+        shape = (batch, Filter.shape[1] * self.groups, *made)
+        return Input.with_shape(windows.in_layout(self.data_format, shape))
+
+    def places(self, sizes: Sequence[Size], kernel: Sequence[Size]) -> list[Size]:
+        """The sizes of the output images; ShapeError where `output_size` is out of reach."""
+        self.check()
+        found = [self.least(axis, sizes[axis], kernel[axis]) for axis in range(self.image_axes)]
+        if not self.output_size:
+            extra = self.output_padding or [0] * self.image_axes
+            return [size + more for size, more in zip(found, extra, strict=True)]
+        for least, wanted, stride in zip(found, self.output_size, self.strides, strict=True):
+            if isinstance(least, int) and not least <= wanted < least + stride:
+                raise ShapeError(
+                    f"{self.kind}: output_size is {self.output_size}, "
+                    f"expected from {least} to {least + stride - 1} where it is {wanted}"
+                )
+        return [*self.output_size]
+
+    def check(self) -> None:
+        """BadAttribute where a list of sizes has the wrong length."""
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        Sliding(self.kind, *sliding, axes=self.image_axes)
+        for name in ("output_size", "output_padding"):
+            given = self.attributes[name]
+            if len(given) not in (0, self.image_axes):
+                wanted = f"expected {self.image_axes} sizes or none"
+                raise BadAttribute(f"{self.kind}: {name} is {given}, {wanted}")
+
+    def least(self, axis: int, size: Size, kernel: Size) -> Size:
+        """The least size of the output on an axis."""
+        padding = padding_of(self.paddings, axis, self.image_axes)
+        sliding = (self.strides[axis], self.dilations[axis], padding, self.padding_algorithm)
+        return stamped_size(size, kernel, *sliding)[0]
+
+
+class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
+    """Transposed convolution of pictures, with an optional Bias [F]."""
+
+    Bias = reads(optional=True)
+    is_test = attr(False)
+
+    def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
+        made = self.output(Input, Filter)
+        if Bias is not None:
+            filters = windows.channels_first(self.data_format, made.shape)[1:2]
+            require_same_shape(self.kind, Bias=Bias, Filters=Bias.with_shape(filters))
+        return made
+
+    def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        wanted = (*sliding, self.output_size, self.output_padding)
+        axes, sizes = stamp_axes(images.shape[2:], Filter.shape[2:], *wanted)
+        output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
+        return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
+
+    def grad(
+        self, Input: Array, Filter: Array, Bias: Array | None, d_Output: Array
+    ) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, Input)
+        above = seen_channels_first(self.data_format, d_Output)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes, _ = stamp_axes(images.shape[2:], Filter.shape[2:], *sliding, above.shape[2:], [])
+        d_images = laid_out(self.data_format, convolution(above, Filter, axes, self.groups))
+        d_filters = convolution_filter_gradient(above, images, axes, self.groups)
+        found = {"Input": d_images, "Filter": d_filters}
+        return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
+
+
+class DepthwiseConv2dTranspose(Conv2dTranspose, op="depthwise_conv2d_transpose"):
+    """`conv2d_transpose` in which each channel is a group."""
+
+
+class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
+    """Transposed convolution of volumes [N, C, D, H, W] (or NDHWC)."""
+
+    image_axes = 3
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    dilations = attr([1, 1, 1])
+
+    def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
+        return self.output(Input, Filter)
+
+    def numpy(self, Input: Array, Filter: Array) -> Array:
+        images = seen_channels_first(self.data_format, Input)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        wanted = (*sliding, self.output_size, self.output_padding)
+        axes, sizes = stamp_axes(images.shape[2:], Filter.shape[2:], *wanted)
+        output = convolution_image_gradient(images, Filter, axes, self.groups, sizes)
+        return laid_out(self.data_format, output)
+
+    def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, Input)
+        above = seen_channels_first(self.data_format, d_Output)
+        sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
+        axes, _ = stamp_axes(images.shape[2:], Filter.shape[2:], *sliding, above.shape[2:], [])
+        d_images = laid_out(self.data_format, convolution(above, Filter, axes, self.groups))
+        return {
+            "Input": d_images,
+            "Filter": convolution_filter_gradient(above, images, axes, self.groups),
+        }

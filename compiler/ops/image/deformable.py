@@ -1,0 +1,185 @@
+"""Deformable convolution: every tap of every window is moved by its own offset, and weighed.
+
+`deformable_conv` is version 2, with a mask; `deformable_conv_v1` has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.image import windows
+from compiler.ops.image.conv_loops import Axes, window_axes
+from compiler.ops.image.windows import Sliding
+from compiler.ops.math.bilinear import every, sample, sample_gradient
+
+
+def deformed_places(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:
+    """Rows and columns [parts, taps, places] that the taps of all windows see in an image.
+
+    `offset` is [parts·taps·2, …places]: down and right for each tap.
+    """
+    (tall, step, apart, before, _, high), (broad, over, between, ahead, _, wide) = axes
+    moved = offset.reshape(parts, tall * broad, 2, high * wide)
+    rows = np.add.outer(np.arange(tall) * apart, np.arange(high) * step) - before
+    columns = np.add.outer(np.arange(broad) * between, np.arange(wide) * over) - ahead
+    shape = (tall, broad, high, wide)
+    down = np.broadcast_to(rows[:, None, :, None], shape).reshape(tall * broad, -1)
+    right = np.broadcast_to(columns[None, :, None, :], shape).reshape(tall * broad, -1)
+    return down + moved[:, :, 0], right + moved[:, :, 1]
+
+
+def parts_of(image: Array, parts: int) -> Array:
+    """An image [C, H, W] as pictures [parts, H, W, C/parts]."""
+    return np.moveaxis(image.reshape(parts, -1, *image.shape[1:]), 1, -1)
+
+
+def deformed_columns(image: Array, rows: Array, columns: Array, mask: Array | None) -> Array:
+    """What the taps see: [C·taps, places]."""
+    seen = sample(parts_of(image, len(rows)), every(rows), rows, columns)
+    weighed = seen if mask is None else seen * mask.reshape(rows.shape)[..., None]
+    return np.moveaxis(weighed, -1, 1).reshape(-1, rows.shape[2])
+
+
+def deformable_convolution(
+    images: Array, offsets: Array, masks: Array | None, filters: Array, axes: Axes, parts: int
+) -> Array:
+    """Filters times what the moved taps see: [N, F, …places]."""
+    groups = images.shape[1] // filters.shape[1]
+    matrix = filters.reshape(groups, len(filters) // groups, -1)
+    made = np.empty((len(images), len(filters), *[axis[5] for axis in axes]), images.dtype)
+    for number, image in enumerate(images):
+        places = deformed_places(offsets[number], axes, parts)
+        seen = deformed_columns(image, *places, None if masks is None else masks[number])
+        product = matrix @ seen.reshape(groups, matrix.shape[2], -1)
+        made[number] = product.reshape(made[number].shape)
+    return made
+
+
+def deformable_gradient(
+    images: Array,
+    offsets: Array,
+    masks: Array | None,
+    filters: Array,
+    d_output: Array,
+    axes: Axes,
+    parts: int,
+) -> dict[str, Array]:
+    """The gradients of all inputs, by slot. An offset far outside the image has none."""
+    groups = images.shape[1] // filters.shape[1]
+    matrix = filters.reshape(groups, len(filters) // groups, -1)
+    made = {"Input": np.empty_like(images), "Offset": np.empty_like(offsets)}
+    d_matrix, d_masks = np.zeros_like(matrix), np.zeros_like(offsets[:, ::2])
+    for number, image in enumerate(images):
+        mask = None if masks is None else masks[number]
+        rows, columns = deformed_places(offsets[number], axes, parts)
+        above = d_output[number].reshape(groups, matrix.shape[1], -1)
+        seen = deformed_columns(image, rows, columns, mask).reshape(groups, matrix.shape[2], -1)
+        d_matrix += above @ seen.mT
+        d_seen = (matrix.mT @ above).reshape(parts, -1, *rows.shape[1:])
+        d_seen = np.moveaxis(d_seen, 1, -1)
+        height, width = image.shape[1:]
+        near = (rows > -1) & (rows < height) & (columns > -1) & (columns < width)
+        pictures = parts_of(image, parts)
+        plain = sample(pictures, every(rows), rows, columns)
+        d_masks[number] = (d_seen * plain).sum(axis=-1).reshape(d_masks[number].shape)
+        weight = near if mask is None else near * mask.reshape(rows.shape)
+        weighed = d_seen * weight[..., None]
+        found = sample_gradient(pictures, every(rows), rows, columns, weighed)
+        made["Input"][number] = np.moveaxis(found[0], -1, 1).reshape(image.shape)
+        moved = np.stack(found[1:], axis=2)
+        made["Offset"][number] = moved.reshape(made["Offset"][number].shape)
+    return {**made, "Mask": d_masks, "Filter": d_matrix.reshape(filters.shape)}
+
+
+class DeformableConvolution(OpDef):
+    """Output[n, f, y] = Σ Filter[f, c, i] Mask[n, i, y] Input[n, c, s·y + d·i - p + o].
+
+    Here o is Offset[n, i, y]. Input is [N, C, H, W], Filter [F, C/groups, h, w]. Offset
+    [N, G·h·w·2, …places] has a move down and one to the right for each tap, Mask
+    [N, G·h·w, …places] a weight; each of the G `deformable_groups` of channels has its own.
+    `im2col_step` changes nothing here; the reference mixes pictures up where it is above 1.
+    Reference: deformable_conv_op.cc.
+    """
+
+    Input = reads()
+    Offset = reads()
+    Filter = reads()
+    Output = writes()
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    dilations = attr([1, 1])
+    groups = attr(1)
+    deformable_groups = attr(1)
+    im2col_step = attr(64)
+
+    def output(self, Input: TensorType, Filter: TensorType, **moves: TensorType) -> TensorType:
+        """The type of Output; ShapeError where inputs do not go together."""
+        for slot, type in {"Input": Input, "Filter": Filter, **moves}.items():
+            windows.require_images(self.kind, slot, type)
+        require_same_dtype(self.kind, Input=Input, Filter=Filter, **moves)
+        if differ(Input.shape[1], Filter.shape[1] * self.groups):
+            found = shown(Input=Input, Filter=Filter)
+            raise ShapeError(f"{self.kind}: {found} do not fit in {self.groups} groups")
+        sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
+        rows, columns = sliding.over(Input.shape[2:], Filter.shape[2:])
+        taps = Filter.shape[2] * Filter.shape[3] * self.deformable_groups
+        for slot, depth in (("Offset", taps * 2), ("Mask", taps)):
+            wanted = (Input.shape[0], depth, rows.count, columns.count)
+            self.check(slot, moves.get(slot), wanted)
+        return Input.with_shape((Input.shape[0], Filter.shape[0], rows.count, columns.count))
+
+    def check(self, slot: str, type: TensorType | None, wanted: Sequence[Size]) -> None:
+        """ShapeError where what goes with the taps has another shape."""
+        if type and any(differ(a, b) for a, b in zip(type.shape, wanted, strict=True)):
+            shape = type.with_shape(wanted)
+            raise ShapeError(f"{self.kind}: {slot} is {type}, expected {shape}")
+
+
+class DeformableConv(DeformableConvolution, op="deformable_conv"):
+    """Deformable convolution with a mask (version 2)."""
+
+    Mask = reads()
+
+    def infer(
+        self, Input: TensorType, Offset: TensorType, Mask: TensorType, Filter: TensorType
+    ) -> TensorType:
+        return self.output(Input, Filter, Offset=Offset, Mask=Mask)
+
+    def numpy(self, Input: Array, Offset: Array, Mask: Array, Filter: Array) -> Array:
+        sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
+        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        return deformable_convolution(Input, Offset, Mask, Filter, axes, self.deformable_groups)
+
+    def grad(
+        self, Input: Array, Offset: Array, Mask: Array, Filter: Array, d_Output: Array
+    ) -> dict[str, Array]:
+        sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
+        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        given, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
+        return deformable_gradient(*given, axes, parts)
+
+
+class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
+    """Deformable convolution without a mask."""
+
+    def infer(self, Input: TensorType, Offset: TensorType, Filter: TensorType) -> TensorType:
+        return self.output(Input, Filter, Offset=Offset)
+
+    def numpy(self, Input: Array, Offset: Array, Filter: Array) -> Array:
+        sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
+        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        return deformable_convolution(Input, Offset, None, Filter, axes, self.deformable_groups)
+
+    def grad(self, Input: Array, Offset: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
+        sliding = (self.strides, self.paddings, self.dilations, "EXPLICIT")
+        axes = window_axes(Input.shape[2:], Filter.shape[2:], *sliding)
+        given, parts = (Input, Offset, None, Filter, d_Output), self.deformable_groups
+        found = deformable_gradient(*given, axes, parts)
+        return {slot: found[slot] for slot in ("Input", "Offset", "Filter")}

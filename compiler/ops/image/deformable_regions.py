@@ -1,0 +1,171 @@
+"""`deformable_psroi_pooling`: cells of boxes whose parts are moved by offsets that are learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.image.region_loops import away_from_zero, picture_numbers
+from compiler.ops.image.windows import require_images
+from compiler.ops.math.bilinear import sample, sample_gradient
+
+
+def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
+    """For each cell, row by row, the number of the cell it lies in on another division."""
+    rows, columns = np.indices(tuple(cells)).reshape(2, -1)
+    return (rows * other[0] // cells[0]) * other[1] + columns * other[1] // cells[1]
+
+
+def box_samples(
+    box: Array, moves: Array, scale: float, cells: Sequence[int], samples: int
+) -> tuple[list[Array], Array]:
+    """Rows and columns [classes, cells, samples²] where a box is looked at, and its two sides.
+
+    `moves` [classes, 2, cells] go to the right and down, as shares of a side.
+    """
+    left, top, right, bottom = away_from_zero(box)
+    starts = np.array([top, left]) * scale - 0.5
+    sides = np.maximum((np.array([bottom, right]) + 1) * scale - 0.5 - starts, 0.1)
+    found: list[Array] = []
+    for axis, (start, side, count) in enumerate(zip(starts, sides, cells, strict=True)):
+        step = side / count
+        first = start + np.indices(tuple(cells))[axis].reshape(-1) * step
+        first = first + moves[:, 1 - axis] * side
+        inside = np.indices((samples, samples))[axis].reshape(-1) * (step / samples)
+        found.append(first[..., None] + inside)
+    return found, sides
+
+
+def looked_at(places: Array, size: int) -> tuple[Array, Array]:
+    """Places of an axis brought into a picture, and which were near enough to count."""
+    return np.clip(places, 0, size - 1), (places >= -0.5) & (places <= size - 0.5)
+
+
+class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
+    """Output = the mean of `sample_per_part`² samples in each cell of each box, TopCount how many.
+
+    Input is [N, C, H, W], ROIs [R, 4], Output [R, output_dim, pooled_height, pooled_width]. Channel
+    (c·group_h + i)·group_w + j of Input makes channel c of Output in group (i, j) of the cells.
+    Trans [R, classes·2, …part_size] moves the samples of a part to the right and down, in sides of
+    the box times `trans_std`; classes share the channels. Reference: deformable_psroi_pooling_op.h.
+    """
+
+    Input = reads()
+    ROIs = reads(no_grad=True)
+    ROIs_lod = reads_lod("ROIs", optional=True)
+    Trans = reads()
+    TopCount = writes()
+    Output = writes()
+    no_trans: Attr[bool] = required(bool)
+    spatial_scale: Attr[float] = required(float)
+    output_dim: Attr[int] = required(int)
+    group_size: Attr[list[int]] = required(list)
+    pooled_height: Attr[int] = required(int)
+    pooled_width: Attr[int] = required(int)
+    part_size: Attr[list[int]] = required(list)
+    sample_per_part: Attr[int] = required(int)
+    trans_std: Attr[float] = required(float)
+
+    def infer(
+        self, Input: TensorType, ROIs: TensorType, Trans: TensorType
+    ) -> dict[str, TensorType]:
+        require_images(self.kind, "Input", Input)
+        require_images(self.kind, "Trans", Trans)
+        wanted = self.output_dim * self.group_size[0] * self.group_size[1]
+        if differ(Input.shape[1], wanted):
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected {wanted} channels")
+        if not self.no_trans and any(
+            differ(a, b) for a, b in zip(Trans.shape[2:], self.part_size, strict=True)
+        ):
+            raise ShapeError(f"{self.kind}: Trans is {Trans}, expected parts {self.part_size}")
+        cells = (self.pooled_height, self.pooled_width)
+        made = Input.with_shape((ROIs.shape[0], self.output_dim, *cells))
+        return {"TopCount": made, "Output": made}
+
+    def infer_grad(self, Input: TensorType, Trans: TensorType) -> dict[str, TensorType]:
+        return {"Input": Input, "Trans": Trans}
+
+    def numpy(
+        self, Input: Array, ROIs: Array, ROIs_lod: list[Array] | None, Trans: Array
+    ) -> dict[str, Array]:
+        numbers, cells = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), self.pooled_height
+        shape = (len(ROIs), self.output_dim, cells, self.pooled_width)
+        out, counts = np.zeros((2, *shape), Input.dtype)
+        groups = scaled_indices(shape[2:], self.group_size)
+        parts = scaled_indices(shape[2:], self.part_size)
+        for number, box in enumerate(ROIs):
+            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
+            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
+            places, _ = box_samples(box, *given)
+            rows, near = looked_at(places[0], Input.shape[2])
+            columns, close = looked_at(places[1], Input.shape[3])
+            counted = near & close
+            seen = sample(pictures, which, rows, columns) * counted[..., None]
+            count = counted.sum(axis=2)[..., None]
+            mean = seen.sum(axis=2) / np.maximum(count, 1)
+            out[number] = np.moveaxis(mean, 2, 1).reshape(shape[1:])
+            counts[number] = np.moveaxis(count + 0 * mean, 2, 1).reshape(shape[1:])
+        return {"TopCount": counts, "Output": out}
+
+    def grad(
+        self,
+        Input: Array,
+        ROIs: Array,
+        ROIs_lod: list[Array] | None,
+        Trans: Array,
+        TopCount: Array,
+        d_Output: Array,
+    ) -> dict[str, Array]:
+        numbers, shape = picture_numbers(len(ROIs), len(Input), None, ROIs_lod), d_Output.shape
+        d_input, d_trans = np.zeros_like(Input), np.zeros_like(Trans)
+        groups = scaled_indices(shape[2:], self.group_size)
+        parts = scaled_indices(shape[2:], self.part_size)
+        for number, box in enumerate(ROIs):
+            moves = part_moves(Trans[number], parts, self.no_trans, self.trans_std)
+            given = (moves, self.spatial_scale, shape[2:], self.sample_per_part)
+            pictures, which = class_pictures(Input[numbers[number]], len(moves), groups)
+            places, sides = box_samples(box, *given)
+            rows, near = looked_at(places[0], Input.shape[2])
+            columns, close = looked_at(places[1], Input.shape[3])
+            share = d_Output[number] / np.maximum(TopCount[number], 1)
+            share = np.moveaxis(share.reshape(len(moves), -1, len(groups)), 1, 2)
+            above = share[:, :, None] * (near & close)[..., None]
+            found = sample_gradient(pictures, which, rows, columns, above)
+            d_input[numbers[number]] += channels_of(found[0], len(moves), Input.shape[1:])
+            if self.no_trans:
+                continue
+            # An element that is looked at straight on has no slope, as in the reference.
+            down = (found[1] * (rows != np.floor(rows))).sum(axis=2) * sides[0]
+            right = (found[2] * (columns != np.floor(columns))).sum(axis=2) * sides[1]
+            flat = d_trans[number].reshape(len(moves), 2, -1)
+            for cell, part in enumerate(parts):
+                flat[:, 0, part] += right[:, cell] * self.trans_std
+                flat[:, 1, part] += down[:, cell] * self.trans_std
+        return {"Input": d_input, "Trans": d_trans}
+
+
+def part_moves(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
+    """How far the samples of each cell move: [classes, 2, cells], as shares of a side."""
+    if no_trans:
+        return np.zeros((1, 2, len(parts)), trans.dtype)
+    return trans.reshape(len(trans) // 2, 2, -1)[:, :, parts] * factor
+
+
+def class_pictures(image: Array, classes: int, groups: Array) -> tuple[Array, Array]:
+    """A picture for every class and group, [classes·groups, H, W, channels]; that of each cell."""
+    count = int(groups.max()) + 1
+    split = image.reshape(classes, -1, count, *image.shape[1:])
+    pictures = np.moveaxis(split, 1, -1).reshape(classes * count, *image.shape[1:], -1)
+    return pictures, (np.arange(classes)[:, None] * count + groups)[..., None]
+
+
+def channels_of(pictures: Array, classes: int, shape: Sequence[int]) -> Array:
+    """The image that `class_pictures` came from."""
+    split = pictures.reshape(classes, -1, *pictures.shape[1:])
+    return np.moveaxis(split, -1, 1).reshape(tuple(shape))

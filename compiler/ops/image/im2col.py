@@ -1,0 +1,223 @@
+"""Convolution as products of matrices: filters times the columns of what each window sees.
+
+A block of images is copied into a zeroed frame [images, C, height, width] that holds the padding,
+and the windows of each image are gathered as columns [C·kh·kw, places]. Where windows move by 1, a
+tap is one shift of the flat frame, so gathering copies long runs, and the products at places where
+a window hangs over an edge are not used; elsewhere only real places are gathered. Blocks are so
+small that they stay in the cache, and memory does not grow with the batch. One product an image
+keeps the products of small images on one thread: threads of BLAS wait for each other by turning in
+circles, which on a busy machine takes a thousand times longer than the product.
+
+`convolve` and the two gradients are carried into generated code; they know nothing but their
+arguments and `np`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.ir.dims import Dim, Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.image.windows import Axis
+
+BLOCK_ELEMENTS = 1 << 17
+"""A block works in about this many elements: 512 KiB of floats, half an L2 cache."""
+
+WORTH_SHIFTING = 24
+"""Shift the frame if this many products are as cheap as gathering an element one by one."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Sizes of a convolution: `images` is [N, C, H, W], `filters` the channels of the output."""
+
+    images: TensorType
+    filters: Size
+    groups: int
+    rows: Axis
+    columns: Axis
+
+    @property
+    def shifts(self) -> bool:
+        """True where gathering shifts the whole frame."""
+        if (self.rows.stride, self.columns.stride) != (1, 1):
+            return False
+        used = self.rows.count * self.columns.count
+        idle = (self.area - used) * self.filters
+        if not (isinstance(idle, int) and isinstance(used, int)):
+            return True
+        return idle <= WORTH_SHIFTING * used
+
+    @property
+    def grid(self) -> tuple[Size, Size]:
+        """Rows and columns of the places of an image that are gathered."""
+        if self.shifts:
+            return self.rows.padded, self.columns.padded
+        return self.rows.count, self.columns.count
+
+    @property
+    def depth(self) -> Size:
+        """How many elements of an image a window covers."""
+        return self.images.shape[1] * self.rows.kernel * self.columns.kernel
+
+    @property
+    def filter_matrix(self) -> Shape:
+        """The shape of all filters as a matrix, one row each; a matrix a group if several."""
+        return self.grouped(self.filters, self.depth // self.groups)
+
+    @property
+    def area(self) -> Size:
+        """How many elements a channel of a padded image has."""
+        return self.rows.padded * self.columns.padded
+
+    @property
+    def reach(self) -> Size:
+        """How far the last tap of a window lies behind the first, in a flat padded image."""
+        down = (self.rows.kernel - 1) * self.rows.dilation * self.columns.padded
+        return down + (self.columns.kernel - 1) * self.columns.dilation
+
+    @property
+    def block(self) -> int:
+        """How many images make a block: 1 if nobody can tell, or else the nearest power of 2.
+
+        Batches mostly are multiples of one, so that blocks are full.
+        """
+        batch, channels, *_ = self.images.shape
+        work = (self.depth + self.filters) * product(self.grid) + channels * self.area
+        work = work + self.filters * self.depth
+        fitting = BLOCK_ELEMENTS // work + 1
+        if not isinstance(fitting, int):
+            return 1
+        block = 1 << (fitting * 3 // 4).bit_length()
+        return min(batch, block) if isinstance(batch, int) else block
+
+    @property
+    def most(self) -> Size:
+        """How many images a block has at most: `block`, or all there are if they are fewer."""
+        batch, block = self.images.shape[0], self.block
+        if isinstance(batch, int) or block == 1:
+            return block
+        is_short = 1 // (batch // block + 1)
+        return block + (batch - block) * is_short
+
+    def grouped(self, *shape: Size) -> Shape:
+        """A shape with the groups split from its first axis, if there are several."""
+        return shape if self.groups == 1 else (self.groups, shape[0] // self.groups, *shape[1:])
+
+
+def workplace(k: Kernel, g: Geometry) -> str:
+    """Ask for the scratch of a convolution; the name of a tuple of it and its views.
+
+    `frame` is flat; `inside` its part [images, C, H, W] without padding; `windows` its overlapping
+    views [images, C, kh, kw, …places]; `columns` [images, C·kh·kw, places] holds what they see,
+    `products` [images, filters, places] what filters make of it, of which `valid` is [images,
+    filters, oh, ow]. If there are several groups, columns and products have an axis for them.
+    """
+    dtype, places = g.images.dtype, product(g.grid)
+    images = _images_at_once(k, g)
+    frame = k.scratch((g.most * g.images.shape[1] * g.area + g.reach,), dtype)
+    columns = k.scratch((g.most, *g.grouped(g.depth, places)), dtype)
+    products = k.scratch((g.most, *g.grouped(g.filters, places)), dtype)
+    inside = k.once(_inside(g, str(frame), images), [frame], "inside")
+    windows = k.once(_windows(g, str(frame), images), [frame], "windows")
+    seen = f"{products}.reshape{_text((images, g.filters, *g.grid))}"
+    valid = k.once(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
+    parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
+    return k.once(parts, [frame, columns, products], "work")
+
+
+def filter_shares(k: Kernel, g: Geometry) -> Operand:
+    """Scratch for the gradient of the filters: the sum so far, and what each image adds to it."""
+    return k.scratch((g.most + 1, *g.filter_matrix), g.images.dtype)
+
+
+def _images_at_once(k: Kernel, g: Geometry) -> Size:
+    """The number of images in a block, by name where it is known at binding only."""
+    if isinstance(g.most, int):
+        return g.most
+    return Dim.named(k.once(f"min({g.images.shape[0]}, {g.block})", [], "images"))
+
+
+def _inside(g: Geometry, frame: str, images: Size) -> str:
+    """The images in the middle of their padding."""
+    shape = (images, g.images.shape[1], g.rows.padded, g.columns.padded)
+    rows, columns = (f"{axis.before}:{axis.before + axis.size}" for axis in (g.rows, g.columns))
+    return f"{frame}[:{product(shape)}].reshape{_text(shape)}[:, :, {rows}, {columns}]"
+
+
+def _windows(g: Geometry, frame: str, images: Size) -> str:
+    """Views of the flat frame by image, channel, tap and place."""
+    rows, columns, width = g.rows, g.columns, g.columns.padded
+    channels = g.images.shape[1]
+    shape = [images, channels, rows.kernel, columns.kernel]
+    steps = [channels * g.area, g.area, rows.dilation * width, columns.dilation]
+    if g.shifts:
+        shape, steps = [*shape, g.area], [*steps, 1]
+    else:
+        shape = [*shape, rows.count, columns.count]
+        steps = [*steps, rows.stride * width, columns.stride]
+    strides = [step * g.images.dtype.itemsize for step in steps]
+    return f"np.lib.stride_tricks.as_strided({frame}, {_text(shape)}, {_text(strides)})"
+
+
+def _text(sizes: Sequence[Size]) -> str:
+    return f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
+
+
+def convolve(images: Array, filters: Array, outputs: Array, work: tuple[Array, ...]) -> None:
+    """Write filters times the windows of the images [N, C, H, W] to outputs, block by block."""
+    frame, inside, windows, columns, products, valid = work
+    block, gathered = len(inside) or 1, columns.reshape(windows.shape)
+    frame.fill(0)
+    for first in range(0, len(images), block):
+        part = images[first : first + block]
+        count = len(part)
+        inside[:count] = part
+        np.copyto(gathered[:count], windows[:count])
+        np.matmul(filters, columns[:count], out=products[:count])
+        outputs[first : first + block] = valid[:count]
+
+
+def filter_gradient(
+    images: Array, d_outputs: Array, d_filters: Array, work: tuple[Array, ...], shares: Array
+) -> None:
+    """Sum over all places: the output's gradient times what the window saw there.
+
+    `shares` is scratch: the sum so far, and what each image of a block adds to it.
+    """
+    frame, inside, windows, columns, products, valid = work
+    block, gathered = len(inside) or 1, columns.reshape(windows.shape)
+    for whole in (frame, products, d_filters):
+        whole.fill(0)
+    for first in range(0, len(images), block):
+        part = images[first : first + block]
+        count = len(part)
+        inside[:count] = part
+        valid[:count] = d_outputs[first : first + block]
+        np.copyto(gathered[:count], windows[:count])
+        np.copyto(shares[0], d_filters)
+        np.matmul(products[:count], columns[:count].mT, out=shares[1 : count + 1])
+        np.add.reduce(shares[: count + 1], axis=0, out=d_filters)
+
+
+def image_gradient(
+    d_outputs: Array, filters: Array, d_images: Array, work: tuple[Array, ...]
+) -> None:
+    """Give every element the sum over the windows that saw it: filter times output's gradient."""
+    frame, inside, windows, columns, products, valid = work
+    block, scattered = len(inside) or 1, columns.reshape(windows.shape)
+    taps = [(windows[:, :, i, j], scattered[:, :, i, j]) for i, j in np.ndindex(windows.shape[2:4])]
+    products.fill(0)
+    for first in range(0, len(d_outputs), block):
+        part = d_outputs[first : first + block]
+        count = len(part)
+        valid[:count] = part
+        np.matmul(filters.mT, products[:count], out=columns[:count])
+        frame.fill(0)
+        for seen, share in taps:
+            np.add(seen, share, out=seen)
+        d_images[first : first + block] = inside[:count]

@@ -1,0 +1,220 @@
+"""Resizing of images: nearest, linear, bilinear, trilinear and bicubic, in both spellings.
+
+The `_v2` ops of later releases take a list of scales and step by their inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.image.interpolate_loops import (
+    image_sizes,
+    resize,
+    resize_gradient,
+    scale_of,
+    wanted_sizes,
+)
+from compiler.ops.image.windows import channels_first, in_layout
+
+EXACT = 4096
+"""A scale whose denominator is smaller gives the sizes the reference gets in single precision."""
+
+
+class Interpolation(OpDef):
+    """Out = X resampled to other sizes of its images.
+
+    X is [N, C, …], or […, C] with data_layout NHWC. Sizes are those of SizeTensor (one tensor an
+    axis) or OutSize, or the old ones times Scale or the attribute `scale`, or out_d, out_h, out_w.
+    With `align_corners` the corner elements lie on each other; else, for (bi-, tri-)linear,
+    `align_mode` 0 has whole images lie on each other, and 1 their first elements.
+    Reference: interpolate_op.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    X = reads()
+    OutSize = reads(optional=True, no_grad=True)
+    SizeTensor = reads(optional=True, many=True, no_grad=True)
+    Scale = reads(optional=True, no_grad=True)
+    Out = writes()
+    data_layout = attr("NCHW")
+    out_d = attr(0)
+    out_h = attr(0)
+    out_w = attr(0)
+    interp_method = attr("bilinear")
+    align_corners = attr(True)
+    align_mode = attr(1)
+
+    def infer(
+        self,
+        X: TensorType,
+        OutSize: TensorType | None,
+        SizeTensor: list[TensorType] | None,
+        Scale: TensorType | None,
+    ) -> TensorType:
+        if X.rank != self.image_axes + 2:
+            wanted = f"expected {self.image_axes + 2} axes: a batch of images"
+            raise ShapeError(f"{self.kind}: X is {X}, {wanted}")
+        if self.align_mode not in (0, 1):
+            raise BadAttribute(f"{self.kind}: align_mode is {self.align_mode}, expected 0 or 1")
+        if SizeTensor and len(SizeTensor) != self.image_axes:
+            raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, one an axis expected")
+        batch, channels, *sizes = channels_first(self.data_layout, X.shape)
+        given = SizeTensor or OutSize is not None or Scale is not None
+        made = [UNKNOWN] * self.image_axes if given else self.sizes(sizes)
+        return X.with_shape(in_layout(self.data_layout, (batch, channels, *made)))
+
+    def sizes(self, sizes: Sequence[Size]) -> list[Size]:
+        """The sizes of the output by the attributes; BadAttribute where they say none."""
+        factors = scale_of(self.attributes["scale"], self.image_axes)
+        if factors:
+            return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
+        wanted = [self.out_d, self.out_h, self.out_w][-self.image_axes :]
+        if min(wanted) < 1:
+            found = f"{self.kind}: the sizes of the output are {wanted}"
+            raise BadAttribute(f"{found}, expected sizes from 1, or a scale")
+        return [*wanted]
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+
+def _scaled(size: Size, factor: float) -> Size:
+    """A size times a factor, cut to a whole number."""
+    if isinstance(size, int):
+        return int(np.float32(size) * np.float32(factor))
+    above, below = factor.as_integer_ratio()
+    return size * above // below if below < EXACT else UNKNOWN
+
+
+class PlainInterpolation(Interpolation):
+    """The ops of 1.x: one `scale` for all axes, which says nothing but the sizes."""
+
+    scale = attr(0.0)
+
+    def numpy(
+        self,
+        X: Array,
+        OutSize: Array | None,
+        SizeTensor: list[Array] | None,
+        Scale: Array | None,
+    ) -> Array:
+        sizes = image_sizes(X.shape, self.data_layout)
+        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        scale = self.scale if Scale is None else Scale
+        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        method = (self.interp_method, self.align_corners, self.align_mode)
+        return resize(X, self.data_layout, made, method, [])
+
+    def grad(
+        self,
+        X: Shape,
+        OutSize: Array | None,
+        SizeTensor: list[Array] | None,
+        Scale: Array | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        method = (self.interp_method, self.align_corners, self.align_mode)
+        sizes = image_sizes(X, self.data_layout)
+        return {"X": resize_gradient(d_Out, self.data_layout, sizes, method, [])}
+
+
+class ScaledInterpolation(Interpolation):
+    """The ops of 2.x: a `scale` for each axis, and a step in the input is its inverse."""
+
+    scale = attr(list[float]())
+
+    def numpy(
+        self,
+        X: Array,
+        OutSize: Array | None,
+        SizeTensor: list[Array] | None,
+        Scale: Array | None,
+    ) -> Array:
+        sizes = image_sizes(X.shape, self.data_layout)
+        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
+        scale = self.scale if Scale is None else Scale
+        made = wanted_sizes(sizes, wanted, scale, SizeTensor, OutSize)
+        method = (self.interp_method, self.align_corners, self.align_mode)
+        factors = [] if SizeTensor else scale_of(scale, len(sizes))
+        return resize(X, self.data_layout, made, method, factors)
+
+    def grad(
+        self,
+        X: Shape,
+        OutSize: Array | None,
+        SizeTensor: list[Array] | None,
+        Scale: Array | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        method = (self.interp_method, self.align_corners, self.align_mode)
+        sizes = image_sizes(X, self.data_layout)
+        scale = self.scale if Scale is None else Scale
+        factors = [] if SizeTensor else scale_of(scale, len(sizes))
+        return {"X": resize_gradient(d_Out, self.data_layout, sizes, method, factors)}
+
+
+class NearestInterp(PlainInterpolation, op="nearest_interp"):
+    """The nearest element of a picture."""
+
+    interp_method = attr("nearest")
+
+
+class BilinearInterp(PlainInterpolation, op="bilinear_interp"):
+    """Linear between the four neighbours of a picture."""
+
+
+class BicubicInterp(PlainInterpolation, op="bicubic_interp"):
+    """Cubic through the sixteen neighbours of a picture."""
+
+    interp_method = attr("bicubic")
+
+
+class LinearInterp(PlainInterpolation, op="linear_interp"):
+    """Linear between the two neighbours of a row [N, C, W]."""
+
+    image_axes = 1
+    interp_method = attr("linear")
+
+
+class TrilinearInterp(PlainInterpolation, op="trilinear_interp"):
+    """Linear between the eight neighbours of a volume."""
+
+    image_axes = 3
+    interp_method = attr("trilinear")
+
+
+class NearestInterpV2(ScaledInterpolation, op="nearest_interp_v2"):
+    """`nearest_interp` as 2.x has it."""
+
+    interp_method = attr("nearest")
+
+
+class BilinearInterpV2(ScaledInterpolation, op="bilinear_interp_v2"):
+    """`bilinear_interp` as 2.x has it."""
+
+
+class BicubicInterpV2(ScaledInterpolation, op="bicubic_interp_v2"):
+    """`bicubic_interp` as 2.x has it."""
+
+    interp_method = attr("bicubic")
+
+
+class LinearInterpV2(ScaledInterpolation, op="linear_interp_v2"):
+    """`linear_interp` as 2.x has it."""
+
+    image_axes = 1
+    interp_method = attr("linear")
+
+
+class TrilinearInterpV2(ScaledInterpolation, op="trilinear_interp_v2"):
+    """`trilinear_interp` as 2.x has it."""
+
+    image_axes = 3
+    interp_method = attr("trilinear")

@@ -1,0 +1,178 @@
+"""`roi_perspective_transform`: quadrilaterals of pictures, drawn upright and of one size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.image.region_loops import picture_numbers
+from compiler.ops.image.windows import as_numbers, require_images
+from compiler.ops.math.bilinear import CORNERS
+
+NEAR = 1e-4
+"""Places nearer to an edge than this lie on it."""
+FLAT = 1e-5
+"""What keeps a determinant from being 0."""
+
+
+def perspective(x: Array, y: Array, height: int, width: int) -> Array:
+    """The nine numbers that take places of a drawing to places in a quadrilateral."""
+    sides = np.hypot(x - np.roll(x, -1), y - np.roll(y, -1))
+    tall, wide = (sides[1] + sides[3]) / 2, (sides[0] + sides[2]) / 2
+    rows = max(2, height)
+    columns = max(2, min(int(np.floor(wide * (rows - 1) / tall + 0.5)) + 1, width))
+    (dx1, dx2, dx3), (dy1, dy2, dy3) = (
+        (a[1] - a[2], a[3] - a[2], a[0] - a[1] + a[2] - a[3]) for a in (x, y)
+    )
+    whole = dx1 * dy2 - dx2 * dy1 + x.dtype.type(FLAT)
+    right = (dx3 * dy2 - dx2 * dy3) / whole / (columns - 1)
+    down = (dx1 * dy3 - dx3 * dy1) / whole / (rows - 1)
+    made = [
+        (
+            (a[1] - a[0]) / (columns - 1) + right * a[1],
+            (a[3] - a[0]) / (rows - 1) + down * a[3],
+            a[0],
+        )
+        for a in (x, y)
+    ]
+    return np.array([*made[0], *made[1], right, down, 1.0])
+
+
+def inside_corners(x: Array, y: Array, corners_x: Array, corners_y: Array) -> Array:
+    """True for places in a quadrilateral, its edges included."""
+    on, crossings = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.int64)
+    for start in range(4):
+        end = (start + 1) % 4
+        (x1, y1), (x2, y2) = ((corners_x[i], corners_y[i]) for i in (start, end))
+        low, high = min(y1, y2), max(y1, y2)
+        if abs(y1 - y2) < NEAR:
+            between = (x > min(x1, x2) - NEAR) & (x < max(x1, x2) + NEAR)
+            on |= (np.abs(y - y1) < NEAR) & (np.abs(y - y2) < NEAR) & between
+            continue
+        crossing = (y - y1) * (x2 - x1) / (y2 - y1) + x1
+        on |= (np.abs(crossing - x) < NEAR) & (y > low - NEAR) & (y < high + NEAR)
+        spans = (y > low + NEAR) & (y < high + NEAR)
+        crossings += spans & (crossing > x + NEAR)
+    return on | (crossings % 2 == 1)
+
+
+def within(places: Array, size: int) -> Array:
+    """True for places less than half an element outside an axis."""
+    return np.abs(places - (size - 1) / 2) < size / 2 - NEAR
+
+
+def looked_up(x: Array, y: Array, height: int, width: int) -> tuple[Array, Array]:
+    """For each place the four elements around it, through the picture, and their weights."""
+    column, row = np.clip(x, 0, None), np.clip(y, 0, None)
+    left = np.minimum(np.floor(column).astype(np.int64), width - 1)
+    top = np.minimum(np.floor(row).astype(np.int64), height - 1)
+    across = np.where(left == width - 1, 0.0, column - left)
+    along = np.where(top == height - 1, 0.0, row - top)
+    indices: list[Array] = []
+    weights: list[Array] = []
+    for step in CORNERS.split():
+        down, right = int(step[0]), int(step[1])
+        place = np.minimum(top + down, height - 1) * width + np.minimum(left + right, width - 1)
+        indices.append(place)
+        weights.append((along if down else 1 - along) * (across if right else 1 - across))
+    return np.stack(indices, axis=-1), np.stack(weights, axis=-1)
+
+
+class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
+    """Out [R, C, height, width] = what X shows in each quadrilateral, linear between elements.
+
+    ROIs [R, 8] are corners (x, y), clockwise from the upper left, in sequences by picture. Mask
+    [R, 1, height, width] is 1 where the drawing lies in the quadrilateral and the picture, else Out
+    is 0; TransformMatrix [R, 9] takes places of the drawing to the picture. Out2InIdx and
+    Out2InWeights [R, height·width, 4] say which elements were read, and how much they count.
+    Reference: roi_perspective_transform_op.cc.
+    """
+
+    X = reads()
+    ROIs = reads(no_grad=True)
+    ROIs_lod = reads_lod("ROIs", optional=True)
+    Out = writes()
+    Mask = writes()
+    TransformMatrix = writes()
+    lod_like = "ROIs"
+    Out2InIdx = writes(optional=True)
+    Out2InWeights = writes(optional=True)
+    spatial_scale = attr(1.0)
+    transformed_height: Attr[int] = required(int)
+    transformed_width: Attr[int] = required(int)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "X", X)
+        if ROIs.rank != 2 or differ(ROIs.shape[1], 8):
+            raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected four corners [R, 8]")
+        height, width = self.transformed_height, self.transformed_width
+        if min(height, width) < 1 or self.spatial_scale <= 0:
+            found = (height, width, self.spatial_scale)
+            raise BadAttribute(f"{self.kind}: sizes and scale are {found}, expected more than 0")
+        count = ROIs.shape[0]
+        mask = X.with_shape((count, 1, height, width)).with_dtype(DType.INT32)
+        reads_of = X.with_shape((count, height * width, 4))
+        return {
+            "Out": X.with_shape((count, X.shape[1], height, width)),
+            "Mask": mask,
+            "TransformMatrix": X.with_shape((count, 9)),
+            "Out2InIdx": reads_of.with_dtype(DType.INT32),
+            "Out2InWeights": reads_of,
+        }
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, ROIs: Array, ROIs_lod: list[Array] | None) -> dict[str, Array]:
+        height, width = self.transformed_height, self.transformed_width
+        numbers, count = picture_numbers(len(ROIs), len(X), None, ROIs_lod), len(ROIs)
+        matrices, masks = np.empty((count, 9)), np.empty((count, height * width), np.bool_)
+        indices = np.empty((count, height * width, 4), np.int64)
+        weights = np.empty(indices.shape)
+        row, column = np.indices((height, width), np.float32).reshape(2, -1)
+        # What lies on an edge is a matter of the last digit: single precision, as the reference.
+        for number, corners in enumerate(ROIs.astype(np.float32) * np.float32(self.spatial_scale)):
+            x, y = corners[::2], corners[1::2]
+            m = perspective(x, y, height, width)
+            depth = m[6] * column + m[7] * row + m[8]
+            across = (m[0] * column + m[1] * row + m[2]) / depth
+            along = (m[3] * column + m[4] * row + m[5]) / depth
+            near = within(along, X.shape[2]) & within(across, X.shape[3])
+            masks[number] = near & inside_corners(across, along, x, y)
+            matrices[number] = m
+            indices[number], weights[number] = looked_up(across, along, *X.shape[2:])
+        weights = (weights * masks[..., None]).astype(X.dtype)
+        indices = np.where(masks[..., None], indices, 0)
+        flat = X.reshape(*X.shape[:2], -1)
+        seen = flat[numbers[:, None, None], :, indices]
+        out = (seen * weights[..., None]).sum(axis=2)
+        shape = (count, X.shape[1], height, width)
+        return {
+            "Out": np.moveaxis(out, 1, 2).reshape(shape).astype(X.dtype),
+            "Mask": masks.reshape(count, 1, height, width).astype(np.int32),
+            "TransformMatrix": matrices.astype(X.dtype),
+            "Out2InIdx": indices.astype(np.int32),
+            "Out2InWeights": weights,
+        }
+
+    def grad(
+        self,
+        X: Shape,
+        ROIs: Array,
+        ROIs_lod: list[Array] | None,
+        Out2InIdx: Array,
+        Out2InWeights: Array,
+        d_Out: Array,
+    ) -> dict[str, Any]:
+        batch, channels, *sizes = as_numbers(X)
+        numbers = picture_numbers(len(ROIs), batch, None, ROIs_lod)
+        d_x = np.zeros((batch, int(np.prod(sizes)), channels), d_Out.dtype)
+        above = np.moveaxis(d_Out.reshape(len(ROIs), channels, -1), 1, 2)
+        share = above[:, :, None] * Out2InWeights[..., None]
+        np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
+        return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}

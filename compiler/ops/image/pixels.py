@@ -1,0 +1,177 @@
+"""Elements of images put elsewhere: between channels and places, groups of channels, and frames."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.image.windows import (
+    channels_first,
+    in_layout,
+    laid_out,
+    require_images,
+    seen_channels_first,
+)
+
+
+def require_whole(op: str, X: TensorType, what: str, size: Size, by: int) -> None:
+    """ShapeError unless a size of X can be divided; BadAttribute where it is by less than 1."""
+    if by < 1:
+        raise BadAttribute(f"{op}: {what} are to be divided by {by}, expected at least 1")
+    if isinstance(size, int) and size % by:
+        raise ShapeError(f"{op}: X is {X}, whose {size} {what} cannot be divided by {by}")
+
+
+class PixelShuffle(OpDef, op="pixel_shuffle"):
+    """Out[n, c, h·r + i, w·r + j] = X[n, (c·r + i)·r + j, h, w], r the `upscale_factor`.
+
+    X is [N, C·r², H, W] and Out [N, C, H·r, W·r]. Reference: pixel_shuffle_op.cc.
+    """
+
+    X = reads()
+    Out = writes()
+    upscale_factor = attr(1)
+    data_format = attr("NCHW")
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        times = self.upscale_factor
+        batch, channels, height, width = channels_first(self.data_format, X.shape)
+        require_whole(self.kind, X, "channels", channels, times * times if times > 0 else times)
+        shape = (batch, channels // (times * times), height * times, width * times)
+        return X.with_shape(in_layout(self.data_format, shape))
+
+    def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
+        times = self.upscale_factor
+        batch, channels, height, width = channels_first(self.data_format, d_Out.shape)
+        shape = (batch, channels * times * times, height // times, width // times)
+        return {"X": d_Out.with_shape(in_layout(self.data_format, shape))}
+
+    def numpy(self, X: Array) -> Array:
+        images, times = seen_channels_first(self.data_format, X), self.upscale_factor
+        batch, channels, height, width = images.shape
+        depth = channels // (times * times)
+        parts = images.reshape(batch, depth, times, times, height, width)
+        made = parts.transpose(0, 1, 4, 2, 5, 3).reshape(batch, depth, height * times, -1)
+        return laid_out(self.data_format, made)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        above, times = seen_channels_first(self.data_format, d_Out), self.upscale_factor
+        batch, channels, height, width = above.shape
+        rows, columns = height // times, width // times
+        parts = above.reshape(batch, channels, rows, times, columns, times)
+        made = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
+        return {"X": laid_out(self.data_format, made)}
+
+
+class ShuffleChannel(OpDef, op="shuffle_channel"):
+    """Out = X with its channels dealt: those of `group` groups one after the other, then the next.
+
+    X is [N, C, H, W]. As in the reference, the gradient is dealt just as X is, which brings
+    channels back only where there are group² of them. Reference: shuffle_channel_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+    group = attr(1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        require_whole(self.kind, X, "channels", X.shape[1], self.group)
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return dealt(X, self.group)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": dealt(d_Out, self.group)}
+
+
+def dealt(X: Array, group: int) -> Array:
+    """Channels in `group` rows, read column by column."""
+    batch, channels, *image = X.shape
+    rows = X.reshape(batch, group, channels // group, *image)
+    return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(X.shape)
+
+
+class SpaceToDepth(OpDef, op="space_to_depth"):
+    """Out has the places of X in blocks of `blocksize`², as channels: [N, C·b², H/b, W/b].
+
+    The order is that of darknet's "reorg", as in the reference: the elements of X are dealt to an
+    image [N, C/b², H·b, W·b], which then is read in the shape of Out. So b² has to divide C too.
+    Reference: space_to_depth_op.cc.
+    """
+
+    X = reads()
+    Out = writes()
+    blocksize: Attr[int] = required(int)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        times, (batch, channels, height, width) = self.blocksize, X.shape
+        require_whole(self.kind, X, "rows", height, times)
+        require_whole(self.kind, X, "columns", width, times)
+        require_whole(self.kind, X, "channels", channels, times * times)
+        made = (batch, channels * times * times, height // times, width // times)
+        return X.with_shape(made)
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array) -> Array:
+        times, (batch, channels, height, width) = self.blocksize, X.shape
+        parts = X.reshape(batch, times, times, channels // (times * times), height, width)
+        made = (batch, channels * times * times, height // times, width // times)
+        return np.ascontiguousarray(parts.transpose(0, 3, 4, 1, 5, 2)).reshape(made)
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        times, (batch, channels, rows, columns) = self.blocksize, d_Out.shape
+        height, width = rows * times, columns * times
+        parts = d_Out.reshape(batch, -1, height, times, width, times)
+        made = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
+        return {"X": made.reshape(batch, channels // (times * times), height, width)}
+
+
+class TemporalShift(OpDef, op="temporal_shift"):
+    """Out = X, but some channels of each frame are those of the frame before, some of the next.
+
+    X is [N·T, C, H, W] with `seg_num` T frames a clip. The first C·`shift_ratio` channels come from
+    the frame before, as many from the next, 0 where there is none; the others stay.
+    Reference: temporal_shift_op.cc.
+    """
+
+    X = reads()
+    Out = writes()
+    seg_num: Attr[int] = required(int)
+    shift_ratio = attr(0.25)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        require_whole(self.kind, X, "frames", X.shape[0], self.seg_num)
+        if not 0 < self.shift_ratio < 0.5:
+            found = f"temporal_shift: shift_ratio is {self.shift_ratio}"
+            raise BadAttribute(found, hint="expected more than 0 and less than 0.5")
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return moved_in_time(X, self.seg_num, self.shift_ratio, 1)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": moved_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
+
+
+def moved_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
+    """The first channels come from `step` frames before, as many from `step` frames behind."""
+    clips = X.reshape(-1, frames, *X.shape[1:])
+    one, two = int(X.shape[1] * ratio), int(X.shape[1] * 2 * ratio)
+    made, back, on = np.zeros_like(clips), slice(None, -1), slice(1, None)
+    first, second = (back, on) if step > 0 else (on, back)
+    made[:, second, :one] = clips[:, first, :one]
+    made[:, first, one:two] = clips[:, second, one:two]
+    made[:, :, two:] = clips[:, :, two:]
+    return made.reshape(X.shape)

@@ -1,0 +1,272 @@
+"""Pooling of images: the largest or the mean of what each place of a window covers.
+
+`pool2d` and `pool3d` are one class; generated code goes through the taps of the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.image import windows
+from compiler.ops.image.pool_loops import (
+    one_over_covered,
+    pool_cells,
+    pool_cells_gradient,
+    pool_largest,
+    pool_largest_gradient,
+    pool_sum,
+    pool_sum_gradient,
+    pool_taps,
+    window_cells,
+)
+from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
+
+Axes: TypeAlias = tuple[Axis, ...]
+
+
+class Pooling(OpDef):
+    """Out[n, c, y] = the largest (`max`) or the mean (`avg`) of X[n, c] under window y.
+
+    X and Out are [N, C, …], or [N, …, C] as data_format says. Padding never is the largest and adds
+    nothing to a mean, which divides by what the window covers of the image (`exclusive`) or by its
+    size. `ceil_mode` keeps a last window that hangs over the edge. `global_pooling` takes the whole
+    image as the window. `adaptive` gives `ksize` outputs: means split the image into so many cells,
+    but the largest, as in the reference, has windows of size `ksize` that move by `strides`. The
+    gradient of a largest value goes to the first place that holds it, the last axis fastest.
+    Reference: pool_op.cc, math/pooling.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    X = reads()
+    Out = writes()
+    pooling_type = required(str)
+    ksize: Attr[list[int]] = required(list)
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    global_pooling = attr(False)
+    exclusive = attr(True)
+    ceil_mode = attr(False)
+    adaptive = attr(False)
+    padding_algorithm = attr("EXPLICIT")
+    data_format = attr("NCHW")
+
+    def infer(self, X: TensorType) -> TensorType:
+        windows.require_images(self.kind, "X", X, self.image_axes + 2)
+        if self.pooling_type not in ("max", "avg"):
+            found = f"{self.kind}: pooling_type is {self.pooling_type!r}"
+            raise BadAttribute(found, hint="expected 'max' or 'avg'")
+        if not self.global_pooling and (len(self.ksize) != self.image_axes or min(self.ksize) < 1):
+            wanted = f"expected {self.image_axes} sizes from 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
+        batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
+        shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
+        return X.with_shape(windows.in_layout(self.data_format, shape))
+
+    def axes(self, X: Shape) -> Axes:
+        """Where the windows stand on each axis."""
+        sizes = windows.channels_first(self.data_format, X)[2:]
+        if self.global_pooling:
+            return tuple(_split(size, 1) for size in sizes)
+        if self.adaptive and self.largest:
+            given = zip(sizes, self.ksize, self.strides, strict=True)
+            return tuple(Axis(size, k, stride, 1, 0, 0, k) for size, k, stride in given)
+        if self.adaptive:
+            given = zip(sizes, self.ksize, strict=True)
+            return tuple(_split(size, count) for size, count in given)
+        sliding = Sliding(
+            self.kind,
+            self.strides,
+            self.paddings,
+            [1] * self.image_axes,
+            self.padding_algorithm,
+            self.ceil_mode,
+            self.image_axes,
+        )
+        return sliding.over(sizes, self.ksize)
+
+    def numpy(self, X: Array) -> Array:
+        images = seen_channels_first(self.data_format, X)
+        sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
+        adaptive = self.pooling_type if self.adaptive else ""
+        cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
+        fixed = not (self.exclusive or self.adaptive or self.global_pooling)
+        divisor = int(np.prod(self.ksize)) if fixed else 0
+        made = pool_cells(images, cells, self.pooling_type == "max", divisor)
+        return laid_out(self.data_format, made)
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        images = seen_channels_first(self.data_format, X)
+        above = seen_channels_first(self.data_format, d_Out)
+        sliding = (self.ksize, self.strides, self.paddings, self.padding_algorithm, self.ceil_mode)
+        adaptive = self.pooling_type if self.adaptive else ""
+        cells = window_cells(images.shape[2:], *sliding, self.global_pooling, adaptive)
+        fixed = not (self.exclusive or self.adaptive or self.global_pooling)
+        divisor = int(np.prod(self.ksize)) if fixed else 0
+        made = pool_cells_gradient(images, above, cells, self.pooling_type == "max", divisor)
+        return {"X": laid_out(self.data_format, made)}
+
+    @property
+    def largest(self) -> bool:
+        """True for the largest, false for the mean."""
+        return self.pooling_type == "max"
+
+    @property
+    def divisor(self) -> int:
+        """What a mean divides by; 0 for as many elements as the window covers."""
+        fixed = not (self.exclusive or self.adaptive or self.global_pooling)
+        return math.prod(self.ksize) if fixed else 0
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+        axes = self.axes(X.shape)
+        windows.require_places(k, self.kind, axes)
+        images, outputs = self.seen(k, X), self.seen(k, Out)
+        if _covers_all(axes):
+            self.lower_whole(k, axes, X, Out)
+        elif _is_uneven(axes):
+            pooled = f"{k.function(pool_cells)}({images}, {self.cells_text(axes)})"
+            k.line(f"np.copyto({outputs}, {pooled})")
+        elif self.largest:
+            taps = self.taps(k, axes, [X], [Out])
+            k.line(f"{k.function(pool_largest)}({taps}, {outputs})")
+        else:
+            taps, share = self.taps(k, axes, [X], [Out]), self.share(k, axes, X)
+            k.line(f"{k.function(pool_sum)}({taps}, {outputs}, {share})")
+
+    def lower_grad(
+        self, k: Kernel, X: Operand, Out: Operand, d_Out: Operand, d_X: Operand | None
+    ) -> None:
+        if d_X is None:
+            return
+        axes = self.axes(X.shape)
+        if _covers_all(axes):
+            self.lower_whole_grad(k, axes, X, d_Out, d_X)
+        elif _is_uneven(axes):
+            seen = f"{self.seen(k, X)}, {self.seen(k, d_Out)}, {self.cells_text(axes)}"
+            pooled = f"{k.function(pool_cells_gradient)}({seen})"
+            k.line(f"np.copyto({self.seen(k, d_X)}, {pooled})")
+        elif self.largest:
+            self.lower_largest_grad(k, axes, [X, d_X], [Out, d_Out])
+        else:
+            part = k.scratch(Out.shape, Out.type.dtype)
+            taps, share = self.taps(k, axes, [d_X], [part]), self.share(k, axes, X)
+            above = f"{self.seen(k, d_Out)}, {share}, {self.seen(k, part)}"
+            k.line(f"{k.function(pool_sum_gradient)}({taps}, {above}, {d_X})")
+
+    def lower_largest_grad(
+        self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]
+    ) -> None:
+        """Masks say which outputs have not found their place yet, and which do at a tap."""
+        shape, dtype = outputs[0].shape, outputs[0].type.dtype
+        waiting, found = (k.scratch(shape, DType.BOOL) for _ in range(2))
+        overlap = any(axis.overlaps for axis in axes)
+        part = [k.scratch(shape, dtype)] if overlap else []
+        taps = self.taps(k, axes, images, [*outputs, waiting, found, *part])
+        k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
+
+    def lower_whole(self, k: Kernel, axes: Axes, X: Operand, Out: Operand) -> None:
+        """The window is the image."""
+        whole, one, letters = self.flat(axes, X.shape)
+        seen, made = X.view(whole), Out.view((*one[:1], *one[2:]))
+        if self.largest:
+            k.line(f"np.max({seen}, axis=1, out={made})")
+        else:
+            k.line(f"np.einsum({letters!r}, {seen}, out={made})")
+            k.line(f"np.multiply({made}, 1 / ({whole[1]}), out={made})")
+
+    def lower_whole_grad(
+        self, k: Kernel, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
+    ) -> None:
+        """The window is the image."""
+        whole, one, _ = self.flat(axes, X.shape)
+        above, made = d_Out.view(one), d_X.view(whole)
+        if self.largest:
+            first = f"np.argmax({X.view(whole)}, axis=1, keepdims=True)"
+            k.line(f"{d_X}.fill(0)")
+            k.line(f"np.put_along_axis({made}, {first}, {above}, axis=1)")
+        else:
+            k.line(f"np.multiply({above}, 1 / ({whole[1]}), out={made})")
+
+    def flat(self, axes: Axes, X: Shape) -> tuple[Shape, Shape, str]:
+        """Shapes of X with all places of an image on axis 1, of Out, and the sum as letters."""
+        batch, channels, *_ = windows.channels_first(self.data_format, X)
+        places = product(axis.size for axis in axes)
+        if windows.is_channels_last(self.data_format):
+            return (batch, places, channels), (batch, 1, channels), "npc->nc"
+        return (batch * channels, places), (batch * channels, 1), "cp->c"
+
+    def seen(self, k: Kernel, images: Operand) -> str:
+        """The expression for images as [N, C, H, W]."""
+        return windows.text_channels_first(k, self.data_format, images)
+
+    def taps(self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]) -> str:
+        """A name for the list of views by tap, first of the images, then of the outputs."""
+        given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
+        places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
+        text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
+        return k.once(text, [*images, *outputs], "taps")
+
+    def share(self, k: Kernel, axes: Axes, X: Operand) -> str:
+        """The expression for 1 / what a mean divides by: a number, or one for each place."""
+        inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
+        if self.divisor or inside:
+            return f"1 / {product([axis.kernel for axis in axes])}"
+        places = [
+            f"({axis.size}, {axis.count}, {axis.kernel}, {axis.stride}, {axis.before})"
+            for axis in axes
+        ]
+        dtype = repr(X.type.dtype.numpy.name)
+        return k.once(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
+
+    def cells_text(self, axes: Axes) -> str:
+        """The cells of an adaptive pooling, and the rest of the arguments of `pool_cells`."""
+        cells = [
+            f"[(i*({axis.size})//{axis.count}, -(-(i + 1)*({axis.size})//{axis.count}))"
+            f" for i in range({axis.count})]"
+            for axis in axes
+        ]
+        return f"{_list(cells)}, {self.largest}, 0"
+
+
+class Pool2d(Pooling, op="pool2d"):
+    """Pooling of pictures [N, C, H, W] (or NHWC)."""
+
+    is_test = attr(False)
+
+
+class Pool3d(Pooling, op="pool3d"):
+    """Pooling of volumes [N, C, D, H, W] (or NDHWC)."""
+
+    image_axes = 3
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+    data_format = attr("NCDHW")
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"[{', '.join(items)}]"
+
+
+def _split(size: Size, count: int) -> Axis:
+    """An axis in `count` cells: windows side by side, of stride 0 unless all are of one size."""
+    kernel = size // count
+    stride = kernel if isinstance(kernel, int) and kernel * count == size else 0
+    return Axis(size, kernel, stride, 1, 0, 0, count)
+
+
+def _covers_all(axes: Axes) -> bool:
+    """True where there is one window, and it is the image."""
+    return all(axis.count == 1 and axis.kernel == axis.size and axis.is_padless for axis in axes)
+
+
+def _is_uneven(axes: Axes) -> bool:
+    """True for cells that are not, or are not known to be, of one size."""
+    return not all(axis.stride for axis in axes)

@@ -1,0 +1,206 @@
+"""Pooling that says where the largest element was, and its inverse.
+
+`max_pool2d_with_index`, `max_pool3d_with_index`, `unpool`, and `spp`, a pyramid of poolings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.dims import product
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import require_same_shape
+from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
+from compiler.ops.image.windows import Sliding, as_numbers, require_images
+
+NOWHERE = -1
+"""The index of the largest element of a window that covers nothing."""
+
+
+def largest_places(images: Array, cells: Sequence[Sequence[tuple[int, int]]]) -> Array:
+    """Where the largest element of each cell is, counted through the image; the first if several.
+
+    Images are [N, C, …]; the result is int32 [N, C, …places].
+    """
+    shape, sizes = [len(axis) for axis in cells], images.shape[2:]
+    places = np.arange(int(np.prod(sizes)), dtype=np.int32).reshape(1, 1, *sizes)
+    found = np.full((*images.shape[:2], *shape), NOWHERE, np.int32)
+    for place in np.ndindex(*shape):
+        spans = cell_index(cells, place)
+        cell = images[spans].reshape(*images.shape[:2], -1)
+        if cell.size:
+            found[(..., *place)] = places[spans].reshape(-1)[cell.argmax(axis=2)]
+    return found
+
+
+def take_places(images: Array, places: Array) -> Array:
+    """The elements of images [N, C, …] at places that count through an image."""
+    flat, wanted = images.reshape(*images.shape[:2], -1), places.reshape(*places.shape[:2], -1)
+    found = np.take_along_axis(flat, np.maximum(wanted, 0), axis=2)
+    least = np.finfo(images.dtype).min
+    return np.where(wanted < 0, least, found).astype(images.dtype).reshape(places.shape)
+
+
+def add_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
+    """Images of a shape [N, C, …] with values added at places that count through an image."""
+    batch, channels, *sizes = shape
+    size = int(np.prod(sizes))
+    flat = np.zeros(batch * channels * size, values.dtype)
+    starts = np.arange(batch * channels)[:, None] * size
+    wanted = places.reshape(batch * channels, -1).astype(np.int64)
+    known = wanted >= 0
+    np.add.at(flat, (starts + wanted)[known], values.reshape(wanted.shape)[known])
+    return flat.reshape(*shape)
+
+
+class MaxPoolWithIndex(OpDef):
+    """Out = the largest element of X under each window, Mask = where it is, through the image.
+
+    X is [N, C, …]; Mask is int32. `adaptive` splits each axis into `ksize` cells, and
+    `global_pooling` takes the whole image. Reference: pool_with_index_op.cc.
+    """
+
+    image_axes: ClassVar[int] = 2
+    X = reads()
+    Out = writes()
+    Mask = writes()
+    ksize: Attr[list[int]] = required(list)
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    global_pooling = attr(False)
+    adaptive = attr(False)
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        require_images(self.kind, "X", X, self.image_axes + 2)
+        axes = self.image_axes
+        if len(self.ksize) != axes or (min(self.ksize) < 1 and not self.global_pooling):
+            wanted = f"expected {axes} sizes from 1"
+            raise BadAttribute(f"{self.kind}: ksize is {self.ksize}, {wanted}")
+        sliding = Sliding(self.kind, self.strides, self.paddings, [1] * axes, axes=axes)
+        if self.global_pooling:
+            made = [1] * axes
+        elif self.adaptive:
+            made = [*self.ksize]
+        else:
+            made = [axis.count for axis in sliding.over(X.shape[2:], self.ksize)]
+        out = X.with_shape((*X.shape[:2], *made))
+        return {"Out": out, "Mask": out.with_dtype(DType.INT32)}
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        sliding = (self.ksize, self.strides, self.paddings, "EXPLICIT", False)
+        adaptive = "avg" if self.adaptive else ""
+        cells = window_cells(X.shape[2:], *sliding, self.global_pooling, adaptive)
+        places = largest_places(X, cells)
+        return {"Out": take_places(X, places), "Mask": places}
+
+    def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": add_at_places(d_Out, Mask, as_numbers(X))}
+
+
+class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
+    """Of pictures [N, C, H, W]."""
+
+
+class MaxPool3dWithIndex(MaxPoolWithIndex, op="max_pool3d_with_index"):
+    """Of volumes [N, C, D, H, W]."""
+
+    image_axes = 3
+    strides = attr([1, 1, 1])
+    paddings = attr([0, 0, 0])
+
+
+class Unpool(OpDef, op="unpool"):
+    """Out = 0, but the elements of X at the places that Indices has for them.
+
+    X and Indices are [N, C, h, w]; a picture of Out has (h - 1)*stride - 2*padding + ksize rows.
+    Reference: unpool_op.cc.
+    """
+
+    X = reads()
+    Indices = reads(no_grad=True)
+    Out = writes()
+    ksize: Attr[list[int]] = required(list)
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    unpooling_type: Attr[str] = required(str)
+
+    def infer(self, X: TensorType, Indices: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        require_same_shape(self.kind, X=X, Indices=Indices)
+        if self.unpooling_type != "max":
+            found = f"unpool: unpooling_type is {self.unpooling_type!r}"
+            raise BadAttribute(found, hint="expected 'max'")
+        given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
+        made = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        return X.with_shape((*X.shape[:2], *made))
+
+    def numpy(self, X: Array, Indices: Array) -> Array:
+        given = zip(X.shape[2:], self.ksize, self.strides, self.paddings, strict=True)
+        made = [(size - 1) * step - 2 * edge + taps for size, taps, step, edge in given]
+        return put_at_places(X, Indices, (*X.shape[:2], *made))
+
+    def grad(self, X: Array, Indices: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": take_places(d_Out, Indices)}
+
+
+def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
+    """Images of a shape with values at places; of several at one place, the last stays."""
+    images = np.zeros(tuple(shape), values.dtype)
+    flat, wanted = images.reshape(*shape[:2], -1), places.reshape(*shape[:2], -1)
+    np.put_along_axis(flat, wanted.astype(np.int64), values.reshape(wanted.shape), axis=2)
+    return images
+
+
+class Spp(OpDef, op="spp"):
+    """Out = X pooled to 1, 2², 4², … cells, side by side: spatial pyramid pooling.
+
+    X is [N, C, H, W], Out [N, C·(4^pyramid_height - 1)/3]. Windows of level p are the size over 2^p
+    rounded up, with padding on both sides. Reference: spp_op.h.
+    """
+
+    X = reads()
+    Out = writes()
+    pyramid_height: Attr[int] = required(int)
+    pooling_type: Attr[str] = required(str)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        if self.pooling_type not in ("max", "avg"):
+            found = f"spp: pooling_type is {self.pooling_type!r}"
+            raise BadAttribute(found, hint="expected 'max' or 'avg'")
+        cells = (4**self.pyramid_height - 1) // 3
+        return X.with_shape((X.shape[0], product((X.shape[1], cells))))
+
+    def numpy(self, X: Array) -> Array:
+        made: list[Array] = []
+        for level in range(self.pyramid_height):
+            cells = pyramid_cells(X.shape[2:], 2**level)
+            made.append(pool_cells(X, cells, self.pooling_type == "max", 0).reshape(len(X), -1))
+        return np.concatenate(made, axis=1)
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        d_x, first = np.zeros_like(X), 0
+        for level in range(self.pyramid_height):
+            side = 2**level
+            width = X.shape[1] * side * side
+            above = d_Out[:, first : first + width].reshape(*X.shape[:2], side, side)
+            cells, largest = pyramid_cells(X.shape[2:], side), self.pooling_type == "max"
+            d_x += pool_cells_gradient(X, above, cells, largest, 0)
+            first += width
+        return {"X": d_x}
+
+
+def pyramid_cells(sizes: Sequence[int], side: int) -> list[list[tuple[int, int]]]:
+    """The windows of one level, `side` an axis."""
+    kernel = [-(-size // side) for size in sizes]
+    padding = [(taps * side - size + 1) // 2 for taps, size in zip(kernel, sizes, strict=True)]
+    cells = window_cells(sizes, kernel, kernel, padding, "EXPLICIT", False, False, "")
+    return [axis[:side] for axis in cells]

@@ -1,0 +1,266 @@
+"""Pooling of regions of interest: boxes of pictures become pictures of one size.
+
+ROIs [R, 4] are boxes (x1, y1, x2, y2) of the pictures X [N, C, H, W], sequences of them by picture;
+`spatial_scale` brings their places to those of X.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.image.pool_index import add_at_places, largest_places, take_places
+from compiler.ops.image.region_loops import (
+    aligned_weights,
+    away_from_zero,
+    cell_edges,
+    edge_gradient,
+    picture_numbers,
+    pooled_span,
+    precise_weights,
+    spans,
+)
+from compiler.ops.image.windows import as_numbers, require_images
+
+
+class RegionPooling(OpDef):
+    """Out [R, channels, pooled_height, pooled_width] = what each box shows, in cells."""
+
+    X = reads()
+    ROIs = reads(no_grad=True)
+    ROIs_lod = reads_lod("ROIs", optional=True)
+    Out = writes()
+    spatial_scale = attr(1.0)
+    pooled_height = attr(1)
+    pooled_width = attr(1)
+
+    def pooled(self, X: TensorType, ROIs: TensorType, channels: Size) -> TensorType:
+        """The type of Out; ShapeError where pictures or boxes are none."""
+        require_images(self.kind, "X", X)
+        if ROIs.rank != 2 or differ(ROIs.shape[1], 4):
+            raise ShapeError(f"{self.kind}: ROIs is {ROIs}, expected boxes [R, 4]")
+        if min(self.pooled_height, self.pooled_width) < 1 or self.spatial_scale <= 0:
+            found = (self.pooled_height, self.pooled_width, self.spatial_scale)
+            wanted = "expected more than 0"
+            raise BadAttribute(f"{self.kind}: pooled sizes and spatial_scale are {found}, {wanted}")
+        return X.with_shape((ROIs.shape[0], channels, self.pooled_height, self.pooled_width))
+
+    def infer_grad(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
+        return {"X": X, "ROIs": ROIs}
+
+
+class RoiPool(RegionPooling, op="roi_pool"):
+    """Out = the largest element of each cell, Argmax = where it is, through the picture.
+
+    Boxes and cells are rounded to whole elements; an empty cell gives 0. Reference: roi_pool_op.cc.
+    """
+
+    RoisLod = reads(optional=True, no_grad=True)
+    Argmax = writes(optional=True)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
+        made = self.pooled(X, ROIs, X.shape[1])
+        return {"Out": made, "Argmax": made.with_dtype(DType.INT64)}
+
+    def numpy(
+        self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
+    ) -> dict[str, Array]:
+        numbers = picture_numbers(len(ROIs), len(X), RoisLod, ROIs_lod)
+        shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
+        out, places = np.zeros(shape, X.dtype), np.full(shape, -1, np.int64)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            picture = X[numbers[number]][None]
+            rows = pooled_span(top, bottom, self.pooled_height, X.shape[2])
+            columns = pooled_span(left, right, self.pooled_width, X.shape[3])
+            found = largest_places(picture, [rows, columns])
+            places[number] = found[0]
+            out[number] = np.where(found < 0, 0, take_places(picture, found))[0]
+        return {"Out": out, "Argmax": places}
+
+    def grad(
+        self,
+        X: Shape,
+        ROIs: Array,
+        RoisLod: Array | None,
+        ROIs_lod: list[Array] | None,
+        Argmax: Array,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        shape = as_numbers(X)
+        d_x = np.zeros(shape, d_Out.dtype)
+        numbers = picture_numbers(len(ROIs), shape[0], RoisLod, ROIs_lod)
+        for number, picture in enumerate(numbers):
+            one = slice(number, number + 1)
+            d_x[picture] += add_at_places(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
+        return {"X": d_x}
+
+
+class RoiAlign(RegionPooling, op="roi_align"):
+    """Out = the mean of `sampling_ratio`² samples in each cell, linear between elements.
+
+    A ratio below 1 takes as many samples as a cell has elements. Nothing is rounded, and boxes have
+    a side of at least 1. Reference: roi_align_op.cc.
+    """
+
+    RoisLod = reads(optional=True, no_grad=True)
+    sampling_ratio = attr(-1)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
+        return self.pooled(X, ROIs, X.shape[1])
+
+    def numpy(
+        self, X: Array, ROIs: Array, RoisLod: Array | None, ROIs_lod: list[Array] | None
+    ) -> Array:
+        numbers = picture_numbers(len(ROIs), len(X), RoisLod, ROIs_lod)
+        shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
+        out, options = np.empty(shape, X.dtype), (self.sampling_ratio, X.dtype)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            down = aligned_weights(top, bottom, shape[2], X.shape[2], *options)
+            across = aligned_weights(left, right, shape[3], X.shape[3], *options)
+            out[number] = down @ X[numbers[number]] @ across.T
+        return out
+
+    def grad(
+        self,
+        X: Shape,
+        ROIs: Array,
+        RoisLod: Array | None,
+        ROIs_lod: list[Array] | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        shape, options = as_numbers(X), (self.sampling_ratio, d_Out.dtype)
+        d_x = np.zeros(shape, d_Out.dtype)
+        numbers = picture_numbers(len(ROIs), shape[0], RoisLod, ROIs_lod)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            down = aligned_weights(top, bottom, self.pooled_height, shape[2], *options)
+            across = aligned_weights(left, right, self.pooled_width, shape[3], *options)
+            d_x[numbers[number]] += down.T @ d_Out[number] @ across
+        return {"X": d_x}
+
+
+def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[Any]:
+    """The cells of `psroi_pool`, rows and columns, of a box whose edges are rounded first."""
+    left, top, right, bottom = away_from_zero(box.astype(np.float32))
+    found: list[Any] = []
+    for first, last, count, size in (
+        (top, bottom, cells[0], sizes[0]),
+        (left, right, cells[1], sizes[1]),
+    ):
+        start = np.float32(first) * np.float32(scale)
+        length = max(np.float32(last + 1) * np.float32(scale) - start, np.float32(0.1))
+        found.append(spans(float(start), float(length / np.float32(count)), count, size, 0))
+    return found
+
+
+class PsroiPool(RegionPooling, op="psroi_pool"):
+    """Out[r, c, i, j] = the mean of channel (c·height + i)·width + j over cell (i, j).
+
+    X has output_channels·pooled_height·pooled_width channels: every cell looks at its own.
+    Reference: psroi_pool_op.h.
+    """
+
+    output_channels: Attr[int] = required(int)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
+        made = self.pooled(X, ROIs, self.output_channels)
+        wanted = self.output_channels * self.pooled_height * self.pooled_width
+        if differ(X.shape[1], wanted):
+            raise ShapeError(f"psroi_pool: X is {X}, expected {wanted} channels")
+        return made
+
+    def numpy(self, X: Array, ROIs: Array, ROIs_lod: list[Array] | None) -> Array:
+        numbers = picture_numbers(len(ROIs), len(X), None, ROIs_lod)
+        cells = (self.pooled_height, self.pooled_width)
+        out = np.zeros((len(ROIs), self.output_channels, *cells), X.dtype)
+        for number, box in enumerate(ROIs):
+            picture = X[numbers[number]].reshape(self.output_channels, *cells, *X.shape[2:])
+            rows, columns = sensitive_spans(box, self.spatial_scale, cells, X.shape[2:])
+            for i, j in np.ndindex(*cells):
+                cell = picture[:, i, j, slice(*rows[i]), slice(*columns[j])]
+                if cell.size:
+                    out[number, :, i, j] = cell.mean(axis=(1, 2))
+        return out
+
+    def grad(
+        self, X: Shape, ROIs: Array, ROIs_lod: list[Array] | None, d_Out: Array
+    ) -> dict[str, Array]:
+        shape, cells = as_numbers(X), (self.pooled_height, self.pooled_width)
+        d_x = np.zeros((shape[0], self.output_channels, *cells, *shape[2:]), d_Out.dtype)
+        numbers = picture_numbers(len(ROIs), shape[0], None, ROIs_lod)
+        for number, box in enumerate(ROIs):
+            rows, columns = sensitive_spans(box, self.spatial_scale, cells, shape[2:])
+            for i, j in np.ndindex(*cells):
+                cell = d_x[numbers[number], :, i, j, slice(*rows[i]), slice(*columns[j])]
+                cell += (d_Out[number, :, i, j] / max(cell[0].size, 1))[:, None, None]
+        return {"X": d_x.reshape(shape)}
+
+
+class PrroiPool(RegionPooling, op="prroi_pool"):
+    """Out = the integral over each cell, linear between elements, over its area.
+
+    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may say how many boxes each
+    picture has. Reference: prroi_pool_op.h.
+    """
+
+    ROIs = reads()
+    BatchRoINums = reads(optional=True, no_grad=True)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
+        return self.pooled(X, ROIs, X.shape[1])
+
+    def numpy(
+        self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None
+    ) -> Array:
+        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
+        out = np.zeros(shape, X.dtype)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            rows = cell_edges(top, bottom, self.pooled_height)
+            columns = cell_edges(left, right, self.pooled_width)
+            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
+            if area > 0:
+                down = precise_weights(rows, X.shape[2])
+                across = precise_weights(columns, X.shape[3])
+                out[number] = down @ X[numbers[number]] @ across.T / area
+        return out
+
+    def grad(
+        self,
+        X: Array,
+        ROIs: Array,
+        BatchRoINums: Array | None,
+        ROIs_lod: list[Array] | None,
+        Out: Array,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        d_x, d_rois = np.zeros_like(X), np.zeros_like(ROIs)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            rows = cell_edges(top, bottom, self.pooled_height)
+            columns = cell_edges(left, right, self.pooled_width)
+            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
+            if area <= 0:
+                continue
+            above, picture = d_Out[number] / area, X[numbers[number]]
+            down = precise_weights(rows, X.shape[2])
+            across = precise_weights(columns, X.shape[3])
+            d_x[numbers[number]] += down.T @ above @ across
+            lost = (d_Out[number] * Out[number]).sum()
+            by_row = np.einsum("cpw,chw->ph", above @ across, picture)
+            by_column = np.einsum("chq,chw->qw", down.T @ above, picture)
+            vertical = edge_gradient(by_row, rows, lost)
+            horizontal = edge_gradient(by_column, columns, lost)
+            box = (horizontal[0], vertical[0], horizontal[1], vertical[1])
+            d_rois[number] = np.array(box) * self.spatial_scale
+        return {"X": d_x, "ROIs": d_rois}
+
+
+def starts_of(counts: Array | None) -> Array | None:
+    """Offsets of as many boxes as a tensor says for each picture."""
+    return None if counts is None else np.concatenate([[0], np.cumsum(counts.reshape(-1))])

@@ -1,0 +1,142 @@
+"""What windows of an image see, laid out as columns (`unfold`) or as sequences (`im2sequence`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.image.conv_loops import (
+    Axes,
+    gather_columns,
+    inside_of,
+    pad_image,
+    scatter_columns,
+    window_axes,
+)
+from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
+
+
+def edges_in_pairs(paddings: Sequence[int]) -> list[int]:
+    """[top, left, bottom, right] as [top, bottom, left, right]; [height, width] stays."""
+    return [paddings[place] for place in (0, 2, 1, 3)] if len(paddings) == 4 else list(paddings)
+
+
+def scatter_images(columns: Array, axes: Axes, sizes: Sequence[int]) -> Array:
+    """Images [N, C, …] that get back columns [N, C, taps, …places] from where they come."""
+    padded = [size + axis[3] + axis[4] for size, axis in zip(sizes, axes, strict=True)]
+    images = np.empty((*columns.shape[:2], *sizes), columns.dtype)
+    for image, part in zip(images, columns, strict=True):
+        frame = np.zeros((len(image), *padded), images.dtype)
+        scatter_columns(part, frame, axes)
+        image[...] = inside_of(frame, axes)
+    return images
+
+
+class Unfold(OpDef, op="unfold"):
+    """Y[n, (c·kh + i)·kw + j, l] = X[n, c] under tap (i, j) of the window at place l.
+
+    X is [N, C, H, W], Y [N, C·kh·kw, places]. Paddings are [height, width] or [top, left, bottom,
+    right]. Reference: unfold_op.cc.
+    """
+
+    X = reads()
+    Y = writes()
+    kernel_sizes: Attr[list[int]] = required(list)
+    strides: Attr[list[int]] = required(list)
+    paddings: Attr[list[int]] = required(list)
+    dilations: Attr[list[int]] = required(list)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        require_pair(self.kind, "kernel_sizes", self.kernel_sizes)
+        paddings = edges_in_pairs(self.paddings)
+        sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
+        rows, columns = sliding.over(X.shape[2:], self.kernel_sizes)
+        depth = X.shape[1] * self.kernel_sizes[0] * self.kernel_sizes[1]
+        return X.with_shape((X.shape[0], depth, rows.count * columns.count))
+
+    def numpy(self, X: Array) -> Array:
+        sliding = (self.strides, edges_in_pairs(self.paddings), self.dilations, "EXPLICIT")
+        axes = window_axes(X.shape[2:], self.kernel_sizes, *sliding)
+        depth, places = X.shape[1] * axes[0][0] * axes[1][0], axes[0][5] * axes[1][5]
+        made = np.empty((len(X), depth, places), X.dtype)
+        for image, columns in zip(X, made, strict=True):
+            columns[...] = gather_columns(pad_image(image, axes), axes).reshape(depth, places)
+        return made
+
+    def grad(self, X: Shape, d_Y: Array) -> dict[str, Array]:
+        batch, channels, *sizes = as_numbers(X)
+        sliding = (self.strides, edges_in_pairs(self.paddings), self.dilations, "EXPLICIT")
+        axes = window_axes(sizes, self.kernel_sizes, *sliding)
+        places = [axis[5] for axis in axes]
+        columns = d_Y.reshape(batch, channels, axes[0][0] * axes[1][0], *places)
+        return {"X": scatter_images(columns, axes, sizes)}
+
+
+def require_pair(op: str, name: str, sizes: Sequence[int]) -> None:
+    """BadAttribute unless an attribute has a size for rows and one for columns."""
+    if len(sizes) != 2 or min(sizes) < 1:
+        raise BadAttribute(f"{op}: {name} is {list(sizes)}, expected 2 sizes from 1")
+
+
+class Im2Sequence(OpDef, op="im2sequence"):
+    """Each image becomes a sequence of what its windows see, row by row: Out [places, C·kh·kw].
+
+    X is [N, C, H, W]; Out has a sequence an image. Paddings are [top, left, bottom, right]. Where Y
+    [N, 2] has the real sizes of the images, each has only the windows that fit on its size divided
+    by `out_stride`, rounded up. Reference: im2sequence_op.cc.
+    """
+
+    X = reads()
+    Y = reads(optional=True, no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    kernels: Attr[list[int]] = required(list)
+    strides = attr([1, 1])
+    paddings = attr([0, 0, 0, 0])
+    out_stride = attr([1, 1])
+
+    def infer(self, X: TensorType, Y: TensorType | None) -> dict[str, object]:
+        require_images(self.kind, "X", X)
+        require_pair(self.kind, "kernels", self.kernels)
+        require_pair(self.kind, "out_stride", self.out_stride)
+        rows, columns = self.axes(X.shape)
+        places = UNKNOWN if Y is not None else X.shape[0] * rows.count * columns.count
+        depth = X.shape[1] * self.kernels[0] * self.kernels[1]
+        offsets = TensorType(DType.INT64, (X.shape[0] + 1,))
+        return {"Out": X.with_shape((places, depth)), "Out_lod": [offsets]}
+
+    def axes(self, X: Shape) -> tuple[Axis, ...]:
+        """Where the windows stand on rows and columns."""
+        paddings = edges_in_pairs(self.paddings)
+        return Sliding(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Y: Array | None) -> dict[str, object]:
+        sliding = (self.strides, edges_in_pairs(self.paddings), [1, 1], "EXPLICIT")
+        whole = window_axes(X.shape[2:], self.kernels, *sliding)
+        made: list[Array] = []
+        for number, image in enumerate(X):
+            axes = whole
+            if Y is not None:
+                real = [-(-int(n) // by) for n, by in zip(Y[number], self.out_stride, strict=True)]
+                fitting = window_axes(real, self.kernels, *sliding)
+                axes = [(*a[:5], b[5]) for a, b in zip(whole, fitting, strict=True)]
+            columns = gather_columns(pad_image(image, axes), axes)
+            made.append(columns.transpose(2, 3, 0, 1).reshape(axes[0][5] * axes[1][5], -1))
+        offsets = np.cumsum([0, *[len(each) for each in made]], dtype=np.int64)
+        return {"Out": np.concatenate(made), "Out_lod": [offsets]}
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        batch, channels, *sizes = as_numbers(X)
+        sliding = (self.strides, edges_in_pairs(self.paddings), [1, 1], "EXPLICIT")
+        axes = window_axes(sizes, self.kernels, *sliding)
+        parts = d_Out.reshape(batch, axes[0][5], axes[1][5], channels, -1)
+        return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), axes, sizes)}

@@ -1,0 +1,310 @@
+"""Conditional random fields over sequences of tags: their likelihood and the best tags.
+
+Transition is [tags + 2, tags]: weights to start with a tag, to end with one, and from a tag (row)
+to the next (column). All sequences are walked together, one step at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
+from compiler.ops.loss.padded import places_by_length, places_by_lod
+
+
+def require_field(
+    op: str, Emission: TensorType, Transition: TensorType, Length: TensorType | None
+) -> None:
+    """ShapeError unless there is a weight for each tag, in rows or in padded lines of rows."""
+    axes = 2 if Length is None else 3
+    tags = Emission.shape[-1]
+    fits = Transition.rank == 2 and not differ(Transition.shape[1], tags)
+    if Emission.rank != axes or not fits or differ(Transition.shape[0], tags + 2):
+        given = shown(Emission=Emission, Transition=Transition)
+        shapes = "[rows, tags]" if Length is None else "[lines, longest, tags] beside Length"
+        raise ShapeError(f"{op}: {given}, expected {shapes} and [tags + 2, tags]")
+    require_same_dtype(op, Emission=Emission, Transition=Transition)
+
+
+def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
+    """ShapeError unless there is one int64 tag for each row of Emission."""
+    require_dtype(op, "Label", Label, DType.INT64)
+    rows = Emission.shape[:-1]
+    sizes = zip(Label.shape, (*rows, 1), strict=False)
+    if Label.rank not in (len(rows), len(rows) + 1) or any(differ(a, b) for a, b in sizes):
+        raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag a row")
+
+
+def line_places(
+    Emission: Array,
+    levels: list[Array] | None,
+    others: list[Array] | None,
+    Length: Array | None,
+) -> tuple[Array, Array]:
+    """Where the steps of each sequence lie; ValueError where nothing says so or two LoDs differ.
+
+    The sequences are those of Emission, or of Label where only that has any.
+    """
+    if Length is not None:
+        return places_by_length(Length, Emission.shape[1], "Length")
+    found = [given[-1] for given in (levels, others) if given]
+    if not found:
+        raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
+    if any(not np.array_equal(each, found[0]) for each in found):
+        raise ValueError("the sequences of Emission and Label have different lengths")
+    return places_by_lod(found[0])
+
+
+def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array:
+    """The tag at each step; ValueError for one that is no tag."""
+    tags = np.where(there, Label.reshape(-1)[places], 0) if Label.size else places
+    wrong = (tags < 0) | (tags >= count)
+    if wrong.any():
+        raise ValueError(f"Label has {tags[wrong][0]}, expected tags from 0 to {count - 1}")
+    return tags
+
+
+def walk_forward(powers: Array, weights: Array, there: Array) -> tuple[Array, Array]:
+    """Shares of each tag at each step given all before it, and the logarithm of the whole sum.
+
+    `powers` [lines, steps, tags] and `weights` are exponentials. Shares at a step sum to 1; the
+    logarithms of what they were divided by add up.
+    """
+    shares, total = np.zeros_like(powers), np.zeros(len(powers), powers.dtype)
+    for step in range(powers.shape[1]):
+        before = shares[:, step - 1] @ weights[2:] if step else weights[0]
+        now = powers[:, step] * before
+        sums = np.where(there[:, step], now.sum(1), 1)
+        shares[:, step] = now / sums[:, None] * there[:, step, None]
+        total += np.log(sums)
+    counts = there.sum(1)
+    last = np.take_along_axis(shares, np.maximum(counts - 1, 0)[:, None, None], 1)[:, 0]
+    return shares, total + np.log(np.where(counts > 0, last @ weights[1], 1))
+
+
+def walk_backward(powers: Array, weights: Array, there: Array) -> Array:
+    """For each step and tag the shares of all that may follow, scaled to sum to 1."""
+    shares = np.zeros_like(powers)
+    last = there.sum(1) - 1
+    ahead = np.zeros_like(powers[:, 0]) if powers.shape[1] else powers
+    for step in reversed(range(powers.shape[1])):
+        inner = ahead @ weights[2:].T
+        now = np.where((last == step)[:, None], weights[1], inner)
+        shares[:, step] = now / np.where(there[:, step], now.sum(1), 1)[:, None]
+        ahead = shares[:, step] * powers[:, step]
+    return shares * there[:, :, None]
+
+
+def path_weight(
+    Emission: Array, Transition: Array, tags: Array, places: Array, there: Array
+) -> Array:
+    """The sum of weights along the given tags of each line."""
+    emitted = np.where(there, Emission[places, tags], 0).sum(1)
+    steps = np.where(there[:, 1:], Transition[tags[:, :-1] + 2, tags[:, 1:]], 0).sum(1)
+    counts = there.sum(1)
+    last = np.take_along_axis(tags, np.maximum(counts - 1, 0)[:, None], 1)[:, 0]
+    ends = Transition[0, tags[:, 0]] + Transition[1, last]
+    return emitted + steps + np.where(counts > 0, ends, 0)
+
+
+def tag_counts(tags: Array, there: Array, scale: Array, count: int) -> tuple[Array, Array]:
+    """How often tags occur by line and step, and how often as in Transition, times scale."""
+    present = np.zeros((*tags.shape, count), scale.dtype)
+    np.put_along_axis(present, tags[..., None], there[..., None] * scale[:, None, None], 2)
+    moves = np.zeros((count + 2, count), scale.dtype)
+    heads = there[:, 1:] * scale[:, None]
+    np.add.at(moves, (tags[:, :-1] + 2, tags[:, 1:]), heads)
+    counts = there.sum(1)
+    last = np.take_along_axis(tags, np.maximum(counts - 1, 0)[:, None], 1)[:, 0]
+    np.add.at(moves[0], tags[:, 0], scale * (counts > 0))
+    np.add.at(moves[1], last, scale * (counts > 0))
+    return present, moves
+
+
+def expected_counts(
+    powers: Array, weights: Array, ahead: Array, behind: Array, there: Array, scale: Array
+) -> tuple[Array, Array]:
+    """The same for tags as likely as the field has them: `ahead` and `behind` walked both ways."""
+    both = ahead * behind
+    sums = np.where(there, both.sum(2), 1)
+    present = both / sums[:, :, None] * scale[:, None, None]
+    right = (powers * behind)[:, 1:]
+    left = ahead[:, :-1] * there[:, 1:, None]
+    joint = ((left @ weights[2:]) * right).sum(2)
+    left = left * (scale[:, None] / np.where(there[:, 1:], joint, 1))[:, :, None]
+    last = np.maximum(there.sum(1) - 1, 0)[:, None, None]
+    ends = np.take_along_axis(present, last, 1)[:, 0]
+    tags = weights.shape[1]
+    moves = weights[2:] * (left.reshape(-1, tags).T @ right.reshape(-1, tags))
+    return present, np.concatenate([present[:, :1].sum(0), ends.sum(0)[None], moves])
+
+
+class LinearChainCrf(OpDef, op="linear_chain_crf"):
+    """LogLikelihood = -log P(Label | Emission) of each sequence: [sequences, 1], to be minimised.
+
+    Emission is [rows, tags] with LoD and Label [rows, 1], or [lines, longest, tags] with Length and
+    Label [lines, longest]. Alpha (shares of tags, given what is before), EmissionExps and
+    TransitionExps are for the gradient. Reference: linear_chain_crf_op.h.
+    """
+
+    Emission = reads()
+    Transition = reads()
+    Label = reads(no_grad=True)
+    Length = reads(optional=True, no_grad=True)
+    Emission_lod = reads_lod("Emission", optional=True)
+    Label_lod = reads_lod("Label", optional=True)
+    Alpha = writes()
+    EmissionExps = writes()
+    TransitionExps = writes()
+    LogLikelihood = writes()
+    LogLikelihood_lod = writes_lod("LogLikelihood")
+
+    def infer(
+        self,
+        Emission: TensorType,
+        Transition: TensorType,
+        Label: TensorType,
+        Length: TensorType | None,
+        Emission_lod: list[TensorType] | None,
+        Label_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType | list[TensorType]]:
+        require_field(self.kind, Emission, Transition, Length)
+        require_tags(self.kind, Label, Emission)
+        count: Size = UNKNOWN if Length is None else Emission.shape[0]
+        levels = Emission_lod or Label_lod
+        if Length is None and levels:
+            count = levels[-1].shape[0] - 1
+        return {
+            "Alpha": Emission,
+            "EmissionExps": Emission,
+            "TransitionExps": Transition,
+            "LogLikelihood": Emission.with_shape((count, 1)),
+            "LogLikelihood_lod": [],
+        }
+
+    def infer_grad(
+        self, EmissionExps: TensorType, TransitionExps: TensorType
+    ) -> dict[str, TensorType]:
+        return {"Emission": EmissionExps, "Transition": TransitionExps}
+
+    def numpy(
+        self,
+        Emission: Array,
+        Transition: Array,
+        Label: Array,
+        Length: Array | None,
+        Emission_lod: list[Array] | None,
+        Label_lod: list[Array] | None,
+    ) -> dict[str, Array | list[Array]]:
+        places, there = line_places(Emission, Emission_lod, Label_lod, Length)
+        rows = Emission.reshape(-1, Emission.shape[-1])
+        tags = checked_tags(Label, places, there, rows.shape[1])
+        highest = rows.max(1, keepdims=True)
+        powers, weights = np.exp(rows - highest), np.exp(Transition)
+        shares, total = walk_forward(powers[places], weights, there)
+        every = total + np.where(there, highest[places, 0], 0).sum(1)
+        alpha = np.zeros_like(rows)
+        alpha[places[there]] = shares[there]
+        loss = every - path_weight(rows, Transition, tags, places, there)
+        return {
+            "Alpha": alpha.reshape(Emission.shape),
+            "EmissionExps": powers.reshape(Emission.shape),
+            "TransitionExps": weights,
+            "LogLikelihood": loss[:, None],
+            "LogLikelihood_lod": [],
+        }
+
+    def grad(
+        self,
+        Emission: Shape,
+        Transition: Shape,
+        Label: Array,
+        Alpha: Array,
+        EmissionExps: Array,
+        TransitionExps: Array,
+        Length: Array | None,
+        Emission_lod: list[Array] | None,
+        Label_lod: list[Array] | None,
+        d_LogLikelihood: Array,
+    ) -> dict[str, Array]:
+        places, there = line_places(EmissionExps, Emission_lod, Label_lod, Length)
+        shape = numeric(Emission)
+        tags = checked_tags(Label, places, there, shape[-1])
+        powers = EmissionExps.reshape(-1, shape[-1])[places]
+        ahead = Alpha.reshape(-1, shape[-1])[places] * there[:, :, None]
+        behind = walk_backward(powers, TransitionExps, there)
+        scale = d_LogLikelihood.reshape(-1)
+        likely = expected_counts(powers, TransitionExps, ahead, behind, there, scale)
+        real = tag_counts(tags, there, scale, shape[-1])
+        d_Emission = np.zeros((Label.size, shape[-1]), powers.dtype)
+        d_Emission[places[there]] = (likely[0] - real[0])[there]
+        return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
+
+
+def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
+    """The tags of highest weight for each line of `scores` [lines, steps, tags]; of equal ones the
+    first. Beyond the end of a line they are 0.
+    """
+    steps = scores.shape[1]
+    came, best = np.zeros(scores.shape, np.int64), np.zeros(there.shape, np.int64)
+    reached: Array = scores[:, 0] + Transition[0]
+    for step in range(1, steps):
+        moves = reached[:, :, None] + Transition[2:]
+        came[:, step] = moves.argmax(1)
+        reached = np.where(there[:, step, None], moves.max(1) + scores[:, step], reached)
+    last = there.sum(1) - 1
+    now = (reached + Transition[1]).argmax(1)
+    for step in reversed(range(steps)):
+        best[:, step] = now
+        stepped = np.take_along_axis(came[:, step], now[:, None], 1)[:, 0]
+        now = np.where(step <= last, stepped, now)
+    return best * there
+
+
+class CrfDecoding(OpDef, op="crf_decoding"):
+    """ViterbiPath = the likeliest tags, one a row; given Label, 1 where they are right, else 0.
+
+    Emission is [rows, tags] with LoD, and the path [rows, 1]; or [lines, longest, tags] with
+    Length, and the path [lines, longest], 0 beyond the length. Reference: crf_decoding_op.h.
+    """
+
+    Emission = reads()
+    Transition = reads()
+    Label = reads(optional=True)
+    Length = reads(optional=True)
+    Emission_lod = reads_lod("Emission", optional=True)
+    ViterbiPath = writes()
+
+    def infer(
+        self,
+        Emission: TensorType,
+        Transition: TensorType,
+        Label: TensorType | None,
+        Length: TensorType | None,
+    ) -> TensorType:
+        require_field(self.kind, Emission, Transition, Length)
+        if Label is not None:
+            require_tags(self.kind, Label, Emission)
+        rows = Emission.shape[:-1]
+        return TensorType(DType.INT64, (*rows, 1) if Length is None else rows)
+
+    def numpy(
+        self,
+        Emission: Array,
+        Transition: Array,
+        Label: Array | None,
+        Length: Array | None,
+        Emission_lod: list[Array] | None,
+    ) -> Array:
+        places, there = line_places(Emission, Emission_lod, None, Length)
+        rows = Emission.reshape(-1, Emission.shape[-1])
+        path = np.zeros(len(rows), np.int64)
+        if there.any():
+            found = best_paths(rows[places], Transition, there)[there]
+            real = places[there]
+            path[real] = found if Label is None else found == Label.reshape(-1)[real]
+        return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])

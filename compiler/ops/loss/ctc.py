@@ -1,0 +1,283 @@
+"""Connectionist temporal classification: labels whose places among the steps nobody knows.
+
+A path names a class or the blank at each step; what remains when repeated classes become one and
+then blanks go is its labels. Here every other step of the lattice is the blank: `2 * labels + 1`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_dtype, shown
+from compiler.ops.loss.padded import places_by_length, places_by_lod
+
+
+def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:
+    """Each line's labels with blanks round them: [lines, 2 * longest + 1]; ValueError for a label
+    that is no class.
+    """
+    labels = np.where(there, Label.reshape(-1)[places], blank) if Label.size else places + blank
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        raise ValueError(f"Label has {labels[wrong][0]}, expected classes from 0 to {classes - 1}")
+    lattice = np.full((len(places), 2 * places.shape[1] + 1), blank, np.int64)
+    lattice[:, 1::2] = labels
+    return lattice
+
+
+def may_skip(lattice: Array, blank: int) -> Array:
+    """Where a path may come from two places before: over a blank, between different classes."""
+    skips = np.zeros(lattice.shape, np.bool_)
+    skips[:, 2:] = (lattice[:, 2:] != blank) & (lattice[:, 2:] != lattice[:, :-2])
+    return skips
+
+
+def pushed(scores: Array, by: int) -> Array:
+    """Scores moved along the lattice by so many places; what comes in is impossible."""
+    width = scores.shape[1]
+    moved = np.full_like(scores, -np.inf)
+    moved[:, by:] = scores[:, : max(width - by, 0)]
+    return moved
+
+
+def step_scores(before: Array, skips: Array) -> Array:
+    """The logarithm of the ways into each place: from itself, the one before, over a blank."""
+    ways = np.logaddexp(before, pushed(before, 1))
+    return np.logaddexp(ways, np.where(skips, pushed(before, 2), -np.inf))
+
+
+def scores_forward(emitted: Array, skips: Array) -> Array:
+    """Logarithms of all paths to each place at each step, `emitted` [lines, steps, places]."""
+    scores = np.full_like(emitted, -np.inf)
+    scores[:, 0, :2] = emitted[:, 0, :2]
+    for step in range(1, emitted.shape[1]):
+        scores[:, step] = step_scores(scores[:, step - 1], skips) + emitted[:, step]
+    return scores
+
+
+def scores_backward(emitted: Array, skips: Array, counts: Array, ends: Array) -> Array:
+    """Logarithms of all paths from each place at each step on, that step left out.
+
+    `counts` are steps and `ends` the last place of each line's lattice, which may be its end as
+    the place before it may.
+    """
+    width = emitted.shape[2]
+    place = np.arange(int(width))
+    final = np.where((place == ends[:, None]) | (place == ends[:, None] - 1), 0.0, -np.inf)
+    mirrored = np.zeros_like(skips)
+    mirrored[:, 2:] = skips[:, ::-1][:, : max(width - 2, 0)]
+    scores = np.full_like(emitted, -np.inf)
+    after = scores[:, 0]
+    for step in reversed(range(emitted.shape[1])):
+        further = step_scores(after[:, ::-1], mirrored)[:, ::-1]
+        scores[:, step] = np.where((counts == step + 1)[:, None], final, further)
+        after = scores[:, step] + emitted[:, step]
+    return scores
+
+
+def classes_of_lattice(likely: Array, lattice: Array, classes: int) -> Array:
+    """Adds up what the places of a lattice have by class: [lines, steps, classes]."""
+    lines, steps, _ = likely.shape
+    total = np.zeros((lines, steps, classes), likely.dtype)
+    line, step = np.ogrid[:lines, :steps]
+    np.add.at(total, (line[..., None], step[..., None], lattice[:, None, :]), likely)
+    return total
+
+
+def ctc_lines(
+    logits: Array, there: Array, lattice: Array, ends: Array, blank: int
+) -> tuple[Array, Array]:
+    """The loss of each line and its gradient by logits [lines, steps, classes], both 0 where its
+    labels need more steps than it has; float64, for logarithms of long paths are large.
+    """
+    shifted = logits - logits.max(2, keepdims=True, initial=-np.inf)
+    shares = shifted - np.log(np.exp(shifted).sum(2, keepdims=True))
+    everywhere = np.broadcast_to(lattice[:, None], (*there.shape, lattice.shape[1]))
+    emitted = np.take_along_axis(shares, everywhere, 2).astype(np.float64)
+    skips, counts = may_skip(lattice, blank), there.sum(1)
+    ahead = scores_forward(emitted, skips)
+    behind = scores_backward(emitted, skips, counts, ends)
+    total = np.logaddexp.reduce((ahead + behind)[:, 0], axis=1)
+    possible = np.isfinite(total)
+    known = np.where(possible, total, 0.0)
+    likely = np.exp(ahead + behind - known[:, None, None])
+    gradient = np.exp(shares) - classes_of_lattice(likely, lattice, logits.shape[2])
+    counted = there & possible[:, None]
+    return -known, np.where(counted[:, :, None], gradient, 0.0)
+
+
+class WarpCtc(OpDef, op="warpctc"):
+    """Loss = -log of the probability of Label, summed over all paths: [sequences, 1].
+
+    Logits are [rows, classes] with LoD and Label [labels, 1] int32 with LoD; or, with LogitsLength
+    and LabelLength, [longest, sequences, classes] and [sequences, longest]. WarpCTCGrad, [longest,
+    sequences, classes], is the gradient; `norm_by_times` divides it by the steps of each sequence.
+    Labels that need more steps than there are cost 0. Reference: warpctc_op.h.
+    """
+
+    Logits = reads()
+    Label = reads(no_grad=True)
+    LogitsLength = reads(optional=True, no_grad=True)
+    LabelLength = reads(optional=True, no_grad=True)
+    Logits_lod = reads_lod("Logits", optional=True)
+    Label_lod = reads_lod("Label", optional=True)
+    WarpCTCGrad = writes()
+    WarpCTCGrad_lod = writes_lod("WarpCTCGrad")
+    Loss = writes()
+    Loss_lod = writes_lod("Loss")
+    blank = attr(0)
+    norm_by_times = attr(False)
+
+    def infer(
+        self,
+        Logits: TensorType,
+        Label: TensorType,
+        LogitsLength: TensorType | None,
+        LabelLength: TensorType | None,
+        Logits_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType | list[TensorType]]:
+        require_dtype(self.kind, "Label", Label, DType.INT32)
+        padded = LogitsLength is not None and LabelLength is not None
+        if Logits.rank != 2 + padded:
+            given = shown(Logits=Logits, Label=Label)
+            shape = "[longest, sequences, classes]" if padded else "[rows, classes]"
+            raise ShapeError(f"{self.kind}: {given}, expected Logits {shape}")
+        classes = Logits.shape[-1]
+        if self.blank < 0 or (isinstance(classes, int) and self.blank >= classes):
+            raise BadAttribute(f"{self.kind}: 'blank' is {self.blank}, no class of {Logits}")
+        count: Size = Logits_lod[-1].shape[0] - 1 if Logits_lod else UNKNOWN
+        wide = Logits.shape if padded else (UNKNOWN, count, classes)
+        return {
+            "WarpCTCGrad": Logits.with_shape(wide),
+            "WarpCTCGrad_lod": [],
+            "Loss": Logits.with_shape((wide[1], 1)),
+            "Loss_lod": [],
+        }
+
+    def infer_grad(self, Logits: TensorType) -> dict[str, TensorType]:
+        return {"Logits": Logits}
+
+    def numpy(
+        self,
+        Logits: Array,
+        Label: Array,
+        LogitsLength: Array | None,
+        LabelLength: Array | None,
+        Logits_lod: list[Array] | None,
+        Label_lod: list[Array] | None,
+    ) -> dict[str, Array | list[Array]]:
+        if LogitsLength is not None and LabelLength is not None:
+            lines, there = places_by_length(LogitsLength, len(Logits), "LogitsLength")
+            logits = Logits.transpose(1, 0, 2)
+            places, named = places_by_length(LabelLength, Label.shape[1], "LabelLength")
+        elif Logits_lod and Label_lod:
+            lines, there = places_by_lod(Logits_lod[-1])
+            logits = Logits[lines]
+            places, named = places_by_lod(Label_lod[-1])
+        else:
+            raise ValueError("warpctc needs LoD of Logits and Label, or both their lengths")
+        if len(lines) != len(places):
+            raise ValueError(f"there are {len(lines)} sequences in Logits, {len(places)} in Label")
+        lattice = label_lattice(Label, places, named, self.blank, Logits.shape[-1])
+        loss, gradient = ctc_lines(logits, there, lattice, 2 * named.sum(1), self.blank)
+        return {
+            "WarpCTCGrad": gradient.transpose(1, 0, 2).astype(Logits.dtype),
+            "WarpCTCGrad_lod": [],
+            "Loss": loss[:, None].astype(Logits.dtype),
+            "Loss_lod": [],
+        }
+
+    def grad(
+        self,
+        Logits: Shape,
+        WarpCTCGrad: Array,
+        LogitsLength: Array | None,
+        Logits_lod: list[Array] | None,
+        d_Loss: Array,
+    ) -> dict[str, Array]:
+        scaled = WarpCTCGrad * d_Loss.reshape(-1, 1)
+        if LogitsLength is not None:
+            counts = LogitsLength.reshape(-1, 1)
+            return {"Logits": scaled / np.maximum(counts, 1) if self.norm_by_times else scaled}
+        if not Logits_lod:
+            raise ValueError("warpctc needs LoD of Logits, or LogitsLength")
+        places, there = places_by_lod(Logits_lod[-1])
+        if self.norm_by_times:
+            scaled = scaled / np.maximum(there.sum(1)[:, None], 1)
+        d_Logits = np.zeros(numeric(Logits), scaled.dtype)
+        d_Logits[places[there]] = scaled.transpose(1, 0, 2)[there]
+        return {"Logits": d_Logits.astype(d_Loss.dtype)}
+
+
+def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
+    """Which steps of a path remain: no blanks, and of repeated classes the first.
+
+    `first` marks where a sequence begins.
+    """
+    kept = classes != blank
+    if merge:
+        kept[1:] &= (classes[1:] != classes[:-1]) | first[1:]
+    return kept
+
+
+class CtcAlign(OpDef, op="ctc_align"):
+    """Output = what remains of each path: repeated classes become one, then blanks go.
+
+    Input is [rows, 1] with LoD; Output is as long as what remains, -1 if that is nothing at all.
+    Or Input is [lines, longest] with InputLength, and Output is filled up with `padding_value`,
+    OutputLength [lines, 1]. Reference: ctc_align_op.h.
+    """
+
+    Input = reads()
+    InputLength = reads(optional=True)
+    Input_lod = reads_lod("Input", optional=True)
+    Output = writes()
+    Output_lod = writes_lod("Output")
+    OutputLength = writes(optional=True)
+    blank = attr(0)
+    merge_repeated = attr(True)
+    padding_value = attr(0)
+
+    def infer(
+        self,
+        Input: TensorType,
+        InputLength: TensorType | None,
+        Input_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType | list[TensorType]]:
+        require_dtype(self.kind, "Input", Input, DType.INT32, DType.INT64)
+        if Input.rank != 2:
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected two axes")
+        if InputLength is not None:
+            lengths = Input.with_shape((Input.shape[0], 1))
+            return {"Output": Input, "Output_lod": [], "OutputLength": lengths}
+        if differ(Input.shape[1], 1):
+            raise ShapeError(f"{self.kind}: Input is {Input}, expected a class a row")
+        count = Input_lod[-1].shape[0] if Input_lod else UNKNOWN
+        offsets = [TensorType(DType.INT64, (count,))]
+        return {"Output": Input.with_shape((UNKNOWN, 1)), "Output_lod": offsets}
+
+    def numpy(
+        self, Input: Array, InputLength: Array | None, Input_lod: list[Array] | None
+    ) -> dict[str, Array | list[Array]]:
+        classes, first = Input.reshape(-1), np.zeros(Input.size, np.bool_)
+        if InputLength is None:
+            if not Input_lod:
+                raise ValueError("ctc_align needs LoD of Input, or the input InputLength")
+            offsets = Input_lod[-1]
+            first[offsets[:-1][np.diff(offsets) > 0]] = True
+            kept = kept_classes(classes, first, self.blank, self.merge_repeated)
+            left = np.concatenate([[0], np.cumsum(kept)])[offsets].astype(np.int64)
+            rest = classes[kept] if kept.any() else np.full(1, -1, classes.dtype)
+            return {"Output": rest.reshape(-1, 1), "Output_lod": [left]}
+        _, there = places_by_length(InputLength, Input.shape[1], "InputLength")
+        first.reshape(Input.shape)[:, :1] = True
+        kept = kept_classes(classes, first, self.blank, self.merge_repeated)
+        kept = kept.reshape(Input.shape) & there
+        counts = kept.sum(1)[:, None]
+        output = np.full(Input.shape, self.padding_value, Input.dtype)
+        output[np.arange(Input.shape[1]) < counts] = Input[kept]
+        return {"Output": output, "Output_lod": [], "OutputLength": counts.astype(Input.dtype)}

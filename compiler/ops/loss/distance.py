@@ -1,0 +1,208 @@
+"""Losses that grow with the distance of two tensors, or of two distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import (
+    differ,
+    require_dtype,
+    require_same_dtype,
+    require_same_shape,
+    shown,
+)
+from compiler.ops.loss.binary import Alike
+
+
+class HuberLoss(Alike, op="huber_loss"):
+    """With Residual r = Y - X: Out = r² / 2 where |r| <= delta, else delta * (|r| - delta / 2).
+
+    Reference: huber_loss_op.h.
+    """
+
+    X = reads()
+    Y = reads()
+    Residual = writes()
+    Out = writes()
+    delta = required(float)
+
+    def compute(self, xp: Xp, X: Value, Y: Value) -> dict[str, Value]:
+        residual = Y - X
+        size = xp.abs(residual)
+        far = self.delta * (size - 0.5 * self.delta)
+        near = 0.5 * residual * residual
+        return {"Residual": residual, "Out": xp.where(size <= self.delta, near, far)}
+
+    def grad(self, xp: Xp, Residual: Value, d_Out: Value) -> Value:
+        pull = d_Out * xp.minimum(xp.maximum(Residual, -self.delta), self.delta)
+        return {"X": -pull, "Y": pull}
+
+
+def smooth_steps(difference: Array, sigma: float) -> tuple[Array, Array]:
+    """Which differences are small, and the square of sigma in their element type."""
+    square = np.asarray(sigma * sigma, difference.dtype)
+    return np.abs(difference) < 1.0 / square, square
+
+
+class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
+    """Out = a row's sum of |d| smoothed round 0, with Diff d = (X - Y) * InsideWeight.
+
+    Each element gives (sigma * d)² / 2 where |d| < 1 / sigma², else |d| - 1 / (2 sigma²), times
+    OutsideWeight. All inputs are [N, ...], Out [N, 1]; the weights come both or not at all.
+    Reference: smooth_l1_loss_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Y = reads()
+    InsideWeight = reads(optional=True, no_grad=True)
+    OutsideWeight = reads(optional=True, no_grad=True)
+    Diff = writes()
+    Out = writes()
+    sigma = attr(1.0)
+
+    def infer(
+        self,
+        X: TensorType,
+        Y: TensorType,
+        InsideWeight: TensorType | None,
+        OutsideWeight: TensorType | None,
+    ) -> dict[str, TensorType]:
+        weights = {"InsideWeight": InsideWeight, "OutsideWeight": OutsideWeight}
+        given = {slot: type for slot, type in weights.items() if type is not None}
+        if X.rank < 2:
+            raise ShapeError(f"{self.kind}: X is {X}, expected at least 2 axes")
+        if len(given) == 1:
+            raise ShapeError(f"{self.kind}: {shown(**given)} needs the other weight beside it")
+        require_same_shape(self.kind, X=X, Y=Y, **given)
+        require_same_dtype(self.kind, X=X, Y=Y, **given)
+        return {"Diff": X, "Out": X.with_shape((X.shape[0], 1))}
+
+    def infer_grad(self, Diff: TensorType) -> dict[str, TensorType]:
+        return {"X": Diff, "Y": Diff}
+
+    def numpy(
+        self, X: Array, Y: Array, InsideWeight: Array | None, OutsideWeight: Array | None
+    ) -> dict[str, Array]:
+        difference = X - Y if InsideWeight is None else (X - Y) * InsideWeight
+        small, square = smooth_steps(difference, self.sigma)
+        far = np.abs(difference) - 0.5 / square
+        each = np.where(small, 0.5 * square * difference * difference, far)
+        weighted = each if OutsideWeight is None else each * OutsideWeight
+        return {"Diff": difference, "Out": weighted.reshape(len(X), -1).sum(1, keepdims=True)}
+
+    def grad(
+        self,
+        Diff: Array,
+        InsideWeight: Array | None,
+        OutsideWeight: Array | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        small, square = smooth_steps(Diff, self.sigma)
+        slope = np.where(small, square * Diff, np.sign(Diff))
+        for weight in (InsideWeight, OutsideWeight):
+            slope = slope if weight is None else slope * weight
+        pull = slope * d_Out.reshape(-1, *[1] * (Diff.ndim - 1))
+        return {"X": pull, "Y": -pull}
+
+
+REDUCTIONS = ("none", "batchmean", "mean", "sum")
+
+
+class KldivLoss(OpDef, op="kldiv_loss"):
+    """How far X, the logarithm of a distribution, is from Target: Target * (log(Target) - X).
+
+    0 where Target is not above 0. `reduction` "none" keeps every element, the others give a tensor
+    [1]: the "sum", its "mean" over elements, or that over rows ("batchmean").
+    Reference: kldiv_loss_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Target = reads(no_grad=True)
+    Loss = writes()
+    reduction = attr("mean")
+
+    def infer(self, X: TensorType, Target: TensorType) -> TensorType:
+        if self.reduction not in REDUCTIONS:
+            raise BadAttribute(
+                f"{self.kind}: 'reduction' is {self.reduction!r}, not one of {list(REDUCTIONS)}"
+            )
+        require_same_shape(self.kind, X=X, Target=Target)
+        require_same_dtype(self.kind, X=X, Target=Target)
+        return X if self.reduction == "none" else X.with_shape((1,))
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Target: Array) -> Array:
+        counts = Target > 0
+        each = np.where(counts, Target * (np.log(np.where(counts, Target, 1)) - X), 0)
+        if self.reduction == "none":
+            return each.astype(X.dtype)
+        over = {"sum": 1, "mean": X.size, "batchmean": len(X)}[self.reduction]
+        return (each.sum(keepdims=True).reshape(1) / over).astype(X.dtype)
+
+    def grad(self, X: Shape, Target: Array, d_Loss: Array) -> dict[str, Array]:
+        over = {"mean": Target.size, "batchmean": len(Target)}.get(self.reduction, 1)
+        return {"X": (np.maximum(Target, 0) * d_Loss / -over).astype(Target.dtype)}
+
+
+class CenterLoss(OpDef, op="center_loss"):
+    """Loss = half the squared distance of each row of X to the center of its class.
+
+    X is [N, D], Label one class a row, Centers [cluster_num, D]. With `need_update`, each center
+    moves in CentersOut by CenterUpdateRate times the sum of its rows' SampleCenterDiff, divided by
+    1 + how many they are. Reference: center_loss_op.h.
+    """
+
+    X = reads()
+    Label = reads(no_grad=True)
+    Centers = reads(no_grad=True)
+    CenterUpdateRate = reads(no_grad=True)
+    CentersOut = writes(inplace="Centers")
+    SampleCenterDiff = writes()
+    Loss = writes()
+    cluster_num = required(int)
+    need_update = required(bool)
+
+    def infer(self, X: TensorType, Label: TensorType, Centers: TensorType) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Label", Label, DType.INT64)
+        require_same_dtype(self.kind, X=X, Centers=Centers)
+        odd = (X.rank, Centers.rank) != (2, 2) or differ(X.shape[1], Centers.shape[1])
+        if odd or differ(X.shape[0], Label.numel):
+            given = shown(X=X, Label=Label, Centers=Centers)
+            raise ShapeError(f"{self.kind}: {given}, expected rows, a label a row, and centers")
+        column = X.with_shape((X.shape[0], 1))
+        return {"CentersOut": Centers, "SampleCenterDiff": X, "Loss": column}
+
+    def infer_grad(self, SampleCenterDiff: TensorType) -> dict[str, TensorType]:
+        return {"X": SampleCenterDiff}
+
+    def numpy(
+        self, X: Array, Label: Array, Centers: Array, CenterUpdateRate: Array
+    ) -> dict[str, Array]:
+        labels = Label.reshape(-1)
+        wrong = (labels < 0) | (labels >= len(Centers))
+        if wrong.any():
+            raise ValueError(
+                f"center_loss: label {labels[wrong][0]} in row {int(wrong.argmax())} is not a "
+                f"class: expected 0 to {len(Centers) - 1}"
+            )
+        difference = X - Centers[labels]
+        loss = 0.5 * np.square(difference).sum(1, keepdims=True)
+        centers = Centers.copy()
+        if self.need_update:
+            total, count = np.zeros_like(Centers), np.ones((len(Centers), 1), Centers.dtype)
+            np.add.at(total, labels, difference)
+            np.add.at(count, labels, 1)
+            centers += CenterUpdateRate.reshape(1) * total / count
+        return {"CentersOut": centers, "SampleCenterDiff": difference, "Loss": loss}
+
+    def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
+        return {"X": SampleCenterDiff * d_Loss}

@@ -1,0 +1,190 @@
+"""A class as a path through a tree: each fork is a choice of two."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.train.rows import rows_type
+
+
+def fork_paths(
+    Label: Array, PathTable: Array | None, PathCode: Array | None, classes: int, forks: int
+) -> tuple[Array, Array, Array]:
+    """The forks on each row's path, the turns taken there (0 or 1), and which of them exist.
+
+    Without a table, the tree is the complete binary one: class k is the leaf `k + classes` of a
+    heap, fork n its node `n + 1`. Raises ValueError for what is no class or no fork.
+    """
+    if PathTable is not None and PathCode is not None:
+        there = np.logical_and.accumulate(PathTable >= 0, axis=1)
+        if (PathTable >= forks).any():
+            raise ValueError(f"PathTable has {PathTable.max()}, expected forks up to {forks - 1}")
+        return np.where(there, PathTable, 0), np.where(there, PathCode, 0), there
+    labels = Label.reshape(-1, 1)
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        raise ValueError(f"label {labels[wrong][0]} is not a class: expected 0 to {classes - 1}")
+    bits = np.arange((classes - 1).bit_length())
+    nodes = (labels + classes) >> (bits + 1)
+    there = nodes > 0
+    return np.where(there, nodes - 1, 0), ((labels + classes) >> bits) & there, there
+
+
+def fork_costs(
+    X: Array, W: Array, Bias: Array | None, forks: Array, turns: Array, there: Array
+) -> tuple[Array, Array]:
+    """The cost of each row [rows, 1], and log(1 + exp(score)) of each fork on its path.
+
+    Scores are within ±40; a place beyond the path has the score 0, and its log(2) is counted, as
+    in the reference.
+    """
+    scores = np.einsum("rw,rfw->rf", X, W[forks])
+    if Bias is not None:
+        scores = scores + Bias.reshape(-1)[forks]
+    scores = np.where(there, scores, 0).clip(-40, 40)
+    passed = np.logaddexp(0, scores)
+    return (passed - turns * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(X.dtype)
+
+
+def tree_costs(
+    X: Array,
+    W: Array,
+    Bias: Array | None,
+    Label: Array,
+    PathTable: Array | None,
+    PathCode: Array | None,
+    classes: int,
+) -> tuple[Array, Array]:
+    """`fork_costs` of the paths of `fork_paths`."""
+    return fork_costs(X, W, Bias, *fork_paths(Label, PathTable, PathCode, classes, len(W)))
+
+
+class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
+    """Out = -log of the probability of each row's path through a tree: [rows, 1].
+
+    W has a row for each fork. The tree is the complete binary one of `num_classes` leaves, or each
+    row has its own path: forks in PathTable, turns in PathCode, -1 beyond the end, [rows, longest].
+    PreOut is log(1 + exp(score)) by fork. W_Out is W as it was. With `is_sparse`, W has a sparse
+    gradient. Reference: hierarchical_sigmoid_op.h.
+    """
+
+    sparse_grads = ("W",)
+
+    X = reads()
+    W = reads()
+    Label = reads(no_grad=True)
+    PathTable = reads(optional=True, no_grad=True)
+    PathCode = reads(optional=True, no_grad=True)
+    Bias = reads(optional=True)
+    Out = writes()
+    PreOut = writes()
+    W_Out = writes(optional=True, inplace="W")
+    num_classes = attr(2)
+    is_sparse = attr(False)
+    remote_prefetch = attr(False)
+    trainer_id = attr(0)
+    height_sections = attr(list[int]())
+    epmap = attr(list[str]())
+    table_names = attr(list[str]())
+
+    def infer(
+        self,
+        X: TensorType,
+        W: TensorType,
+        Label: TensorType,
+        PathTable: TensorType | None,
+        PathCode: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Label", Label, DType.INT64)
+        require_same_dtype(self.kind, X=X, W=W)
+        if (PathTable is None) != (PathCode is None):
+            raise ShapeError(f"{self.kind}: PathTable and PathCode come together or not at all")
+        fits = (X.rank, W.rank) == (2, 2) and not differ(X.shape[1], W.shape[1])
+        if not fits or differ(Label.numel, X.shape[0]):
+            given = shown(X=X, W=W, Label=Label)
+            raise ShapeError(f"{self.kind}: {given}, expected rows, as wide forks, a label a row")
+        longest: Size = (self.num_classes - 1).bit_length()
+        if PathTable is not None:
+            longest = PathTable.shape[1]
+        rows = X.shape[0]
+        return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
+
+    def infer_grad(
+        self,
+        X: TensorType,
+        W: TensorType,
+        Bias: TensorType | None,
+        PreOut: TensorType,
+        d_W_Out: TensorType | None,
+    ) -> dict[str, TensorType]:
+        found = {"X": X, "W": W}
+        if Bias is not None:
+            found["Bias"] = Bias
+        if self.is_sparse and d_W_Out is None:
+            count = product(PreOut.shape)
+            found |= {"W": W.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
+        return found
+
+    def numpy(
+        self,
+        X: Array,
+        W: Array,
+        Label: Array,
+        PathTable: Array | None,
+        PathCode: Array | None,
+        Bias: Array | None,
+    ) -> dict[str, Array]:
+        cost, passed = tree_costs(X, W, Bias, Label, PathTable, PathCode, self.num_classes)
+        return {"Out": cost, "PreOut": passed, "W_Out": W}
+
+    def grad(
+        self,
+        X: Array,
+        W: Array,
+        Label: Array,
+        PathTable: Array | None,
+        PathCode: Array | None,
+        Bias: Array | None,
+        PreOut: Array,
+        d_Out: Array,
+        d_W_Out: Array | None,
+    ) -> dict[str, Array]:
+        forks, turns, there = fork_paths(Label, PathTable, PathCode, self.num_classes, len(W))
+        slope = ((1 - np.exp(-PreOut) - turns) * there * d_Out.reshape(-1, 1)).astype(X.dtype)
+        found = {"X": np.einsum("rf,rfw->rw", slope, W[forks])}
+        if Bias is not None:
+            d_Bias = np.bincount(forks.ravel(), slope.ravel(), Bias.size)
+            found["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
+        values = (slope[:, :, None] * X[:, None, :]).reshape(-1, X.shape[1])
+        if self.is_sparse and d_W_Out is None:
+            return found | {"W": values, "W_rows": forks.reshape(-1)}
+        d_W = np.zeros_like(W) if d_W_Out is None else d_W_Out.copy()
+        np.add.at(d_W, forks.reshape(-1), values)
+        return found | {"W": d_W}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        W: Operand,
+        Label: Operand,
+        PathTable: Operand | None,
+        PathCode: Operand | None,
+        Bias: Operand | None,
+        Out: Operand | None,
+        PreOut: Operand | None,
+        W_Out: Operand | None,
+    ) -> None:
+        given = f"{X}, {W}, {Bias}, {Label}, {PathTable}, {PathCode}, {self.num_classes}"
+        k.line(f"found = {k.function(tree_costs)}({given})")
+        for place, output in enumerate((Out, PreOut)):
+            if output is not None:
+                k.line(f"np.copyto({output}, found[{place}])")
+        if W_Out is not None and not k.aliased(W, W_Out):
+            k.line(f"np.copyto({W_Out}, {W})")

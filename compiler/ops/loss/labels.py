@@ -1,0 +1,115 @@
+"""Class labels: smoothed, and the loss of logarithms of probabilities against them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
+from compiler.ops.loss.loss import known_labels
+
+
+class LabelSmooth(OpDef, op="label_smooth"):
+    """Out = (1 - epsilon) * X + epsilon * PriorDist; without one, every class is as likely.
+
+    X is [..., classes], PriorDist holds a number a class. Reference: label_smooth_op.h.
+    """
+
+    X = reads()
+    PriorDist = reads(optional=True, no_grad=True)
+    Out = writes()
+    epsilon = attr(0.0)
+
+    def infer(self, X: TensorType, PriorDist: TensorType | None) -> TensorType:
+        if PriorDist is not None and differ(PriorDist.numel, X.shape[-1]):
+            given = shown(X=X, PriorDist=PriorDist)
+            raise ShapeError(f"{self.kind}: {given}, expected a prior number for each class")
+        return X
+
+    def numpy(self, X: Array, PriorDist: Array | None) -> Array:
+        smooth = 1 / X.shape[-1] if PriorDist is None else PriorDist.reshape(-1)
+        return ((1 - self.epsilon) * X + self.epsilon * smooth).astype(X.dtype)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": (1 - self.epsilon) * d_Out}
+
+    def lower(self, k: Kernel, X: Operand, PriorDist: Operand | None, Out: Operand) -> None:
+        k.line(f"np.multiply({X}, {1 - self.epsilon!r}, out={Out})")
+        if PriorDist is None:
+            k.line(f"np.add({Out}, {self.epsilon!r} / ({X.shape[-1]}), out={Out})")
+        else:
+            prior = PriorDist.view((X.shape[-1],))
+            k.line(f"np.add({Out}, {self.epsilon!r} * {prior}, out={Out})")
+
+    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+        k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")
+
+
+def weigh(labels: Array, weights: Array | None, classes: int, ignore: int) -> tuple[Array, Array]:
+    """The labels and the weight of each, both 0 for those to ignore; ValueError for no class."""
+    known, counted = known_labels(labels, classes, ignore)
+    return known, counted * (np.float32(1) if weights is None else weights[known])
+
+
+class NllLoss(OpDef, op="nll_loss"):
+    """Out = -X[Label] * Weight[Label] for logarithms of probabilities X, classes on axis 1.
+
+    X is [N, classes] or [N, classes, H, W], Label the same without classes. `reduction` "none"
+    keeps every label; "sum" and "mean", which divides by Total_weight, the sum of weights, give
+    [1]. Labels that are `ignore_index` weigh nothing. Reference: nll_loss_op.h.
+    """
+
+    X = reads()
+    Label = reads(no_grad=True)
+    Weight = reads(optional=True, no_grad=True)
+    Out = writes()
+    Total_weight = writes()
+    ignore_index = attr(-100)
+    reduction = attr("mean")
+
+    def infer(
+        self, X: TensorType, Label: TensorType, Weight: TensorType | None
+    ) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Label", Label, DType.INT64)
+        if self.reduction not in ("none", "mean", "sum"):
+            raise BadAttribute(
+                f"{self.kind}: 'reduction' is {self.reduction!r}, not 'none', 'mean' or 'sum'"
+            )
+        labels = (*X.shape[:1], *X.shape[2:])
+        if X.rank not in (2, 4) or differ(product(labels), Label.numel):
+            raise ShapeError(f"{self.kind}: {shown(X=X, Label=Label)}, expected a label a row")
+        if Weight is not None:
+            require_same_dtype(self.kind, X=X, Weight=Weight)
+        out = labels if self.reduction == "none" else (1,)
+        return {"Out": X.with_shape(out), "Total_weight": X.with_shape((1,))}
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Label: Array, Weight: Array | None) -> dict[str, Array]:
+        labels = Label.reshape(X.shape[:1] + X.shape[2:])
+        known, weights = weigh(labels, Weight, X.shape[1], self.ignore_index)
+        picked = np.take_along_axis(X, np.expand_dims(known, 1), 1)[:, 0]
+        each, total = -picked * weights, weights.sum().reshape(1)
+        if self.reduction != "none":
+            each = each.sum().reshape(1)
+        if self.reduction == "mean" and total[0] != 0:
+            each = each / total
+        kept = np.zeros_like(total) if self.reduction == "none" else total
+        return {"Out": each.astype(X.dtype), "Total_weight": kept.astype(X.dtype)}
+
+    def grad(
+        self, X: Shape, Label: Array, Weight: Array | None, Total_weight: Array, d_Out: Array
+    ) -> dict[str, Array]:
+        shape = numeric(X)
+        labels = Label.reshape(shape[:1] + shape[2:])
+        known, weights = weigh(labels, Weight, shape[1], self.ignore_index)
+        over = Total_weight[0] if self.reduction == "mean" and Total_weight[0] != 0 else 1
+        d_X = np.zeros(shape, d_Out.dtype)
+        share = -weights * d_Out / over
+        np.put_along_axis(d_X, np.expand_dims(known, 1), np.expand_dims(share, 1), 1)
+        return {"X": d_X}

@@ -1,0 +1,182 @@
+"""Noise contrastive estimation: a class is told from a few drawn ones, not from all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.loss.samplers import LOG_UNIFORM, SAMPLERS, UNIFORM, class_chances, draw_classes
+from compiler.ops.train.rows import rows_type
+
+
+def row_labels(Label: Array, count: int) -> Array:
+    """The true classes of each row: [rows, classes a row]; ValueError for one that is no class."""
+    labels = Label.reshape(len(Label), -1)
+    wrong = (labels < 0) | (labels >= count)
+    if wrong.any():
+        row = int(wrong.any(1).argmax())
+        raise ValueError(
+            f"label {labels[wrong][0]} in row {row} is not a class: expected 0 to {count - 1}"
+        )
+    return labels
+
+
+class Nce(OpDef, op="nce"):
+    """Cost of each row [rows, 1]: of its true classes, and of `num_neg_samples` drawn ones.
+
+    With o = sigmoid(Input @ Weight[class] + Bias[class]) and b how often the class is expected
+    among the drawn, a true class costs -log(o / (o + b)) and a drawn one -log(b / (o + b)), times
+    SampleWeight of the row. SampleLogits are the o, SampleLabels their classes: true ones first.
+    `custom_neg_classes` stand for drawn ones. With `is_sparse`, Weight has a sparse gradient.
+    Reference: nce_op.h.
+    """
+
+    lod_like = ""
+    is_random = True
+    sparse_grads = ("Weight",)
+
+    Input = reads()
+    Label = reads(no_grad=True)
+    Weight = reads()
+    Bias = reads(optional=True)
+    SampleWeight = reads(optional=True, no_grad=True)
+    CustomDistProbs = reads(optional=True, no_grad=True)
+    CustomDistAlias = reads(optional=True, no_grad=True)
+    CustomDistAliasProbs = reads(optional=True, no_grad=True)
+    Cost = writes()
+    SampleLogits = writes()
+    SampleLabels = writes()
+    num_total_classes = required(int)
+    num_neg_samples = attr(10)
+    sampler = attr(0)
+    seed = attr(0)
+    is_sparse = attr(False)
+    custom_neg_classes = attr(list[int]())
+    remote_prefetch = attr(False)
+    trainer_id = attr(0)
+    height_sections = attr(list[int]())
+    epmap = attr(list[str]())
+    table_names = attr(list[str]())
+
+    def infer(
+        self,
+        Input: TensorType,
+        Label: TensorType,
+        Weight: TensorType,
+        CustomDistProbs: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Label", Label, DType.INT64)
+        require_same_dtype(self.kind, Input=Input, Weight=Weight)
+        given = self.custom_neg_classes
+        if given and len(given) != self.num_neg_samples:
+            raise BadAttribute(
+                f"{self.kind}: 'custom_neg_classes' has {len(given)} classes, but "
+                f"'num_neg_samples' is {self.num_neg_samples}"
+            )
+        samplers = (UNIFORM, LOG_UNIFORM) if CustomDistProbs is None else SAMPLERS
+        if self.sampler not in samplers:
+            raise BadAttribute(
+                f"{self.kind}: 'sampler' is {self.sampler}, expected 0, 1, or 2 and CustomDistProbs"
+            )
+        fits = (Input.rank, Weight.rank) == (2, 2) and not differ(Input.shape[1], Weight.shape[1])
+        if not fits or differ(Weight.shape[0], self.num_total_classes) or Label.rank not in (1, 2):
+            raise ShapeError(
+                f"{self.kind}: {shown(Input=Input, Label=Label, Weight=Weight)}, expected "
+                f"[rows, width], labels by row, and [{self.num_total_classes}, width]"
+            )
+        trues = Label.shape[1] if Label.rank == 2 else 1
+        drawn = (Input.shape[0], trues + self.num_neg_samples)
+        return {
+            "Cost": Input.with_shape((Input.shape[0], 1)),
+            "SampleLogits": Input.with_shape(drawn),
+            "SampleLabels": TensorType(DType.INT64, drawn),
+        }
+
+    def infer_grad(
+        self,
+        Input: TensorType,
+        Weight: TensorType,
+        Bias: TensorType | None,
+        SampleLabels: TensorType,
+    ) -> dict[str, TensorType]:
+        found = {"Input": Input, "Weight": Weight}
+        if Bias is not None:
+            found["Bias"] = Bias
+        if self.is_sparse:
+            count: Size = product(SampleLabels.shape)
+            found |= {"Weight": Weight.with_shape((count, Weight.shape[1]))}
+            found["Weight_rows"] = rows_type(count)
+        return found
+
+    def numpy(
+        self,
+        Input: Array,
+        Label: Array,
+        Weight: Array,
+        Bias: Array | None,
+        SampleWeight: Array | None,
+        CustomDistProbs: Array | None,
+        CustomDistAlias: Array | None,
+        CustomDistAliasProbs: Array | None,
+    ) -> dict[str, Array]:
+        count, negatives = self.num_total_classes, self.num_neg_samples
+        trues = row_labels(Label, count)
+        shape = (len(Input), negatives)
+        if self.custom_neg_classes:
+            drawn = np.broadcast_to(np.array(self.custom_neg_classes, np.int64), shape)
+        else:
+            alias, chances = CustomDistAlias, CustomDistAliasProbs
+            drawn = draw_classes(shape, self.sampler, count, self.seed, alias, chances)
+        labels = np.concatenate([trues, drawn], axis=1)
+        scores = np.einsum("rw,rcw->rc", Input, Weight[labels])
+        if Bias is not None:
+            scores = scores + Bias.reshape(-1)[labels]
+        shares = np.exp(-np.logaddexp(0, -scores))
+        expected = class_chances(labels, self.sampler, count, CustomDistProbs) * negatives
+        chosen = np.concatenate(
+            [shares[:, : trues.shape[1]], expected[:, trues.shape[1] :]], axis=1
+        )
+        costs = np.log(shares + expected) - np.log(chosen)
+        total = costs.sum(1, keepdims=True)
+        if SampleWeight is not None:
+            total = total * SampleWeight.reshape(-1, 1)
+        dtype = Input.dtype
+        return {"Cost": total.astype(dtype), "SampleLogits": shares, "SampleLabels": labels}
+
+    def grad(
+        self,
+        Input: Array,
+        Label: Array,
+        Weight: Array,
+        Bias: Array | None,
+        SampleWeight: Array | None,
+        CustomDistProbs: Array | None,
+        CustomDistAlias: Array | None,
+        CustomDistAliasProbs: Array | None,
+        SampleLogits: Array,
+        SampleLabels: Array,
+        d_Cost: Array,
+    ) -> dict[str, Array]:
+        count, negatives = self.num_total_classes, self.num_neg_samples
+        labels, shares = SampleLabels, SampleLogits
+        trues = labels.shape[1] - negatives
+        expected = class_chances(labels, self.sampler, count, CustomDistProbs) * negatives
+        slope = np.concatenate([-expected[:, :trues], shares[:, trues:]], axis=1)
+        slope = slope * (1 - shares) / (shares + expected) * d_Cost.reshape(-1, 1)
+        if SampleWeight is not None:
+            slope = slope * SampleWeight.reshape(-1, 1)
+        slope = slope.astype(Input.dtype)
+        found = {"Input": np.einsum("rc,rcw->rw", slope, Weight[labels])}
+        values = (slope[:, :, None] * Input[:, None, :]).reshape(-1, Input.shape[1])
+        if Bias is not None:
+            d_Bias = np.bincount(labels.ravel(), slope.ravel(), Bias.size)
+            found["Bias"] = d_Bias.astype(Bias.dtype).reshape(Bias.shape)
+        if self.is_sparse:
+            return found | {"Weight": values, "Weight_rows": labels.reshape(-1)}
+        d_Weight = np.zeros_like(Weight)
+        np.add.at(d_Weight, labels.reshape(-1), values)
+        return found | {"Weight": d_Weight}

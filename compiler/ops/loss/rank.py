@@ -1,0 +1,98 @@
+"""Losses of an order: of two scores, or of one class before all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_dtype, require_same_shape
+from compiler.ops.loss.binary import Alike, sigmoid, softplus
+from compiler.ops.loss.loss import known_labels
+
+
+class RankLoss(Alike, op="rank_loss"):
+    """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 says that Left goes first.
+
+    Reference: rank_loss_op.h.
+    """
+
+    lod_like = ""
+
+    Label = reads(no_grad=True)
+    Left = reads()
+    Right = reads()
+    Out = writes()
+
+    def compute(self, xp: Xp, Label: Value, Left: Value, Right: Value) -> Value:
+        lead = Left - Right
+        return softplus(xp, lead) - Label * lead
+
+    def grad(self, xp: Xp, Label: Value, Left: Value, Right: Value, d_Out: Value) -> Value:
+        slope = d_Out * (sigmoid(xp, Left - Right) - Label)
+        return {"Left": slope, "Right": -slope}
+
+
+class MarginRankLoss(Alike, op="margin_rank_loss"):
+    """Out = max(0, margin - Label * (X1 - X2)): Label 1 says that X1 goes first, -1 that X2 does.
+
+    Activated is 1 where Out is above 0, else 0. Reference: margin_rank_loss_op.h.
+    """
+
+    lod_like = ""
+
+    X1 = reads()
+    X2 = reads()
+    Label = reads(no_grad=True)
+    Activated = writes()
+    Out = writes()
+    margin = attr(0.0)
+
+    def compute(self, xp: Xp, X1: Value, X2: Value, Label: Value) -> dict[str, Value]:
+        loss = self.margin - Label * (X1 - X2)
+        return {"Activated": xp.where(loss > 0.0, 1.0, 0.0), "Out": xp.maximum(loss, 0.0)}
+
+    def grad(self, xp: Xp, Label: Value, Activated: Value, d_Out: Value) -> Value:
+        slope = d_Out * Label * Activated
+        return {"X1": -slope, "X2": slope}
+
+
+def leads(X: Array, labels: Array) -> Array:
+    """By how much each class leads the labelled one of its row."""
+    return X - np.take_along_axis(X, labels, axis=-1)
+
+
+class BprLoss(OpDef, op="bpr_loss"):
+    """Y = the mean over all other classes j of log(1 + exp(X[j] - X[Label])): [..., C] → [..., 1].
+
+    Reference: bpr_loss_op.h.
+    """
+
+    X = reads()
+    Label = reads(no_grad=True)
+    Y = writes()
+
+    def infer(self, X: TensorType, Label: TensorType) -> TensorType:
+        require_dtype(self.kind, "Label", Label, DType.INT64)
+        if X.rank < 1 or X.shape[-1] == 1:
+            raise ShapeError(f"{self.kind}: X is {X}, expected at least two classes")
+        loss = X.with_shape((*X.shape[:-1], 1))
+        require_same_shape(self.kind, Y=loss, Label=Label)
+        return loss
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        return {"X": X}
+
+    def numpy(self, X: Array, Label: Array) -> Array:
+        labels = known_labels(Label, X.shape[-1], -1)[0]
+        each = np.logaddexp(0, leads(X, labels))
+        np.put_along_axis(each, labels, 0, axis=-1)
+        return each.sum(-1, keepdims=True) / X.dtype.type(X.shape[-1] - 1)
+
+    def grad(self, X: Array, Label: Array, d_Y: Array) -> dict[str, Array]:
+        labels = known_labels(Label, X.shape[-1], -1)[0]
+        slope = 0.5 + 0.5 * np.tanh(0.5 * leads(X, labels))
+        np.put_along_axis(slope, labels, 0, axis=-1)
+        np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
+        return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}

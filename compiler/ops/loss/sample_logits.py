@@ -1,0 +1,119 @@
+"""A few classes for each row of logits: the true ones and some drawn for the whole batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_dtype, require_same_shape, shown
+from compiler.ops.loss.nce import row_labels
+from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
+
+HIT = 1e20
+"""What is taken off the logit of a class that was drawn and is a true one as well."""
+
+
+class SampleLogits(OpDef, op="sample_logits"):
+    """SampledLogits = Logits of Samples, less the logarithm of their Probabilities.
+
+    Samples [rows, trues + num_samples] are the true classes of each row and `num_samples` others,
+    the same for all rows and log-uniform, never one twice whatever `uniq` says. Probabilities say
+    how likely each is among so many. `use_customized_samples` takes both from the user, and
+    `remove_accidental_hits` rules drawn classes out where they are true ones. SampledLabels are the
+    places of the true classes. LogitsDim and LabelsDim bring shapes and hold no data.
+    Reference: sample_logits_op.h.
+    """
+
+    is_random = True
+
+    Logits = reads()
+    Labels = reads(no_grad=True)
+    CustomizedSamples = reads(optional=True, no_grad=True)
+    CustomizedProbabilities = reads(optional=True, no_grad=True)
+    Samples = writes(inplace="CustomizedSamples")
+    Probabilities = writes(inplace="CustomizedProbabilities")
+    LogitsDim = writes()
+    LabelsDim = writes()
+    SampledLogits = writes()
+    SampledLabels = writes()
+    use_customized_samples = attr(False)
+    uniq = attr(True)
+    remove_accidental_hits = attr(True)
+    num_samples = required(int)
+    seed = attr(0)
+
+    def infer(
+        self,
+        Logits: TensorType,
+        Labels: TensorType,
+        CustomizedSamples: TensorType | None,
+        CustomizedProbabilities: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_dtype(self.kind, "Labels", Labels, DType.INT64)
+        if (Logits.rank, Labels.rank) != (2, 2) or differ(Logits.shape[0], Labels.shape[0]):
+            given = shown(Logits=Logits, Labels=Labels)
+            raise ShapeError(f"{self.kind}: {given}, expected [rows, classes] and true ones by row")
+        classes = Logits.shape[1]
+        if isinstance(classes, int) and self.num_samples > classes:
+            raise BadAttribute(f"{self.kind}: 'num_samples' is {self.num_samples} of {classes}")
+        drawn = (Logits.shape[0], Labels.shape[1] + self.num_samples)
+        missing = CustomizedSamples is None or CustomizedProbabilities is None
+        if self.use_customized_samples and missing:
+            raise ShapeError(f"{self.kind}: CustomizedSamples and their probabilities are missing")
+        if CustomizedSamples is not None and CustomizedProbabilities is not None:
+            chances = CustomizedProbabilities
+            given = Logits.with_shape(drawn)
+            require_same_shape(self.kind, drawn=given, Samples=CustomizedSamples, Chances=chances)
+        return {
+            "Samples": TensorType(DType.INT64, drawn),
+            "Probabilities": Logits.with_shape(drawn),
+            "LogitsDim": Logits.with_shape((*Logits.shape, 0)),
+            "LabelsDim": Logits.with_shape((*Labels.shape, 0)),
+            "SampledLogits": Logits.with_shape(drawn),
+            "SampledLabels": Labels,
+        }
+
+    def infer_grad(self, LogitsDim: TensorType) -> dict[str, TensorType]:
+        return {"Logits": LogitsDim.with_shape(LogitsDim.shape[:-1])}
+
+    def numpy(
+        self,
+        Logits: Array,
+        Labels: Array,
+        CustomizedSamples: Array | None,
+        CustomizedProbabilities: Array | None,
+    ) -> dict[str, Array]:
+        rows, classes = Logits.shape
+        trues = row_labels(Labels, classes)
+        if CustomizedSamples is not None and CustomizedProbabilities is not None:
+            samples, chances = CustomizedSamples, CustomizedProbabilities
+        else:
+            drawn, tries = draw_unique(self.num_samples, classes, self.seed)
+            drawn = np.broadcast_to(drawn, (rows, self.num_samples))
+            samples = np.concatenate([trues, drawn], axis=1)
+            once = class_chances(samples, LOG_UNIFORM, classes + 1, None)
+            chances = -np.expm1(tries * np.log1p(-once)).astype(Logits.dtype)
+        sampled = np.take_along_axis(Logits, samples, 1) - np.log(chances)
+        if self.remove_accidental_hits:
+            hits = (samples[:, :, None] == trues[:, None, :]).any(2)
+            hits[:, : trues.shape[1]] = False
+            sampled = sampled - np.where(hits, HIT, 0)
+        places: Array = np.arange(int(trues.shape[1]))
+        return {
+            "Samples": samples,
+            "Probabilities": chances,
+            "LogitsDim": np.empty((*Logits.shape, 0), Logits.dtype),
+            "LabelsDim": np.empty((*Labels.shape, 0), Logits.dtype),
+            "SampledLogits": sampled.astype(Logits.dtype),
+            "SampledLabels": np.broadcast_to(places, trues.shape).astype(np.int64),
+        }
+
+    def grad(
+        self, Samples: Array, LogitsDim: Shape, LabelsDim: Shape, d_SampledLogits: Array
+    ) -> dict[str, Array]:
+        d_Logits = np.zeros(numeric(LogitsDim[:-1]), d_SampledLogits.dtype)
+        rows = np.arange(len(Samples))[:, None]
+        np.add.at(d_Logits, (rows, Samples), d_SampledLogits)
+        return {"Logits": d_Logits}

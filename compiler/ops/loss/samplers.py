@@ -1,0 +1,73 @@
+"""Which classes stand for all others, and how likely each is to be drawn.
+
+`uniform` (0) draws every class as often; `log_uniform` (1) class k with the share
+log((k + 2) / (k + 1)) / log(classes + 1), so that low numbers, which frequent words have, come
+often; `custom_dist` (2) as probabilities say, by the alias method. Reference: math/sampler.cc.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.types import Array
+from compiler.ops.shape.random import generator
+
+SAMPLERS = UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
+
+
+def class_chances(classes: Array, sampler: int, count: int, given: Array | None) -> Array:
+    """How likely each of some classes is to be drawn, of `count` classes in all."""
+    if sampler == UNIFORM:
+        return np.full(classes.shape, 1 / count)
+    if sampler == LOG_UNIFORM or given is None:
+        return np.log1p(1 / (classes + 1)) / np.log(count)
+    return given.reshape(-1)[classes]
+
+
+def draw_log_uniform(source: np.random.Generator, shape: tuple[int, ...], count: int) -> Array:
+    """Class numbers of which low ones are frequent."""
+    powers = np.exp(source.random(shape) * np.log(count + 1))
+    return np.minimum(powers.astype(np.int64), count) - 1
+
+
+def draw_by_alias(
+    source: np.random.Generator, shape: tuple[int, ...], alias: Array, chances: Array
+) -> Array:
+    """Class numbers by the alias method: each drawn class stays with its chance, else its alias."""
+    drawn = source.integers(0, alias.size, shape)
+    other = alias.reshape(-1)[drawn]
+    stays = (source.random(shape) < chances.reshape(-1)[drawn]) | (other < 0)
+    return np.where(stays, drawn, other).astype(np.int64)
+
+
+def draw_classes(
+    shape: tuple[int, ...],
+    sampler: int,
+    count: int,
+    seed: int,
+    alias: Array | None,
+    chances: Array | None,
+) -> Array:
+    """Class numbers of a sampler, in a shape; a seed of 0 gives others every time.
+
+    The last class is never drawn log-uniformly: as in the reference, the shares of the others add
+    up to 1.
+    """
+    source = generator(seed)
+    if sampler == UNIFORM:
+        return source.integers(0, count, shape)
+    if sampler == LOG_UNIFORM or alias is None or chances is None:
+        return draw_log_uniform(source, shape, max(count - 1, 1))
+    return draw_by_alias(source, shape, alias, chances)
+
+
+def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
+    """Different log-uniform class numbers, and how many draws they took."""
+    source = generator(seed)
+    found, tries = dict[int, None](), 0
+    while len(found) < wanted:
+        for drawn in draw_log_uniform(source, (wanted,), count).tolist():
+            tries += len(found) < wanted
+            if len(found) < wanted:
+                found[drawn] = None
+    return np.array(list(found), np.int64), tries

@@ -1,0 +1,1 @@
+"""Ops of arithmetic: element by element, along axes, products of matrices."""

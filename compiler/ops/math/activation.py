@@ -1,0 +1,219 @@
+"""Functions of one tensor, element by element. Reference: activation_op.h, clip_op.h, sign_op.h."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from compiler.errors import BadAttribute
+from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.program import OpDesc
+from compiler.ops.math.elementwise import first_given, gradient_op, holds_floats
+
+
+class Unary(Pointwise):
+    """Out has the type of X."""
+
+    X = reads()
+    Out = writes()
+
+
+class Relu(Unary, op="relu"):
+    """Out = max(X, 0)."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.maximum(X, 0.0)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * (Out > 0.0)}
+
+
+class Relu6(Unary, op="relu6"):
+    """Out = min(max(X, 0), threshold)."""
+
+    threshold = attr(6.0)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.minimum(xp.maximum(X, 0.0), self.threshold)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * xp.logical_and(Out > 0.0, Out < self.threshold)}
+
+
+class Clip(Unary, op="clip"):
+    """Out = X, but no less than `min` and no more than `max`; Min and Max go before those.
+
+    Reference: clip_op.h.
+    """
+
+    X = reads()
+    Min = reads(optional=True, no_grad=True)
+    Max = reads(optional=True, no_grad=True)
+    Out = writes()
+    min = required(float)
+    max = required(float)
+
+    def for_rows(self) -> str:
+        """Rows of a sparse X are clipped by themselves; those it lacks stay 0."""
+        return "clip_rows"
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X; BadAttribute where the bounds are in the wrong order."""
+        if not (types.get("Min") or types.get("Max")) and self.min > self.max:
+            raise BadAttribute(f"clip: min is {self.min}, expected no more than max={self.max}")
+        return super().infer_types(types)
+
+    def compute(self, xp: Xp, X: Value, Min: Value, Max: Value) -> Value:
+        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        return xp.minimum(xp.maximum(X, low), high)
+
+    def grad(self, xp: Xp, X: Value, Min: Value, Max: Value, d_Out: Value) -> Value:
+        low, high = first_given(Min, self.min), first_given(Max, self.max)
+        return {"X": d_Out * xp.logical_and(xp.greater(X, low), xp.less(X, high))}
+
+
+class ClipByNorm(Rowwise, op="clip_by_norm"):
+    """Out = X * max_norm / |X| where the norm |X| of all elements is above `max_norm`, else X.
+
+    Reference: clip_by_norm_op.h.
+    """
+
+    X = reads()
+    Out = writes()
+    max_norm = required(float)
+
+    def for_rows(self) -> str:
+        """A sparse X stays sparse."""
+        return "clip_by_norm_rows"
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        every = tuple(range(len(X.shape)))
+        norm = xp.sqrt(xp.sum(X * X, axis=every, keepdims=True))
+        return X * (self.max_norm / xp.maximum(norm, self.max_norm))
+
+
+class Sigmoid(Unary, op="sigmoid"):
+    """Out = 1 / (1 + exp(-X))."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return 1.0 / (1.0 + xp.exp(-X))
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * Out * (1.0 - Out)}
+
+
+class Tanh(Unary, op="tanh"):
+    """Out = tanh(X)."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.tanh(X)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * (1.0 - Out * Out)}
+
+
+class Exp(Unary, op="exp"):
+    """Out = e ** X."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.exp(X)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * Out}
+
+
+class Log(Unary, op="log"):
+    """Out = the natural logarithm of X."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.log(X)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out / X}
+
+
+class Sqrt(Unary, op="sqrt"):
+    """Out = the square root of X."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.sqrt(X)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * 0.5 / Out}
+
+
+class Square(Unary, op="square"):
+    """Out = X * X."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.square(X)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * X * 2.0}
+
+
+class Abs(Unary, op="abs"):
+    """Out = |X|; at 0 the gradient is 0."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.abs(X)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * xp.sign(X)}
+
+
+class Floor(Unary, op="floor"):
+    """Out = the largest integer not above X; its gradient is 0 everywhere."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.floor(X)
+
+    def grad(self, xp: Xp, d_Out: Value) -> Value:
+        return {"X": xp.zeros_like(d_Out)}
+
+
+class Ceil(Unary, op="ceil"):
+    """Out = the smallest integer not below X; its gradient is 0 everywhere."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.ceil(X)
+
+    def grad(self, xp: Xp, d_Out: Value) -> Value:
+        return {"X": xp.zeros_like(d_Out)}
+
+
+class Cos(Unary, op="cos"):
+    """Out = cos(X)."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.cos(X)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": -(d_Out * xp.sin(X))}
+
+
+class Pow(Unary, op="pow"):
+    """Out = X ** factor; FactorTensor goes before `factor`. Whole numbers take a whole factor."""
+
+    X = reads()
+    FactorTensor = reads(optional=True, no_grad=True)
+    Out = writes()
+    factor = attr(1.0)
+
+    def compute(self, xp: Xp, X: Value, FactorTensor: Value) -> Value:
+        factor = self.factor if holds_floats(X) else int(self.factor)
+        return xp.power(X, first_given(FactorTensor, factor))
+
+    def grad(self, xp: Xp, X: Value, FactorTensor: Value, d_Out: Value) -> Value:
+        factor = first_given(FactorTensor, self.factor)
+        return {"X": d_Out * factor * xp.power(X, factor - 1.0)}
+
+
+class Sign(Unary, op="sign"):
+    """Out = -1, 0 or 1, as X is below, at or above 0; its gradient is X's times 0."""
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.sign(X)
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        return [gradient_op("scale", op, grad, {"scale": 0.0})]

@@ -1,0 +1,249 @@
+"""Products of matrices: `mul` flattens its operands to two axes, `matmul` keeps stacks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, broadcast, reads, reduced_axes, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.math.reduce import summed_to
+
+Views: TypeAlias = "dict[str, Shape]"
+"""For each slot the shape it is multiplied in: two axes, or three with the stack in front."""
+
+Factor: TypeAlias = "tuple[str, bool]"
+"""One side of a product: the slot it comes from, and whether it is transposed."""
+
+
+class Product(OpDef):
+    """Out = alpha * X @ Y, where X and Y are seen as matrices or as stacks of matrices."""
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        raise NotImplementedError(self.kind)
+
+    def views(self, X: Shape, Y: Shape) -> Views:
+        """The shapes to multiply in, given those of the operands."""
+        raise NotImplementedError(self.kind)
+
+    def options(self) -> tuple[bool, bool, float]:
+        """Whether X is transposed, whether Y is, and alpha."""
+        return False, False, 1.0
+
+    def products(self) -> dict[str, tuple[Factor, Factor]]:
+        """The factors of Out."""
+        turn_x, turn_y, _ = self.options()
+        return {"Out": (("X", turn_x), ("Y", turn_y))}
+
+    def gradients(self) -> dict[str, tuple[Factor, Factor]]:
+        """The factors of X's and Y's gradients; `Out` stands for the gradient of Out."""
+        turn_x, turn_y, _ = self.options()
+        plain_x, plain_y = (("Out", False), ("Y", not turn_y)), (("X", not turn_x), ("Out", False))
+        return {
+            "X": (("Y", turn_y), ("Out", True)) if turn_x else plain_x,
+            "Y": (("Out", True), ("X", turn_x)) if turn_y else plain_y,
+        }
+
+    def lower(self, k: Kernel, X: Operand, Y: Operand, Out: Operand) -> None:
+        self.write(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        Y: Operand,
+        d_Out: Operand,
+        d_X: Operand | None,
+        d_Y: Operand | None,
+    ) -> None:
+        operands, pairs = {"X": X, "Y": Y, "Out": d_Out}, self.gradients()
+        if d_X is not None:
+            self.write(k, pairs["X"], operands, "X", d_X)
+        if d_Y is not None:
+            self.write(k, pairs["Y"], operands, "Y", d_Y)
+
+    def write(
+        self,
+        k: Kernel,
+        factors: tuple[Factor, Factor],
+        operands: Mapping[str, Operand],
+        slot: str,
+        result: Operand,
+    ) -> None:
+        """Write one product into `result`, which is seen as `slot` is; sum the stack it lacks."""
+        views = self.views(operands["X"].shape, operands["Y"].shape)
+        left, right = (_text(k, operands[name], views[name], turn) for name, turn in factors)
+        stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
+        rows, columns = views[slot][-2:]
+        axes = reduced_axes(stack, views[slot][:-2])
+        if axes:
+            partial = k.scratch((*stack, rows, columns), result.type.dtype)
+            kept = [1 if axis in axes else size for axis, size in enumerate(stack)]
+            target = result.view((*kept, rows, columns))
+            k.line(f"np.matmul({left}, {right}, out={partial})")
+            k.line(f"np.add.reduce({partial}, axis={axes}, keepdims=True, out={target})")
+        else:
+            call = "matmul" if stack else "dot"
+            k.line(f"np.{call}({left}, {right}, out={result.view(views[slot])})")
+        if self.options()[2] != 1.0:
+            k.line(f"np.multiply({result}, {self.options()[2]!r}, out={result})")
+
+
+def turned(array: Array, turn: bool) -> Array:
+    """A matrix, or a stack of them, transposed where asked."""
+    return array.swapaxes(-1, -2) if turn else array
+
+
+def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tuple[Array, Array]:
+    """The gradients of two factors from that of their product, in the factors' shapes."""
+    a, b = turned(x, turn_x), turned(y, turn_y)
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
+    by_x = turned(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
+    by_y = turned(np.matmul(a.swapaxes(-1, -2), above), turn_y)
+    return summed_to(by_x, x.shape), summed_to(by_y, y.shape)
+
+
+def as_matrix(array: Array, split: int) -> Array:
+    """An array with the axes before `split` as rows, the others as columns."""
+    rows, columns = 1, 1
+    for axis, size in enumerate(array.shape):
+        rows, columns = (rows * size, columns) if axis < split else (rows, columns * size)
+    return array.reshape(rows, columns)
+
+
+class Mul(Product, op="mul"):
+    """Out = X @ Y, X seen as a matrix with its first `x_num_col_dims` axes as rows, Y likewise.
+
+    Out has those axes of X and the remaining axes of Y. Reference: mul_op.cc.
+    """
+
+    x_num_col_dims = attr(1)
+    y_num_col_dims = attr(1)
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype("mul", X=X, Y=Y)
+        split, cut = self.x_num_col_dims, self.y_num_col_dims
+        if not (0 < split < X.rank and 0 < cut < Y.rank):
+            message = f"mul: {shown(X=X, Y=Y)} have too few axes to split after {split} and {cut}"
+            raise ShapeError(message)
+        inner, depth = product(X.shape[split:]), product(Y.shape[:cut])
+        if differ(inner, depth):
+            raise ShapeError(f"mul: {shown(X=X, Y=Y)} do not fit: {inner} columns, {depth} rows")
+        return X.with_shape(X.shape[:split] + Y.shape[cut:])
+
+    def views(self, X: Shape, Y: Shape) -> Views:
+        """Both as matrices."""
+        split, cut = self.x_num_col_dims, self.y_num_col_dims
+        x = product(X[:split]), product(X[split:])
+        y = product(Y[:cut]), product(Y[cut:])
+        return {"X": x, "Y": y, "Out": (x[0], y[1])}
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
+        shape = X.shape[: self.x_num_col_dims] + Y.shape[self.y_num_col_dims :]
+        return np.matmul(x, y).reshape(shape)
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = as_matrix(X, self.x_num_col_dims), as_matrix(Y, self.y_num_col_dims)
+        by_x, by_y = slopes(x, y, d_Out, False, False)
+        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+class Matmul(Product, op="matmul"):
+    """Out = alpha * X @ Y over the last two axes, each operand transposed before where asked.
+
+    Leading axes are a stack, which one operand may lack. A single axis is a row on the left and a
+    column on the right, and is dropped again from Out. What the reference's CPU library can fuse
+    into the product must be left at its default. Reference: matmul_op.cc.
+    """
+
+    transpose_X = attr(False)
+    transpose_Y = attr(False)
+    alpha = attr(1.0)
+    head_number = attr(1)
+    fused_reshape_Out = attr(list[int]())
+    fused_transpose_Out = attr(list[int]())
+
+    def options(self) -> tuple[bool, bool, float]:
+        """As its attributes say."""
+        return self.transpose_X, self.transpose_Y, self.alpha
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype("matmul", X=X, Y=Y)
+        if self.head_number != 1 or self.fused_reshape_Out or self.fused_transpose_Out:
+            raise BadAttribute("matmul: 'head_number' and 'fused_…' must be left at their defaults")
+        x, y = _row(X.shape), _column(Y.shape)
+        rows, inner = x[-2:][::-1] if self.transpose_X else x[-2:]
+        depth, columns = y[-2:][::-1] if self.transpose_Y else y[-2:]
+        stacks = [product(shape[:-2]) for shape in (x, y) if len(shape) > 2]
+        if differ(inner, depth) or (len(stacks) == 2 and differ(*stacks)):
+            asked = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
+            raise ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {asked}")
+        kept = () if X.rank == 1 and rows == 1 else (rows,)
+        kept += () if Y.rank == 1 and columns == 1 else (columns,)
+        return X.with_shape((*(x[:-2] or y[:-2]), *kept) or (1,))
+
+    def views(self, X: Shape, Y: Shape) -> Views:
+        """As matrices or stacks of them; of a single axis a row or a column."""
+        return flattened(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = stack_of(X, 0), stack_of(Y, -1)
+        out = np.matmul(turned(x, self.transpose_X), turned(y, self.transpose_Y)) * self.alpha
+        stack = X.shape[:-2] or Y.shape[:-2]
+        rows = () if X.ndim == 1 and out.shape[-2] == 1 else out.shape[-2:-1]
+        columns = () if Y.ndim == 1 and out.shape[-1] == 1 else out.shape[-1:]
+        return out.reshape((*stack, *rows, *columns) or (1,))
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = stack_of(X, 0), stack_of(Y, -1)
+        by_x, by_y = slopes(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
+        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+def stack_of(array: Array, single: int) -> Array:
+    """A matrix, or a stack of them along one axis; a vector's second axis goes to `single`."""
+    if array.ndim == 1:
+        return np.expand_dims(array, single)
+    return array.reshape(-1, *array.shape[-2:]) if array.ndim > 3 else array
+
+
+def _row(shape: Shape) -> Shape:
+    return (1, *shape) if len(shape) == 1 else shape
+
+
+def _column(shape: Shape) -> Shape:
+    return (*shape, 1) if len(shape) == 1 else shape
+
+
+def flattened(x: Shape, y: Shape, turn_x: bool, turn_y: bool) -> Views:
+    """Stacks flattened to one axis; a stack on the left of one matrix is one tall matrix."""
+    x, y = _stacked(x), _stacked(y)
+    if len(y) == 2 and not turn_x:
+        x = (product(x[:-1]), x[-1])
+    rows = x[-1] if turn_x else x[-2]
+    columns = y[-2] if turn_y else y[-1]
+    return {"X": x, "Y": y, "Out": (*(x[:-2] or y[:-2]), rows, columns)}
+
+
+def _stacked(shape: Shape) -> Shape:
+    return (product(shape[:-2]), *shape[-2:]) if len(shape) > 2 else shape
+
+
+def _text(k: Kernel, operand: Operand, view: Shape, turn: bool) -> str:
+    """A factor as an expression, transposed once a binding."""
+    if not turn:
+        return operand.view(view)
+    way = ".T" if len(view) == 2 else ".mT"
+    return k.once(operand.view(view) + way, [operand], "transposed")

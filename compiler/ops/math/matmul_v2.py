@@ -1,0 +1,97 @@
+"""Products of stacks of matrices: `bmm`, and Paddle 2's multiplication, whose stacks broadcast."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import attr, broadcast
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.math.matmul import Product, Views, flattened, slopes, turned
+
+
+class Bmm(Product, op="bmm"):
+    """Out[n] = X[n] @ Y[n]. Reference: bmm_op.h."""
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype("bmm", X=X, Y=Y)
+        pairs = [(X.shape[0], Y.shape[0]), (X.shape[-1], Y.shape[-2 % Y.rank])]
+        if X.rank != 3 or Y.rank != 3 or any(differ(a, b) for a, b in pairs):
+            raise ShapeError(f"bmm: {shown(X=X, Y=Y)}, expected [n, i, j] and [n, j, k]")
+        return X.with_shape((*X.shape[:2], Y.shape[2]))
+
+    def views(self, X: Shape, Y: Shape) -> Views:
+        """As they are."""
+        return {"X": X, "Y": Y, "Out": (*X[:2], Y[2])}
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        return np.matmul(X, Y)
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        by_x, by_y = slopes(X, Y, d_Out, False, False)
+        return {"X": by_x, "Y": by_y}
+
+
+class MatmulV2(Product, op="matmul_v2"):
+    """Out = X @ Y as in NumPy, each operand's last two axes transposed before where asked.
+
+    Stacks broadcast; a single axis is no matrix, and is not transposed. An op of Paddle 2.
+    """
+
+    trans_x = attr(False)
+    trans_y = attr(False)
+
+    def options(self) -> tuple[bool, bool, float]:
+        """As its attributes say."""
+        return self.trans_x, self.trans_y, 1.0
+
+    def matrices(self, X: Shape, Y: Shape) -> tuple[Shape, Shape]:
+        """Shapes of two axes or more: a vector is what turns into a row, or into a column."""
+        x = X if len(X) > 1 else matrix_shape(X, self.trans_x)
+        return x, Y if len(Y) > 1 else matrix_shape(Y, not self.trans_y)
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype("matmul_v2", X=X, Y=Y)
+        x, y = self.matrices(X.shape, Y.shape)
+        rows, inner = x[-2:][::-1] if self.trans_x else x[-2:]
+        depth, columns = y[-2:][::-1] if self.trans_y else y[-2:]
+        if differ(inner, depth):
+            asked = f"trans_x={self.trans_x}, trans_y={self.trans_y}"
+            raise ShapeError(f"matmul_v2: {shown(X=X, Y=Y)} do not fit with {asked}")
+        stack = broadcast("matmul_v2", [x[:-2], y[:-2]])
+        kept = (rows,) * (X.rank > 1) + (columns,) * (Y.rank > 1)
+        return X.with_shape((*stack, *kept) or (1,))
+
+    def views(self, X: Shape, Y: Shape) -> Views:
+        """Flattened stacks where they need not broadcast, else with axes of size 1 in front."""
+        x, y = self.matrices(X, Y)
+        if x[:-2] == y[:-2] or len(x) == 2 or len(y) == 2:
+            return flattened(x, y, self.trans_x, self.trans_y)
+        rank = max(len(x), len(y))
+        x, y = (1,) * (rank - len(x)) + x, (1,) * (rank - len(y)) + y
+        out = x[-1 if self.trans_x else -2], y[-2 if self.trans_y else -1]
+        return {"X": x, "Y": y, "Out": (*broadcast("matmul_v2", [x[:-2], y[:-2]]), *out)}
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = turned(X, self.trans_x and X.ndim > 1), turned(Y, self.trans_y and Y.ndim > 1)
+        return np.atleast_1d(np.matmul(x, y))
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = as_matrices(X, self.trans_x), as_matrices(Y, not self.trans_y)
+        by_x, by_y = slopes(x, y, d_Out, self.trans_x, self.trans_y)
+        return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+def matrix_shape(vector: Shape, column: bool) -> Shape:
+    """The shape of a vector as a column, or as a row.
+
+    >>> matrix_shape((3,), True), matrix_shape((3,), False)
+    ((3, 1), (1, 3))
+    """
+    return (*vector, 1) if column else (1, *vector)
+
+
+def as_matrices(array: Array, column: bool) -> Array:
+    """A vector as a column, or as a row; anything else as it is."""
+    return array if array.ndim > 1 else np.expand_dims(array, -1 if column else 0)

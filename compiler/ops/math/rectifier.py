@@ -1,0 +1,231 @@
+"""Activations made of straight pieces, and their kin with an exponential below 0.
+
+Where two pieces meet, the gradient is that of the piece the reference's kernel takes
+(activation_op.h, prelu_op.h, selu_op.h). Pieces are told apart by factors of 0 and 1: NumPy
+multiplies many times faster than it chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.math.activation import Unary
+
+
+class Brelu(Unary, op="brelu"):
+    """Out = X, but no less than `t_min` and no more than `t_max`."""
+
+    t_min = attr(0.0)
+    t_max = attr(24.0)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.minimum(xp.maximum(X, self.t_min), self.t_max)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * xp.logical_and(xp.greater(X, self.t_min), xp.less(X, self.t_max))}
+
+
+class LeakyRelu(Unary, op="leaky_relu"):
+    """Out = max(X, alpha * X).
+
+    The gradient is that of this maximum; for an alpha above 1 the reference's is another.
+    """
+
+    alpha = attr(0.02)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.maximum(X, X * self.alpha)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        above, below = max(self.alpha, 1.0), min(self.alpha, 1.0)
+        return {"X": d_Out * below + d_Out * (Out > 0.0) * (above - below)}
+
+
+class ThresholdedRelu(Unary, op="thresholded_relu"):
+    """Out = X where it is above `threshold`, else 0."""
+
+    threshold = attr(1.0)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return X * xp.greater(X, self.threshold)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * xp.greater(X, self.threshold)}
+
+
+class HardShrink(Unary, op="hard_shrink"):
+    """Out = X where |X| is above `threshold`, else 0."""
+
+    threshold = attr(0.5)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return X * (xp.abs(X) > self.threshold)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * (xp.abs(X) > self.threshold)}
+
+
+class Softshrink(Unary, op="softshrink"):
+    """Out = X moved towards 0 by the attribute `lambda`, and no further than 0."""
+
+    vars()["lambda"] = attr(0.5)  # a keyword of Python
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        by = getattr(self, "lambda")
+        return X - xp.minimum(xp.maximum(X, -by), by)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * (xp.abs(X) > getattr(self, "lambda"))}
+
+
+class HardSigmoid(Unary, op="hard_sigmoid"):
+    """Out = slope * X + offset, held between 0 and 1."""
+
+    slope = attr(0.2)
+    offset = attr(0.5)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.minimum(xp.maximum(X * self.slope + self.offset, 0.0), 1.0)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out * self.slope * xp.logical_and(Out > 0.0, Out < 1.0)}
+
+
+class HardSwish(Unary, op="hard_swish"):
+    """Out = X * (X + offset, held between 0 and threshold) / scale.
+
+    Above, the slope is threshold / scale; the reference takes it to be 1, which it mostly is.
+    """
+
+    threshold = attr(6.0)
+    scale = attr(6.0)
+    offset = attr(3.0)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        held = xp.minimum(xp.maximum(X + self.offset, 0.0), self.threshold)
+        return X * held * (1.0 / self.scale)
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        shifted = X + self.offset
+        held = xp.minimum(xp.maximum(shifted, 0.0), self.threshold)
+        bent = xp.logical_and(shifted > 0.0, shifted < self.threshold)
+        return {"X": d_Out * (held + X * bent) * (1.0 / self.scale)}
+
+
+class Elu(Unary, op="elu"):
+    """Out = X where it is positive, else alpha * (e ** X - 1)."""
+
+    alpha = attr(1.0)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.maximum(X, 0.0) + xp.expm1(xp.minimum(X, 0.0)) * self.alpha
+
+    def grad(self, xp: Xp, X: Value, d_Out: Value) -> Value:
+        slope = d_Out * xp.exp(xp.minimum(X, 0.0)) * self.alpha
+        return {"X": slope + d_Out * (X > 0.0) * (1.0 - self.alpha)}
+
+
+class Selu(Unary, op="selu"):
+    """Out = scale * (X where it is positive, else alpha * (e ** X - 1))."""
+
+    scale = attr(1.0507009873554804934193349852946)
+    alpha = attr(1.6732632423543772848170429916717)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        below = xp.expm1(xp.minimum(X, 0.0)) * (self.alpha * self.scale)
+        return xp.maximum(X, 0.0) * self.scale + below
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        steepest = self.alpha * self.scale
+        slope = d_Out * (xp.minimum(Out, 0.0) + steepest)
+        return {"X": slope + d_Out * (Out > 0.0) * (self.scale - steepest)}
+
+
+class Prelu(Pointwise, op="prelu"):
+    """Out = X where it is positive, else Alpha * X.
+
+    Alpha is one number (`mode` "all"), one for each channel ("channel"; channels are axis 1, or the
+    last for `data_format` NHWC), or one for each element of a row ("element").
+    """
+
+    X = reads()
+    Alpha = reads()
+    Out = writes()
+    mode = attr("all")
+    data_format = attr("NCHW")
+
+    def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
+        """Alpha among the axes of X; ShapeError where it does not fit there."""
+        wanted = self.alpha_view(types["X"].shape)
+        if differ(product(wanted), types["Alpha"].numel):
+            text = shown(X=types["X"], Alpha=types["Alpha"])
+            raise ShapeError(f"prelu: {text} do not fit in mode {self.mode!r}")
+        return {"Alpha": wanted}
+
+    def alpha_view(self, X: Shape) -> Shape:
+        """The shape Alpha is seen in, with as many axes as X."""
+        if self.mode not in ("all", "channel", "element"):
+            raise BadAttribute(f"prelu: mode is {self.mode!r}, expected all, channel or element")
+        if self.mode == "element":
+            return (1, *X[1:])
+        view: list[Size] = [1] * len(X)
+        if self.mode == "channel" and len(X) > 1:
+            axis = 1 if self.data_format == "NCHW" else len(X) - 1
+            view[axis] = X[axis]
+        return tuple(view)
+
+    def compute(self, xp: Xp, X: Value, Alpha: Value) -> Value:
+        return xp.maximum(X, 0.0) + xp.minimum(X, 0.0) * Alpha
+
+    def grad(self, xp: Xp, X: Value, Alpha: Value, d_Out: Value) -> Value:
+        above = d_Out * (X > 0.0)
+        sloped = d_Out - above
+        return {"X": above + sloped * Alpha, "Alpha": sloped * X}
+
+
+class Maxout(OpDef, op="maxout"):
+    """Out = the largest of every `groups` channels in a row, so that there are that many fewer.
+
+    Channels are `axis`; of equal values the first gets the gradient. Reference: maxouting.cc.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes()
+    groups = required(int)
+    axis = attr(1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if not -X.rank <= self.axis < X.rank:
+            raise ShapeError(f"maxout: X is {X}, which has no axis {self.axis}")
+        axis = self.axis % X.rank
+        channels = X.shape[axis]
+        if self.groups < 2 or (isinstance(channels, int) and channels % self.groups):
+            text = f"groups={self.groups}, expected 2 or more that divide the {channels} channels"
+            raise ShapeError(f"maxout: X is {X} and {text}")
+        return X.with_shape((*X.shape[:axis], channels // self.groups, *X.shape[axis + 1 :]))
+
+    def numpy(self, X: Array) -> Array:
+        axis = self.axis % X.ndim
+        return in_groups(X, self.groups, axis).max(axis=axis + 1)
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        axis = self.axis % X.ndim
+        seen = in_groups(X, self.groups, axis)
+        first = np.expand_dims(seen.argmax(axis=axis + 1), axis + 1)
+        d_X = np.zeros_like(seen)
+        np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
+        return {"X": d_X.reshape(X.shape)}
+
+
+def in_groups(X: Array, groups: int, axis: int) -> Array:
+    """X with its channels split in two axes, of which the second is `groups` long."""
+    return X.reshape(*X.shape[:axis], -1, groups, *X.shape[axis + 1 :])

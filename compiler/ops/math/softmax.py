@@ -1,0 +1,80 @@
+"""Softmax, its logarithm, and the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import OpDef, Rowwise, Value, Xp, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.math.reduce import axes_of, restored
+
+
+class Softmax(Rowwise, op="softmax"):
+    """Out = exp(X) over its sum along `axis`.
+
+    What lies 64 below the largest counts as 64 below it, so that no probability is 0.
+    Reference: softmax_impl.h.
+    """
+
+    X = reads()
+    Out = writes()
+    axis = attr(-1)
+    data_format = attr("AnyLayout")
+    is_test = attr(False)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        shifted = xp.maximum(X - xp.max(X, axis=self.axis, keepdims=True), -64.0)
+        powers = xp.exp(shifted)
+        return powers / xp.sum(powers, axis=self.axis, keepdims=True)
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        mean = xp.sum(d_Out * Out, axis=self.axis, keepdims=True)
+        return {"X": (d_Out - mean) * Out}
+
+
+class LogSoftmax(Rowwise, op="log_softmax"):
+    """Out = the logarithm of softmax along `axis`. An op of Paddle 2."""
+
+    X = reads()
+    Out = writes()
+    axis = attr(-1)
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        shifted = X - xp.max(X, axis=self.axis, keepdims=True)
+        return shifted - xp.log(xp.sum(xp.exp(shifted), axis=self.axis, keepdims=True))
+
+    def grad(self, xp: Xp, Out: Value, d_Out: Value) -> Value:
+        return {"X": d_Out - xp.exp(Out) * xp.sum(d_Out, axis=self.axis, keepdims=True)}
+
+
+class LogSumExp(OpDef, op="logsumexp"):
+    """Out = log(sum(exp(X))) over the axes `axis`, all of them with `reduce_all`: at least [1].
+
+    An op of Paddle 2.
+    """
+
+    X = reads()
+    Out = writes()
+    axis = attr([0])
+    keepdim = attr(False)
+    reduce_all = attr(False)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if any(not -X.rank <= axis < X.rank for axis in self.axis):
+            raise ShapeError(f"logsumexp: axis {self.axis} reaches beyond the axes of X {X}")
+        axes = axes_of(X.rank, self.axis, self.reduce_all)
+        if self.keepdim:
+            return X.with_shape([1 if a in axes else size for a, size in enumerate(X.shape)])
+        return X.with_shape([size for a, size in enumerate(X.shape) if a not in axes] or [1])
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.axis, self.reduce_all)
+        most = X.max(axis=axes, keepdims=True)
+        total = np.log(np.exp(X - most).sum(axis=axes, keepdims=True)) + most
+        return np.atleast_1d(total if self.keepdim else np.squeeze(total, axes))
+
+    def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
+        axes = axes_of(X.ndim, self.axis, self.reduce_all)
+        share = np.exp(X - restored(Out, X.shape, axes))
+        return {"X": restored(d_Out, X.shape, axes) * share}

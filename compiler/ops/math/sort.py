@@ -1,0 +1,201 @@
+"""Order: the largest of each row, where the largest stands, and sorting.
+
+Of equal values the first comes first; the reference leaves that open (top_k_op.h, argsort_op.h,
+arg_min_max_op_base.h).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import require_dtype
+from compiler.ops.math.reduce import element_type
+
+
+def sorting(X: Array, axis: int, descending: bool) -> Array:
+    """The order that sorts X along an axis; what is equal keeps its order."""
+    if not descending:
+        return np.argsort(X, axis=axis, kind="stable")
+    turned = np.flip(X, axis)
+    order = np.flip(np.argsort(turned, axis=axis, kind="stable"), axis)
+    return X.shape[axis] - 1 - order
+
+
+def scattered(values: Array, order: Array, shape: Any, axis: int) -> Array:
+    """Zeros of a shape with values put along an axis where they were taken from."""
+    whole: Array = np.zeros_like(values, shape=shape)
+    np.put_along_axis(whole, order, values, axis=axis)
+    return whole
+
+
+def best(X: Array, count: int, axis: int, largest: bool) -> dict[str, Array]:
+    """The first `count` values along an axis, the largest or the smallest first, and where.
+
+    Raises ValueError where there are fewer.
+    """
+    if not 0 < count <= X.shape[axis]:
+        raise ValueError(f"K asks for {count} of {X.shape[axis]} values")
+    order = np.take(sorting(X, axis, largest), np.arange(count), axis=axis)
+    return {"Out": np.take_along_axis(X, order, axis=axis), "Indices": order}
+
+
+def check_axis(op: str, X: TensorType, axis: int) -> None:
+    """ShapeError where a tensor has no such axis."""
+    if not -X.rank <= axis < X.rank:
+        raise ShapeError(f"{op}: X is {X}, which has no axis {axis}")
+
+
+class TopK(OpDef, op="top_k"):
+    """Out = the `k` largest values along the last axis, largest first, and their Indices.
+
+    K, of one element, goes before `k`.
+    """
+
+    X = reads()
+    K = reads(optional=True, no_grad=True)
+    Out = writes()
+    Indices = writes()
+    k = attr(1)
+
+    def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
+        columns = X.shape[-1]
+        if K is None and (self.k < 1 or (isinstance(columns, int) and columns < self.k)):
+            raise ShapeError(f"top_k: X is {X}, expected at least k={self.k} columns, k from 1 up")
+        kept = X.with_shape((*X.shape[:-1], self.k if K is None else UNKNOWN))
+        return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
+
+    def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
+        return best(X, self.k if K is None else int(K.reshape(-1)[0]), -1, True)
+
+    def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": scattered(d_Out, Indices, X, -1)}
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand | None, Indices: Operand | None) -> None:
+        rows, columns = product(X.shape[:-1]), X.shape[-1]
+        table = X.view((rows, columns))
+        found = Indices or k.scratch((rows, self.k), DType.INT64)
+        if self.k == 1:
+            k.line(f"{table}.argmax(axis=1, out={found.view((rows,))})")
+        else:
+            order = f"np.argsort(-{table}, axis=1, kind='stable')[:, :{self.k}]"
+            k.line(f"np.copyto({found.view((rows, self.k))}, {order})")
+        if Out is not None:
+            taken = f"np.take_along_axis({table}, {found.view((rows, self.k))}, axis=1)"
+            k.line(f"np.copyto({Out.view((rows, self.k))}, {taken})")
+
+    def lower_grad(self, k: Kernel, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
+        k.line(f"{d_X}.fill(0)")
+        k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
+
+
+class TopKV2(OpDef, op="top_k_v2"):
+    """Out = the `k` largest, or smallest, values along `axis`, in order, and their Indices.
+
+    K, of one element, goes before `k`. `sorted` or not, they come in order. An op of Paddle 2.
+    """
+
+    X = reads()
+    K = reads(optional=True, no_grad=True)
+    Out = writes()
+    Indices = writes()
+    k = attr(1)
+    axis = attr(-1)
+    largest = attr(True)
+    sorted = attr(True)
+
+    def infer(self, X: TensorType, K: TensorType | None) -> dict[str, TensorType]:
+        check_axis(self.kind, X, self.axis)
+        axis = self.axis % X.rank
+        size = X.shape[axis]
+        if K is None and (self.k < 1 or (isinstance(size, int) and size < self.k)):
+            raise ShapeError(f"top_k_v2: X is {X}, expected k={self.k} or more along axis {axis}")
+        count = self.k if K is None else UNKNOWN
+        kept = X.with_shape((*X.shape[:axis], count, *X.shape[axis + 1 :]))
+        return {"Out": kept, "Indices": kept.with_dtype(DType.INT64)}
+
+    def numpy(self, X: Array, K: Array | None) -> dict[str, Array]:
+        count = self.k if K is None else int(K.reshape(-1)[0])
+        return best(X, count, self.axis, self.largest)
+
+    def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": scattered(d_Out, Indices, X, self.axis)}
+
+
+class Argsort(OpDef, op="argsort"):
+    """Out = X sorted along `axis`, the largest first if `descending`; Indices = from where."""
+
+    X = reads()
+    Out = writes()
+    Indices = writes()
+    axis = attr(-1)
+    descending = attr(False)
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        check_axis(self.kind, X, self.axis)
+        return {"Out": X, "Indices": X.with_dtype(DType.INT64)}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        order = sorting(X, self.axis, self.descending)
+        return {"Out": np.take_along_axis(X, order, axis=self.axis), "Indices": order}
+
+    def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
+        return {"X": scattered(d_Out, Indices, X, self.axis)}
+
+
+class ArgExtreme(OpDef):
+    """Where along `axis` the extreme stands, as an element type of whole numbers.
+
+    That axis goes, unless `keepdims`, but the last one never; with `flatten`, of Paddle 2, it is a
+    place in all of X.
+    """
+
+    X = reads()
+    Out = writes()
+    axis = required(int)
+    keepdims = attr(False)
+    dtype = attr(-1)
+    flatten = attr(False)
+
+    def infer(self, X: TensorType) -> TensorType:
+        check_axis(self.kind, X, 0 if self.flatten else self.axis)
+        dtype = DType.INT64 if self.dtype < 0 else DType.of(self.dtype)
+        require_dtype(self.kind, "Out", X.with_dtype(dtype), DType.INT32, DType.INT64)
+        if self.flatten:
+            return TensorType(dtype, (1,) * (X.rank if self.keepdims else 1))
+        axis = self.axis % X.rank
+        left, right = X.shape[:axis], X.shape[axis + 1 :]
+        kept = (*left, 1, *right) if self.keepdims else (*left, *right)
+        return TensorType(dtype, kept or (1,))
+
+
+def places(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
+    """Indices in their element type, with at least one axis, or as many as were searched."""
+    typed = found.astype("int64" if dtype < 0 else element_type(dtype, found))
+    return typed.reshape((1,) * (rank if keepdims else 1)) if typed.ndim == 0 else typed
+
+
+class ArgMax(ArgExtreme, op="arg_max"):
+    """Out = where the largest stands."""
+
+    lod_like = ""
+
+    def numpy(self, X: Array) -> Array:
+        axis = None if self.flatten else self.axis
+        found = np.argmax(X, axis=axis, keepdims=self.keepdims)
+        return places(found, X.ndim, self.keepdims, self.dtype)
+
+
+class ArgMin(ArgExtreme, op="arg_min"):
+    """Out = where the smallest stands."""
+
+    def numpy(self, X: Array) -> Array:
+        axis = None if self.flatten else self.axis
+        found = np.argmin(X, axis=axis, keepdims=self.keepdims)
+        return places(found, X.ndim, self.keepdims, self.dtype)

@@ -1,0 +1,1 @@
+"""Ops that judge results."""

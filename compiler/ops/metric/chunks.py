@@ -1,0 +1,146 @@
+"""Chunks: runs of tags that name one thing, and how many of them a model has found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, Slot, attr, reads, reads_lod, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_dtype, require_same_shape, shown
+from compiler.ops.loss.padded import places_by_length
+
+F1 = "F1-Score"
+CHUNK_SHARES: tuple[str, ...] = ("Precision", "Recall", F1)
+CHUNK_COUNTS: tuple[str, ...] = ("NumInferChunks", "NumLabelChunks", "NumCorrectChunks")
+CHUNK_SCHEMES = (("IOB", "BI"), ("IOE", "IE"), ("IOBES", "BIES"), ("plain", "-"))
+"""What the tags of one type of chunk say: Begin, Inside, End, Single."""
+
+
+def chunk_starts(labels: Array, first: Array, tags: str, kinds: int) -> tuple[Array, Array]:
+    """Where chunks begin, and the kind of each label; `kinds` itself is outside of all chunks.
+
+    A chunk begins where the kind is another one than before, where a tag begins or is single, and
+    after an end or a single tag. `first` marks where sequences begin.
+    """
+    kind, tag = labels // len(tags), np.array(list(tags))[labels % len(tags)]
+    before = np.concatenate([["-"], tag[:-1]])
+    fresh = first | (kind != np.concatenate([[kinds], kind[:-1]]))
+    begins = np.isin(tag, ["B", "S"]) | np.isin(before, ["E", "S"])
+    return (kind != kinds) & (fresh | begins), kind
+
+
+def chunk_ends(starts: Array, first: Array, outside: Array) -> Array:
+    """For each place where a chunk begins, the place after its last; elsewhere 0."""
+    breaks = np.append(np.flatnonzero(starts | first | outside), len(starts))
+    begun = np.flatnonzero(starts)
+    ends = np.zeros(len(starts), np.int64)
+    ends[begun] = breaks[np.searchsorted(breaks, begun, side="right")]
+    return ends
+
+
+def count_chunks(
+    found: Array, real: Array, first: Array, tags: str, kinds: int, excluded: list[int]
+) -> tuple[int, int, int]:
+    """How many chunks the found labels have, how many the real ones, and how many both."""
+    starts, kind = chunk_starts(found, first, tags, kinds)
+    real_starts, real_kind = chunk_starts(real, first, tags, kinds)
+    ends = chunk_ends(starts, first, kind == kinds)
+    real_ends = chunk_ends(real_starts, first, real_kind == kinds)
+    starts &= ~np.isin(kind, excluded)
+    real_starts &= ~np.isin(real_kind, excluded)
+    both = starts & real_starts & (kind == real_kind) & (ends == real_ends)
+    return int(starts.sum()), int(real_starts.sum()), int(both.sum())
+
+
+def first_steps(count: int, offsets: Array) -> Array:
+    """Which of so many rows begin a sequence."""
+    first = np.zeros(count, np.bool_)
+    first[offsets[:-1][np.diff(offsets) > 0]] = True
+    return first
+
+
+def checked_labels(labels: Array, slot: str, highest: int) -> Array:
+    """The labels in one line; ValueError for one that is no tag of the scheme."""
+    flat = labels.reshape(-1)
+    wrong = (flat < 0) | (flat > highest)
+    if wrong.any():
+        raise ValueError(f"{slot} has {flat[wrong][0]}, expected labels from 0 to {highest}")
+    return flat
+
+
+class ChunkEval(OpDef, op="chunk_eval"):
+    """Precision, Recall and F1-Score [1] of the chunks that Inference has, against those of Label.
+
+    A label is `kind * tags + tag` for the tags of the scheme (IOB, IOE, IOBES, plain), and
+    `num_chunk_types * tags` outside of all chunks. Both are [rows, 1] with LoD, or padded [lines,
+    longest] with SeqLength. The counts are int64 [1]; kinds in `excluded_chunk_types` count
+    nowhere. Reference: chunk_eval_op.h.
+    """
+
+    slots: ClassVar[dict[str, Slot]] = {F1: replace(writes(), name=F1)}
+
+    Inference = reads()
+    Label = reads()
+    SeqLength = reads(optional=True)
+    Inference_lod = reads_lod("Inference", optional=True)
+    Label_lod = reads_lod("Label", optional=True)
+    Precision = writes()
+    Recall = writes()
+    NumInferChunks = writes()
+    NumLabelChunks = writes()
+    NumCorrectChunks = writes()
+    num_chunk_types = required(int)
+    chunk_scheme = required(str)
+    excluded_chunk_types = attr(list[int]())
+
+    lod_like = ""
+
+    def infer(
+        self, Inference: TensorType, Label: TensorType, SeqLength: TensorType | None
+    ) -> dict[str, TensorType]:
+        if self.chunk_scheme not in dict(CHUNK_SCHEMES):
+            names = ", ".join(dict(CHUNK_SCHEMES))
+            raise BadAttribute(
+                f"{self.kind}: 'chunk_scheme' is {self.chunk_scheme!r}, not one of {names}"
+            )
+        for slot, labels in (("Inference", Inference), ("Label", Label)):
+            require_dtype(self.kind, slot, labels, DType.INT64)
+        require_same_shape(self.kind, Inference=Inference, Label=Label)
+        if SeqLength is not None and Inference.rank < 2:
+            given = shown(Inference=Inference, SeqLength=SeqLength)
+            raise ShapeError(f"{self.kind}: {given}, expected padded lines")
+        share, count = TensorType(DType.FP32, (1,)), TensorType(DType.INT64, (1,))
+        return dict.fromkeys(CHUNK_SHARES, share) | dict.fromkeys(CHUNK_COUNTS, count)
+
+    def numpy(
+        self,
+        Inference: Array,
+        Label: Array,
+        SeqLength: Array | None,
+        Inference_lod: list[Array] | None,
+        Label_lod: list[Array] | None,
+    ) -> dict[str, Array]:
+        tags, levels = dict(CHUNK_SCHEMES)[self.chunk_scheme], Label_lod or Inference_lod
+        highest = self.num_chunk_types * len(tags)
+        found = checked_labels(Inference, "Inference", highest)
+        real = checked_labels(Label, "Label", highest)
+        if SeqLength is not None:
+            _, there = places_by_length(SeqLength, Label.shape[1], "SeqLength")
+            first = np.zeros(there.shape, np.bool_)
+            first[:, :1] = True
+            found, real, first = found[there.ravel()], real[there.ravel()], first[there]
+        elif levels:
+            first = first_steps(len(real), levels[-1])
+        else:
+            raise ValueError("chunk_eval needs LoD of Label, or the input SeqLength")
+        kinds, excluded = self.num_chunk_types, self.excluded_chunk_types
+        inferred, labeled, correct = count_chunks(found, real, first, tags, kinds, excluded)
+        precision, recall = correct / max(inferred, 1), correct / max(labeled, 1)
+        score = 2 * precision * recall / (precision + recall) if correct else 0.0
+        shares = np.array([[precision], [recall], [score]], np.float32)
+        counts = np.array([[inferred], [labeled], [correct]], np.int64)
+        return dict(zip((*CHUNK_SHARES, *CHUNK_COUNTS), (*shares, *counts), strict=True))

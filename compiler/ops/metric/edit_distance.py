@@ -1,0 +1,107 @@
+"""How many tokens it takes to turn one sequence into another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.loss.padded import places_by_length, places_by_lod
+
+
+def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) -> Array:
+    """The edit distance of each pair of padded lines, all pairs walked together.
+
+    A row of the table has, for each prefix of the reference, its distance to the tokens read so
+    far. Insertions run along the row: a running minimum of what is left when places are taken off.
+    """
+    place: Array = np.arange(int(refs.shape[1]) + 1)
+    row: Array = np.broadcast_to(place, (len(refs), len(place)))
+    for step in range(hyps.shape[1]):
+        changed = row[:, :-1] + (refs != hyps[:, step, None])
+        best = np.minimum(changed, row[:, 1:] + 1)
+        now = np.concatenate([row[:, :1] + 1, best], axis=1)
+        now = np.minimum.accumulate(now - place, axis=1) + place
+        row = np.where((step < hyp_counts)[:, None], now, row)
+    return np.take_along_axis(row, ref_counts[:, None], 1)
+
+
+class EditDistance(OpDef, op="edit_distance"):
+    """Out = the fewest insertions, deletions and changes that turn Hyps into Refs: [pairs, 1].
+
+    `normalized` divides by the length of the reference. Both are [tokens, 1] with LoD, or padded
+    [pairs, longest] with HypsLength and RefsLength. SequenceNum counts the pairs. Reference:
+    edit_distance_op.h.
+    """
+
+    Hyps = reads()
+    Refs = reads()
+    HypsLength = reads(optional=True)
+    RefsLength = reads(optional=True)
+    Hyps_lod = reads_lod("Hyps", optional=True)
+    Refs_lod = reads_lod("Refs", optional=True)
+    SequenceNum = writes()
+    SequenceNum_lod = writes_lod("SequenceNum")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    normalized = attr(False)
+
+    def infer(
+        self,
+        Hyps: TensorType,
+        Refs: TensorType,
+        HypsLength: TensorType | None,
+        RefsLength: TensorType | None,
+        Refs_lod: list[TensorType] | None,
+    ) -> dict[str, TensorType | list[TensorType]]:
+        for slot, tokens in (("Hyps", Hyps), ("Refs", Refs)):
+            require_dtype(self.kind, slot, tokens, DType.INT64)
+        padded = HypsLength is not None and RefsLength is not None
+        flat = not (differ(Hyps.shape[-1], 1) or differ(Refs.shape[-1], 1))
+        if (Hyps.rank, Refs.rank) != (2, 2) or not (padded or flat):
+            given = shown(Hyps=Hyps, Refs=Refs)
+            raise ShapeError(f"{self.kind}: {given}, expected [tokens, 1], or lengths beside them")
+        count: Size = UNKNOWN
+        if padded or Refs_lod:
+            count = Refs.shape[0] if padded or not Refs_lod else Refs_lod[-1].shape[0] - 1
+        return {
+            "SequenceNum": TensorType(DType.INT64, (1,)),
+            "SequenceNum_lod": [],
+            "Out": TensorType(DType.FP32, (count, 1)),
+            "Out_lod": [],
+        }
+
+    def numpy(
+        self,
+        Hyps: Array,
+        Refs: Array,
+        HypsLength: Array | None,
+        RefsLength: Array | None,
+        Hyps_lod: list[Array] | None,
+        Refs_lod: list[Array] | None,
+    ) -> dict[str, Array | list[Array]]:
+        if HypsLength is not None and RefsLength is not None:
+            hyps, read = places_by_length(HypsLength, Hyps.shape[1], "HypsLength")
+            refs, meant = places_by_length(RefsLength, Refs.shape[1], "RefsLength")
+        elif Hyps_lod and Refs_lod:
+            hyps, read = places_by_lod(Hyps_lod[-1])
+            refs, meant = places_by_lod(Refs_lod[-1])
+        else:
+            raise ValueError("edit_distance needs LoD of Hyps and Refs, or both their lengths")
+        if len(hyps) != len(refs):
+            raise ValueError(f"there are {len(hyps)} sequences in Hyps, but {len(refs)} in Refs")
+        counts = meant.sum(1)
+        found = distances(Hyps.reshape(-1)[hyps], read.sum(1), Refs.reshape(-1)[refs], counts)
+        if self.normalized and not counts.all():
+            empty = int(counts.argmin())
+            raise ValueError(f"sequence {empty} of Refs is empty: nothing can be normalized by it")
+        share = found / counts[:, None] if self.normalized else found
+        return {
+            "SequenceNum": np.array([len(refs)], np.int64),
+            "SequenceNum_lod": [],
+            "Out": share.astype(np.float32),
+            "Out_lod": [],
+        }

@@ -1,0 +1,157 @@
+"""Normalisation inside an image: `instance_norm`, a channel at a time, and `group_norm`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
+
+
+def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType | None) -> None:
+    """ShapeError unless X are images, and what is given beside has an element a channel."""
+    if X.rank < 2 or not X.dtype.is_float:
+        raise ShapeError(f"{op}: X is {X}, expected floats with a batch and channels")
+    size = channels_first(layout, X.shape)[1]
+    for slot, vector in vectors.items():
+        if vector is None:
+            continue
+        if vector.rank != 1 or differ(vector.shape[0], size) or vector.dtype != X.dtype:
+            found = shown(X=X, **{slot: vector})
+            raise ShapeError(f"{op}: {found} do not fit: there are {size} channels")
+
+
+def normal_gradient(scaled: Array, normal: Array, inverse: Array) -> Array:
+    """The gradient of rows, given that of their normalised values; `inverse` is 1/deviation."""
+    along = (scaled * normal).mean(axis=1, keepdims=True)
+    return (scaled - scaled.mean(axis=1, keepdims=True) - normal * along) * inverse
+
+
+class InstanceNorm(OpDef, op="instance_norm"):
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a channel of an image at a time.
+
+    X is [N, C, …], Scale and Bias [C]. SavedMean and SavedVariance are [N·C]; the latter is
+    1/sqrt(variance + epsilon). Reference: instance_norm_op.cc.
+    """
+
+    X = reads()
+    Scale = reads(optional=True)
+    Bias = reads(optional=True)
+    Y = writes()
+    SavedMean = writes(optional=True)
+    SavedVariance = writes(optional=True)
+    epsilon = attr(1e-5)
+
+    def infer(
+        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
+    ) -> dict[str, TensorType]:
+        require_channels(self.kind, X, "NCHW", Scale=Scale, Bias=Bias)
+        saved = X.with_shape((X.shape[0] * X.shape[1],))
+        return {"Y": X, "SavedMean": saved, "SavedVariance": saved}
+
+    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+        vector = X.with_shape(X.shape[1:2])
+        return {"X": X, "Scale": vector, "Bias": vector}
+
+    def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
+        rows = X.reshape(X.shape[0] * X.shape[1], -1)
+        mean, inverse = rows.mean(axis=1), 1 / np.sqrt(rows.var(axis=1) + self.epsilon)
+        normal = (rows - mean[:, None]) * inverse[:, None]
+        y, shape = normal.reshape(X.shape), (-1, *[1] * (X.ndim - 2))
+        y = y if Scale is None else y * Scale.reshape(shape)
+        y = y if Bias is None else y + Bias.reshape(shape)
+        return {"Y": y, "SavedMean": mean, "SavedVariance": inverse}
+
+    def grad(
+        self, X: Array, Scale: Array | None, SavedMean: Array, SavedVariance: Array, d_Y: Array
+    ) -> dict[str, Array]:
+        rows, inverse = X.reshape(len(SavedMean), -1), SavedVariance[:, None]
+        normal = (rows - SavedMean[:, None]) * inverse
+        above = d_Y.reshape(rows.shape)
+        factor = 1 if Scale is None else np.tile(Scale, X.shape[0])[:, None]
+        d_x = normal_gradient(above * factor, normal, inverse)
+        d_scale = (above * normal).sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
+        d_bias = above.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
+        return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
+
+
+def channel_groups(channels: int, groups: int) -> list[slice]:
+    """The channels of each group; the last one has fewer where they do not come out even."""
+    size = (channels - 1) // groups + 1
+    return [slice(i * size, min((i + 1) * size, channels)) for i in range(groups)]
+
+
+class GroupNorm(OpDef, op="group_norm"):
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, a group of channels at a time.
+
+    X is [N, C, …], or […, C] with data_layout NHWC; Scale and Bias are [C]. Mean and (biased)
+    Variance are those of the groups of each image: [N, groups]. The gradient looks at Y and not at
+    X, as in the reference, and so learns nothing of a channel whose Scale is 0.
+    Reference: group_norm_op.cc, which is right for images of two axes only.
+    """
+
+    X = reads()
+    Scale = reads(optional=True)
+    Bias = reads(optional=True)
+    Y = writes()
+    Mean = writes(optional=True)
+    Variance = writes(optional=True)
+    epsilon = attr(1e-5)
+    groups = attr(1)
+    data_layout = attr("NCHW")
+
+    def infer(
+        self, X: TensorType, Scale: TensorType | None, Bias: TensorType | None
+    ) -> dict[str, TensorType]:
+        require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)
+        channels = channels_first(self.data_layout, X.shape)[1]
+        if self.groups < 1 or (isinstance(channels, int) and channels < self.groups):
+            found = f"group_norm: groups is {self.groups}"
+            raise BadAttribute(f"{found}, expected 1 to {channels}, the channels of X {X}")
+        each = X.with_shape((X.shape[0], self.groups))
+        return {"Y": X, "Mean": each, "Variance": each}
+
+    def numpy(self, X: Array, Scale: Array | None, Bias: Array | None) -> dict[str, Array]:
+        images = seen_channels_first(self.data_layout, X)
+        y, shape = np.empty(images.shape, X.dtype), (-1, *[1] * (X.ndim - 2))
+        mean, variance = np.empty((2, len(X), self.groups), X.dtype)
+        for group, part in enumerate(channel_groups(images.shape[1], self.groups)):
+            rows = images[:, part].reshape(len(X), -1)
+            mean[:, group], variance[:, group] = rows.mean(axis=1), rows.var(axis=1)
+            deviation = np.sqrt(variance[:, group] + self.epsilon)[:, None]
+            normal = (rows - mean[:, group][:, None]) / deviation
+            y[:, part] = normal.reshape(y[:, part].shape)
+        y = y if Scale is None else y * Scale.reshape(shape)
+        y = y if Bias is None else y + Bias.reshape(shape)
+        return {"Y": laid_out(self.data_layout, y), "Mean": mean, "Variance": variance}
+
+    def grad(
+        self,
+        Y: Array,
+        Scale: Array | None,
+        Bias: Array | None,
+        Variance: Array,
+        d_Y: Array,
+    ) -> dict[str, Array]:
+        y, above = (seen_channels_first(self.data_layout, each) for each in (Y, d_Y))
+        shape = (-1, *[1] * (Y.ndim - 2))
+        scale = np.ones(y.shape[1], Y.dtype) if Scale is None else Scale
+        normal = y if Bias is None else y - Bias.reshape(shape)
+        normal = normal / np.where(scale == 0, 1, scale).reshape(shape)
+        normal[:, scale == 0] = 0
+        scaled, d_x = above * scale.reshape(shape), np.empty(y.shape, Y.dtype)
+        inverse = 1 / np.sqrt(Variance + self.epsilon)
+        for group, part in enumerate(channel_groups(y.shape[1], self.groups)):
+            rows = [each[:, part].reshape(len(Y), -1) for each in (scaled, normal)]
+            made = normal_gradient(rows[0], rows[1], inverse[:, group][:, None])
+            d_x[:, part] = made.reshape(d_x[:, part].shape)
+        axes = (0, *range(2, Y.ndim))
+        sums = {"Scale": (above * normal).sum(axis=axes), "Bias": above.sum(axis=axes)}
+        return {"X": laid_out(self.data_layout, d_x), **sums}
+
+    def infer_grad(self, Y: TensorType) -> dict[str, TensorType]:
+        vector = Y.with_shape(channels_first(self.data_layout, Y.shape)[1:2])
+        return {"X": Y, "Scale": vector, "Bias": vector}

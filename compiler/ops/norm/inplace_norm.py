@@ -1,0 +1,87 @@
+"""`inplace_abn`: normalisation over a batch and an activation that can be undone.
+
+Y takes the place of X, so that the gradient has to find the normalised values from Y.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.opdef import attr
+from compiler.ir.types import Array, TensorType
+from compiler.ops.norm.loops import channel_rows, normalised, rows_gradient, rows_like
+from compiler.ops.norm.norm import BatchNormalisation
+
+ACTIVATIONS = ("", "identity", "leaky_relu", "elu")
+
+
+def activated(x: Array, activation: str, alpha: float) -> Array:
+    """The activation of values."""
+    if activation == "elu":
+        return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return np.where(x > 0, x, alpha * x) if activation == "leaky_relu" else x
+
+
+def undone(y: Array, above: Array, activation: str, alpha: float) -> tuple[Array, Array]:
+    """What was activated, and the gradient there, from the results and the gradient of those."""
+    if activation == "elu":
+        x = np.where(y > 0, y, np.log1p(np.minimum(y, 0) / alpha))
+        return x, np.where(y > 0, above, above * (y + alpha))
+    if activation == "leaky_relu":
+        return np.where(y > 0, y, y / alpha), np.where(y > 0, above, above * alpha)
+    return y, above
+
+
+class InplaceAbn(BatchNormalisation, op="inplace_abn"):
+    """Y = activation(batch_norm(X)); the activation is identity, leaky_relu or elu with `alpha`.
+
+    Scale must not be 0 anywhere, for the gradient divides by it. Reference: inplace_abn_op.cc.
+    """
+
+    activation = attr("")
+    alpha = attr(0.1)
+    use_sync_bn = attr(False)
+
+    def infer(
+        self,
+        X: TensorType,
+        Scale: TensorType,
+        Bias: TensorType,
+        Mean: TensorType,
+        Variance: TensorType,
+    ) -> dict[str, TensorType]:
+        if self.activation not in ACTIVATIONS:
+            found = f"inplace_abn: activation is {self.activation!r}"
+            raise BadAttribute(found, hint="expected identity, leaky_relu or elu")
+        return super().infer(X, Scale, Bias, Mean, Variance)
+
+    def numpy(
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Array,
+        Mean: Array,
+        Variance: Array,
+        MomentumTensor: Array | None,
+    ) -> dict[str, Array]:
+        keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        given = (X, Scale, Bias, Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
+        made = normalised(*given)
+        return {**made, "Y": activated(made["Y"], self.activation, self.alpha)}
+
+    def grad(
+        self,
+        Y: Array,
+        Scale: Array,
+        Bias: Array,
+        SavedMean: Array,
+        SavedVariance: Array,
+        d_Y: Array,
+    ) -> dict[str, Array]:
+        y, above = (channel_rows(each, self.data_layout) for each in (Y, d_Y))
+        y, above = undone(y, above, self.activation, self.alpha)
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        made = rows_gradient((y - Bias) / Scale, above, Scale * SavedVariance, frozen)
+        return {"X": rows_like(made[0], Y, self.data_layout), "Scale": made[1], "Bias": made[2]}

@@ -1,0 +1,157 @@
+"""What normalisation over a batch computes, as functions that generated code carries with it.
+
+`normalised` and its kin say what it means; the `normalize` ones write to arrays they are given.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.types import Array
+from compiler.ops.image.windows import is_channels_last
+
+
+def channel_rows(X: Array, layout: str) -> Array:
+    """All vectors of channels in X, one a row."""
+    channels = X if is_channels_last(layout) else np.moveaxis(X, 1, -1)
+    return channels.reshape(-1, channels.shape[-1])
+
+
+def rows_like(rows: Array, X: Array, layout: str) -> Array:
+    """Rows of channels in the shape of X."""
+    if is_channels_last(layout):
+        return rows.reshape(X.shape)
+    shape = (*X.shape[:1], *X.shape[2:], X.shape[1])
+    return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, 1))
+
+
+def normalised(
+    X: Array,
+    Scale: Array,
+    Bias: Array,
+    Mean: Array,
+    Variance: Array,
+    keep: float,
+    epsilon: float,
+    frozen: bool,
+    layout: str,
+) -> dict[str, Array]:
+    """What `batch_norm` gives, by slot; `keep` is the momentum, `frozen` statistics do not move."""
+    x, kept = channel_rows(X, layout), {"MeanOut": Mean, "VarianceOut": Variance}
+    kept["ReserveSpace"] = np.empty(0, X.dtype)
+    mean, variance = Mean, Variance
+    if len(x) == 1 and not frozen:
+        saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
+        return {"Y": X, **kept, **saved}
+    if not frozen:
+        mean, variance = x.mean(axis=0), x.var(axis=0)
+        kept["MeanOut"] = keep * Mean + (1.0 - keep) * mean
+        kept["VarianceOut"] = keep * Variance + (1.0 - keep) * variance
+    inverse = 1.0 / np.sqrt(variance + epsilon)
+    y = rows_like((x - mean) * inverse * Scale + Bias, X, layout)
+    return {"Y": y, **kept, "SavedMean": mean, "SavedVariance": inverse}
+
+
+def rows_gradient(
+    normal: Array, above: Array, factor: Array, frozen: bool
+) -> tuple[Array, Array, Array]:
+    """The gradients of rows, scale and bias; `normal` are the normalised rows, y = normal*scale.
+
+    `factor` is scale/deviation. Where the statistics are `frozen`, they do not depend on the rows.
+    """
+    d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+    if not frozen:
+        above = above - (normal * d_scale + d_bias) / len(normal)
+    return above * factor, d_scale, d_bias
+
+
+def normalize_by_batch(
+    x: Array,
+    y: Array,
+    scale: Array,
+    bias: Array,
+    saved: tuple[Array, Array],
+    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
+    momentum: float,
+    epsilon: float,
+    spare: Array,
+) -> None:
+    """Normalise x [N, places, C] to y by its own mean and variance.
+
+    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
+    A channel of one value has no variance: it passes, and nothing is learnt of it.
+    """
+    mean, inverse = saved
+    count = x.size // mean.size
+    if count == 1:
+        for source, target in ((x, y), (0, mean), (0, inverse), *kept):
+            np.copyto(target, source)
+        return
+    np.einsum("npc->c", x, out=mean)
+    np.divide(mean, count, out=mean)
+    np.subtract(x, mean, out=y)
+    np.einsum("npc,npc->c", y, y, out=inverse)
+    np.divide(inverse, count, out=inverse)  # the variance, until it has been added to `kept`
+    for (before, after), batch in zip(kept, saved, strict=True):
+        np.multiply(batch, 1.0 - momentum, out=spare)
+        np.multiply(before, momentum, out=after)
+        np.add(after, spare, out=after)
+    np.add(inverse, epsilon, out=inverse)
+    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
+    np.multiply(y, np.multiply(inverse, scale, out=spare), out=y)
+    np.add(y, bias, out=y)
+
+
+def normalize_by_kept(
+    x: Array,
+    y: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    epsilon: float,
+    saved: tuple[Array, Array],
+    spare: Array,
+) -> None:
+    """Normalise x [N, places, C] to y by statistics that are given: y = x*factor + shift."""
+    inverse, shift = saved[1], saved[0]
+    np.add(variance, epsilon, out=inverse)
+    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
+    factor = np.multiply(inverse, scale, out=spare)
+    np.subtract(bias, np.multiply(mean, factor, out=shift), out=shift)
+    np.multiply(x, factor, out=y)
+    np.add(y, shift, out=y)
+    np.copyto(saved[0], mean)
+
+
+def normalize_gradient(
+    x: Array,
+    d_y: Array,
+    d_x: Array,
+    scale: Array,
+    mean: Array,
+    inverse: Array,
+    d_scale: Array,
+    d_bias: Array,
+    spare: Array,
+    frozen: bool,
+) -> None:
+    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
+
+    Where the statistics are `frozen`, only d_y counts in the bracket.
+    """
+    count = x.size // mean.size
+    centred = np.subtract(x, mean, out=d_x)
+    np.einsum("npc->c", d_y, out=d_bias)
+    np.einsum("npc,npc->c", d_y, centred, out=d_scale)
+    np.multiply(d_scale, inverse, out=d_scale)
+    if frozen:
+        np.multiply(d_y, np.multiply(scale, inverse, out=spare), out=d_x)
+    elif count == 1:
+        for source, target in ((d_y, d_x), (0, d_scale), (0, d_bias)):
+            np.copyto(target, source)
+    else:
+        np.divide(np.multiply(d_scale, inverse, out=spare), -count, out=spare)
+        np.add(np.multiply(centred, spare, out=d_x), d_y, out=d_x)
+        np.subtract(d_x, np.divide(d_bias, count, out=spare), out=d_x)
+        np.multiply(d_x, np.multiply(scale, inverse, out=spare), out=d_x)

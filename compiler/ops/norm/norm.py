@@ -1,0 +1,198 @@
+"""Normalisation over a batch: `batch_norm`, in training and with the statistics it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.image.windows import is_channels_last
+from compiler.ops.norm.loops import (
+    channel_rows,
+    normalised,
+    normalize_by_batch,
+    normalize_by_kept,
+    normalize_gradient,
+    rows_gradient,
+    rows_like,
+)
+
+
+class BatchNormalisation(OpDef):
+    """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
+
+    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C]. In training, mean and (biased)
+    variance are those of the batch, and MeanOut = momentum*Mean + (1 - momentum)*mean, VarianceOut
+    likewise, in the storage of Mean and Variance; MomentumTensor [1] goes before the attribute.
+    With is_test (unless trainable_statistics) or use_global_stats they are Mean and Variance, which
+    stay. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for Y. A
+    channel of one value has no variance: in training Y = X then, and nothing is learnt of it.
+    ReserveSpace is for other devices, and empty. Reference: batch_norm_op.cc.
+    """
+
+    X = reads()
+    Scale = reads()
+    Bias = reads()
+    Mean = reads(no_grad=True)
+    Variance = reads(no_grad=True)
+    MomentumTensor = reads(optional=True, no_grad=True)
+    Y = writes()
+    MeanOut = writes(inplace="Mean")
+    VarianceOut = writes(inplace="Variance")
+    SavedMean = writes(optional=True)
+    SavedVariance = writes(optional=True)
+    ReserveSpace = writes(optional=True)
+    momentum = attr(0.9)
+    epsilon = attr(1e-5)
+    is_test = attr(False)
+    data_layout = attr("NCHW")
+    use_global_stats = attr(False)
+    trainable_statistics = attr(False)
+
+    def infer(
+        self,
+        X: TensorType,
+        Scale: TensorType,
+        Bias: TensorType,
+        Mean: TensorType,
+        Variance: TensorType,
+    ) -> dict[str, TensorType]:
+        if X.rank < 2 or not X.dtype.is_float:
+            raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
+        channels = X.shape[self.channel_axis(X.rank)]
+        vectors = {"Scale": Scale, "Bias": Bias, "Mean": Mean, "Variance": Variance}
+        for slot, vector in vectors.items():
+            if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != X.dtype:
+                found = shown(X=X, **{slot: vector})
+                raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
+        saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)
+        kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
+        return {"Y": X, **kept, **saved}
+
+    def channel_axis(self, rank: int) -> int:
+        """The axis of the channels."""
+        return rank - 1 if is_channels_last(self.data_layout) else 1
+
+
+class BatchNorm(BatchNormalisation, op="batch_norm"):
+    """Normalisation over a batch."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """True where the statistics are those that were kept, not those of the batch."""
+        return self.use_global_stats or (self.is_test and not self.trainable_statistics)
+
+    def numpy(
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Array,
+        Mean: Array,
+        Variance: Array,
+        MomentumTensor: Array | None,
+    ) -> dict[str, Array]:
+        keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        kept = (Mean, Variance, keep, self.epsilon, frozen, self.data_layout)
+        return normalised(X, Scale, Bias, *kept)
+
+    def grad(
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Shape,
+        SavedMean: Array,
+        SavedVariance: Array,
+        d_Y: Array,
+    ) -> dict[str, Array]:
+        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        if len(x) == 1 and not frozen:
+            return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
+        normal = (x - SavedMean) * SavedVariance
+        d_x, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, frozen)
+        return {"X": rows_like(d_x, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand,
+        Bias: Operand,
+        Mean: Operand,
+        Variance: Operand,
+        MomentumTensor: Operand | None,
+        Y: Operand | None,
+        MeanOut: Operand | None,
+        VarianceOut: Operand | None,
+        SavedMean: Operand | None,
+        SavedVariance: Operand | None,
+    ) -> None:
+        images = f"{self.seen(k, X)}, {self.seen(k, Y or _like(k, X))}, {Scale}, {Bias}"
+        saved = [given or _like(k, Mean) for given in (SavedMean, SavedVariance)]
+        kept = [(Mean, MeanOut or _like(k, Mean)), (Variance, VarianceOut or _like(k, Mean))]
+        if self.is_frozen:
+            vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {_like(k, Mean)}"
+            k.line(f"{k.function(normalize_by_kept)}({images}, {vectors})")
+            for given, out in kept:
+                _copy(k, given, out)
+        else:
+            vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
+            momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
+            rest = f"{momentum}, {self.epsilon}, {_like(k, Mean)}"
+            k.line(f"{k.function(normalize_by_batch)}({images}, {vectors}, {rest})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand,
+        SavedMean: Operand,
+        SavedVariance: Operand,
+        d_Y: Operand,
+        d_X: Operand | None,
+        d_Scale: Operand | None,
+        d_Bias: Operand | None,
+    ) -> None:
+        given = [X, d_Y, d_X or _like(k, X)]
+        images = ", ".join(self.seen(k, each) for each in given)
+        vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
+        made = f"{d_Scale or _like(k, Scale)}, {d_Bias or _like(k, Scale)}, {_like(k, Scale)}"
+        name = k.function(normalize_gradient)
+        k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
+
+    def seen(self, k: Kernel, X: Operand) -> str:
+        """The expression for X as [N, places, C]."""
+        axis = self.channel_axis(X.type.rank)
+        before, channels, after = (
+            product(X.shape[:axis]),
+            X.shape[axis],
+            product(X.shape[axis + 1 :]),
+        )
+        if after == 1:
+            return X.view((1, before, channels))
+        return k.once(f"{X.view((before, channels, after))}.mT", [X], "npc")
+
+
+class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
+    """`batch_norm` whose batch is that of all devices; here one device has all of it."""
+
+
+def _like(k: Kernel, value: Operand) -> Operand:
+    """Scratch of the same type."""
+    return k.scratch(value.shape, value.type.dtype)
+
+
+def _tuple(items: Iterable[object]) -> str:
+    return f"({', '.join(map(str, items))})"
+
+
+def _copy(k: Kernel, given: Operand, out: Operand) -> None:
+    if not k.aliased(given, out):
+        k.line(f"np.copyto({out}, {given})")

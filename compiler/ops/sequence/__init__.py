@@ -1,0 +1,1 @@
+"""Ops of sequences (LoD), and recurrent ops."""

@@ -1,0 +1,183 @@
+"""Convolution along sequences: every row sees a window of its own sequence.
+
+Windows are gathered, and one product of matrices serves all rows. The gradient of the rows is a
+convolution of the gradient above by the mirrored filter, and what that gathers serves the filter's
+gradient too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
+from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
+
+
+def trained_gradients(
+    X: Array, places: tuple[Array, Array], start: int, padding: Array, Filter: Array, d_Out: Array
+) -> tuple[Array, Array, Array]:
+    """The gradients of X, of the trained padding below it, and of the filter."""
+    index = padding_index(places, start, len(Filter) // X.shape[1])
+    below = np.concatenate([X, padding])
+    d_below = np.zeros_like(below)
+    np.add.at(d_below, index, (d_Out @ Filter.T).reshape(*index.shape, X.shape[1]))
+    seen = below.take(index, axis=0).reshape(len(X), len(Filter))
+    return d_below[: len(X)], d_below[len(X) :], seen.T @ d_Out
+
+
+class SequenceConv(OpDef, op="sequence_conv"):
+    """Out[t] = the rows t + contextStart … of X, contextLength of them, end to end, @ Filter.
+
+    X is [rows, size], Filter [contextLength · size, filters], Out [rows, filters]. Rows outside of
+    the sequence are zeros, or with `paddingTrainable` those of PaddingData [before + after, size].
+    Reference: sequence_conv_op.h.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X")
+    PaddingData = reads(optional=True)
+    Filter = reads()
+    Out = writes()
+    contextLength = required(int)
+    contextStart = attr(0)
+    contextStride = attr(1)
+    paddingTrainable = attr(False)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType],
+        PaddingData: TensorType | None,
+        Filter: TensorType,
+    ) -> TensorType:
+        require_one_level("sequence_conv", "X", X_lod)
+        require_same_dtype("sequence_conv", X=X, Filter=Filter)
+        if self.contextStride != 1 or self.contextLength < 1:
+            raise BadAttribute(
+                f"sequence_conv: 'contextStride' is {self.contextStride} and 'contextLength' "
+                f"{self.contextLength}, expected 1, and 1 or more"
+            )
+        if X.rank != 2 or Filter.rank != 2 or self.misfits(X, Filter):
+            raise ShapeError(
+                f"sequence_conv: {shown(X=X, Filter=Filter)} do not go together, expected X "
+                f"[rows, size] and Filter [{self.contextLength} · size, filters]"
+            )
+        if self.paddingTrainable:
+            self.require_padding(X, PaddingData)
+        return X.with_shape((X.shape[0], Filter.shape[1]))
+
+    def misfits(self, X: TensorType, Filter: TensorType) -> bool:
+        """True where the filter has not as many rows as a window has numbers."""
+        return differ(X.shape[1] * self.contextLength, Filter.shape[0])
+
+    def require_padding(self, X: TensorType, PaddingData: TensorType | None) -> None:
+        """ShapeError where there is no row for each place that windows reach outside."""
+        before, after = max(0, -self.contextStart), self.contextStart + self.contextLength - 1
+        shape: tuple[Size, ...] = (before + max(0, after), X.shape[1])
+        if PaddingData is None or PaddingData.rank != 2 or differ(PaddingData.shape[0], shape[0]):
+            raise ShapeError(
+                f"sequence_conv: PaddingData is {PaddingData}, expected {X.with_shape(shape)}"
+            )
+
+    def numpy(
+        self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array
+    ) -> Array:
+        start, length = self.contextStart, self.contextLength
+        if PaddingData is None or not self.paddingTrainable:
+            seen = window_values(X, X_lod[0], start, length, 0.0)
+        else:
+            index = padding_index(row_places(X_lod[0]), start, length)
+            seen = np.concatenate([X, PaddingData]).take(index, axis=0)
+        return seen.reshape(len(X), len(Filter)) @ Filter
+
+    def grad(
+        self, X: Array, X_lod: list[Array], PaddingData: Array | None, Filter: Array, d_Out: Array
+    ) -> dict[str, Array]:
+        start, length, size = self.contextStart, self.contextLength, X.shape[1]
+        if PaddingData is not None and self.paddingTrainable:
+            places = row_places(X_lod[0])
+            found = trained_gradients(X, places, start, PaddingData, Filter, d_Out)
+            return dict(zip(("X", "PaddingData", "Filter"), found, strict=True))
+        above = window_values(d_Out, X_lod[0], 1 - start - length, length, 0.0)
+        above = above.reshape(len(X), length * Filter.shape[1])
+        mirrored = Filter.reshape(length, size, -1)[::-1].transpose(0, 2, 1)
+        d_mirrored = (X.T @ above).reshape(size, length, -1).transpose(1, 0, 2)
+        found = {
+            "X": above @ mirrored.reshape(-1, size),
+            "Filter": d_mirrored[::-1].reshape(Filter.shape),
+        }
+        if PaddingData is not None:
+            found["PaddingData"] = np.zeros_like(PaddingData)
+        return found
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_lod: list[Operand],
+        PaddingData: Operand | None,
+        Filter: Operand,
+        Out: Operand,
+    ) -> None:
+        start, length, padded = self.contextStart, self.contextLength, self.paddingTrainable
+        index = lower_index(k, X_lod[0], start, length, padded)
+        seen = lower_windows(k, X, index, length, PaddingData if padded else None)
+        k.line(f"np.matmul({seen.view((X.shape[0], Filter.shape[0]))}, {Filter}, out={Out})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_lod: list[Operand],
+        PaddingData: Operand | None,
+        Filter: Operand,
+        d_Out: Operand,
+        d_X: Operand | None,
+        d_PaddingData: Operand | None,
+        d_Filter: Operand | None,
+    ) -> None:
+        start, length = self.contextStart, self.contextLength
+        if PaddingData is not None and self.paddingTrainable:
+            places = f"{k.function(row_places)}({X_lod[0]})"
+            given = f"{X}, {places}, {start}, {PaddingData}, {Filter}, {d_Out}"
+            k.line(f"result = {k.function(trained_gradients)}({given})")
+            for place, wanted in enumerate((d_X, d_PaddingData, d_Filter)):
+                if wanted is not None:
+                    k.line(f"np.copyto({wanted}, result[{place}])")
+            return
+        index = lower_index(k, X_lod[0], 1 - start - length, length, padded=False)
+        above = lower_windows(k, d_Out, index, length, None)
+        if d_X is not None:
+            self.lower_rows(k, above, Filter, d_X)
+        if d_Filter is not None:
+            self.lower_filter(k, above, X, d_Filter)
+        if d_PaddingData is not None:
+            k.line(f"{d_PaddingData}.fill(0.0)")
+
+    def lower_rows(self, k: Kernel, above: Operand, Filter: Operand, d_X: Operand) -> None:
+        """The windows of the gradient above times the mirrored filter."""
+        rows, length, filters = above.shape
+        size = d_X.shape[1]
+        mirrored = k.scratch((length, filters, size), d_X.type.dtype)
+        turned = f"{Filter.view((length, size, filters))}[::-1].transpose(0, 2, 1)"
+        k.line(f"np.copyto({mirrored}, {k.once(turned, [Filter], 'turned')})")
+        factors = above.view((rows, length * filters)), mirrored.view((length * filters, size))
+        k.line(f"np.matmul({factors[0]}, {factors[1]}, out={d_X})")
+
+    def lower_filter(self, k: Kernel, above: Operand, X: Operand, d_Filter: Operand) -> None:
+        """The rows times the windows of the gradient above, mirrored."""
+        rows, length, filters = above.shape
+        size = X.shape[1]
+        product = k.scratch((size, length, filters), X.type.dtype)
+        factors = k.once(f"{X}.T", [X], "columns"), above.view((rows, length * filters))
+        k.line(
+            f"np.matmul({factors[0]}, {factors[1]}, out={product.view((size, length * filters))})"
+        )
+        turned = f"{d_Filter.view((length, size, filters))}[::-1].transpose(1, 0, 2)"
+        k.line(f"np.copyto({k.once(turned, [d_Filter], 'turned')}, {product})")

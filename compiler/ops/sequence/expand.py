@@ -1,0 +1,186 @@
+"""Ops that repeat rows or sequences, as often as the LoD of another tensor says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, shown
+from compiler.ops.sequence.sequence import (
+    count_of,
+    offsets_of,
+    require_one_level,
+    require_rank,
+    run_rows,
+    segment_sums,
+    zeros,
+)
+
+
+def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
+    """Where sequences lie; without a LoD each row is one."""
+    return lod[0] if lod else np.arange(count + 1)
+
+
+def repeated_rows(offsets: Array, times: Array) -> Array:
+    """The row numbers of sequences, each one so many times."""
+    return run_rows(np.repeat(offsets[:-1], times), np.repeat(np.diff(offsets), times))
+
+
+class SequenceExpand(OpDef, op="sequence_expand"):
+    """Out = each sequence of X as many times as Y's level `ref_level` has items for it.
+
+    X is [rows, …] and may have one LoD level, which Out has then too; without it each row is
+    repeated. A `ref_level` of -1 is the innermost. Of Y only the LoD counts; a level without
+    sequences leaves X as it is. Reference: sequence_expand_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    Y = reads(shape_only=True, no_grad=True)
+    Y_lod = reads_lod("Y")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    ref_level = attr(-1)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType] | None,
+        Y: TensorType,
+        Y_lod: list[TensorType],
+    ) -> dict[str, object]:
+        require_rank("sequence_expand", "X", X, 2)
+        if X_lod:
+            require_one_level("sequence_expand", "X", X_lod)
+        if not -1 <= self.ref_level < len(Y_lod):
+            raise BadAttribute(
+                f"sequence_expand: 'ref_level' is {self.ref_level}, and Y has {len(Y_lod)} levels"
+            )
+        count = count_of(X_lod[0]) if X_lod else X.shape[0]
+        if differ(count, count_of(Y_lod[self.ref_level])):
+            raise ShapeError(
+                f"sequence_expand: X has {count} sequences, and level {self.ref_level} of Y has "
+                f"{count_of(Y_lod[self.ref_level])}, expected as many"
+            )
+        rows = UNKNOWN if X_lod else self.items_of(Y, Y_lod)
+        Out_lod = [offsets_of(self.items_of(Y, Y_lod))] if X_lod else []
+        return {"Out": X.with_shape((rows, *X.shape[1:])), "Out_lod": Out_lod}
+
+    def items_of(self, Y: TensorType, Y_lod: list[TensorType]) -> Size:
+        """How many items the level has: the sequences of the next one, or the rows of Y."""
+        inner = self.ref_level % len(Y_lod) + 1
+        return count_of(Y_lod[inner]) if inner < len(Y_lod) else Y.shape[0]
+
+    def numpy(self, X: Array, X_lod: list[Array] | None, Y_lod: list[Array]) -> dict[str, object]:
+        times = np.diff(Y_lod[self.ref_level])
+        offsets = sequence_offsets(X_lod, len(X))
+        Out = X.take(repeated_rows(offsets, times), axis=0)
+        repeated = np.append(0, np.cumsum(np.repeat(np.diff(offsets), times)))
+        return {"Out": Out, "Out_lod": [repeated] if X_lod else []}
+
+    def grad(
+        self, X: Shape, X_lod: list[Array] | None, Y: Shape, Y_lod: list[Array], d_Out: Array
+    ) -> dict[str, Array]:
+        d_X = zeros(X, d_Out)
+        offsets = sequence_offsets(X_lod, len(d_X))
+        np.add.at(d_X, repeated_rows(offsets, np.diff(Y_lod[self.ref_level])), d_Out)
+        return {"X": d_X}
+
+
+class SequenceExpandAs(OpDef, op="sequence_expand_as"):
+    """Out = row i of X as many times as sequence i of Y is long; Out has Y's LoD.
+
+    Of Y only the LoD counts, which has one level. Reference: sequence_expand_as_op.h.
+    """
+
+    lod_like = "Y"
+
+    X = reads()
+    Y = reads(shape_only=True, no_grad=True)
+    Y_lod = reads_lod("Y")
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType, Y_lod: list[TensorType]) -> TensorType:
+        require_rank("sequence_expand_as", "X", X, 2)
+        require_one_level("sequence_expand_as", "Y", Y_lod)
+        if differ(X.shape[0], count_of(Y_lod[0])):
+            raise ShapeError(
+                f"sequence_expand_as: {shown(X=X)} has {X.shape[0]} rows, and Y "
+                f"{count_of(Y_lod[0])} sequences, expected as many"
+            )
+        return X.with_shape((Y.shape[0], *X.shape[1:]))
+
+    def numpy(self, X: Array, Y_lod: list[Array]) -> Array:
+        return np.repeat(X, np.diff(Y_lod[0]), axis=0)
+
+    def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
+        return {"X": segment_sums(d_Out, Y_lod[0])}
+
+
+def require_offsets(offsets: Array, rows: int) -> Array:
+    """Offsets of a LoD level as int64; ValueError where they are none for so many rows."""
+    wrong = len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != rows
+    if wrong or (np.diff(offsets) < 0).any():
+        raise ValueError(
+            f"lod_reset: {offsets.tolist()} are not the offsets of sequences in {rows} rows: "
+            "expected numbers that ascend from 0 to it"
+        )
+    return offsets.astype(np.int64)
+
+
+class LodReset(OpDef, op="lod_reset"):
+    """Out = X with another LoD: that of Y, or one level of offsets from Y's numbers (int32).
+
+    Without Y the offsets are `target_lod`. With `append`, offsets become the innermost level below
+    those X has; where Y has a LoD itself, that is the whole of it all the same.
+    Reference: lod_reset_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    Y = reads(optional=True, no_grad=True)
+    Y_lod = reads_lod("Y", optional=True)
+    Out = writes(inplace="X")
+    Out_lod = writes_lod("Out")
+    target_lod = attr(list[int]())
+    append = attr(False)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType] | None,
+        Y: TensorType | None,
+        Y_lod: list[TensorType] | None,
+    ) -> dict[str, object]:
+        if Y_lod:
+            return {"Out": X, "Out_lod": Y_lod}
+        if Y is None and len(self.target_lod) < 2:
+            raise BadAttribute(f"lod_reset: 'target_lod' is {self.target_lod}, expected offsets")
+        count = len(self.target_lod) if Y is None else Y.numel
+        outer = X_lod or [] if self.append else []
+        return {"Out": X, "Out_lod": [*outer, offsets_of(count - 1)]}
+
+    def numpy(
+        self,
+        X: Array,
+        X_lod: list[Array] | None,
+        Y: Array | None,
+        Y_lod: list[Array] | None,
+    ) -> dict[str, object]:
+        if Y_lod:
+            require_offsets(Y_lod[-1], len(X))
+            return {"Out": X, "Out_lod": Y_lod}
+        target = np.array(self.target_lod) if Y is None else Y.reshape(-1)
+        outer = X_lod or [] if self.append else []
+        return {"Out": X, "Out_lod": [*outer, require_offsets(target, len(X))]}
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": d_Out}

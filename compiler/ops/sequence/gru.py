@@ -1,0 +1,193 @@
+"""Gated recurrent units over sequences, and one step of them, forward and back.
+
+Gates stand in the order update, reset, candidate. Weight [width, 3 · width] is two matrices in one
+memory: [width, 2 · width] for update and reset, and [width, width] for the candidate, which sees
+the state before times the reset gate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.sequence.sequence import count_of, require_one_level
+from compiler.ops.sequence.time_steps import (
+    activate,
+    blocks_of,
+    by_time_step,
+    in_rows,
+    initial_gradient,
+    parts,
+    places_before,
+    require_activations,
+    require_shape,
+    slope,
+    stack_states,
+    stacked,
+)
+
+
+def weights_of(Weight: Array) -> tuple[Array, Array]:
+    """The weights of update and reset [width, 2 · width], and of the candidate [width, width]."""
+    width, flat = len(Weight), Weight.reshape(-1)
+    return flat[: 2 * width * width].reshape(width, -1), flat[2 * width * width :].reshape(
+        width, -1
+    )
+
+
+def gru_step(
+    gates: Array, before: Array, weights: tuple[Array, Array], kinds: tuple[str, str], origin: bool
+) -> tuple[Array, Array]:
+    """The new state, and the state before times the reset gate; gates are activated in place."""
+    width = before.shape[1]
+    pair, candidate = gates[:, : 2 * width], gates[:, 2 * width :]
+    pair += before @ weights[0]
+    activate(pair, kinds[0])
+    update, reset = gates[:, :width], gates[:, width : 2 * width]
+    kept = reset * before
+    candidate += kept @ weights[1]
+    activate(candidate, kinds[1])
+    if origin:
+        return candidate + update * (before - candidate), kept
+    return before + update * (candidate - before), kept
+
+
+def gru_step_gradient(
+    d_gates: Array,
+    d_state: Array,
+    gates: Array,
+    slopes: Array,
+    before: Array,
+    weights: tuple[Array, Array],
+    origin: bool,
+) -> Array:
+    """The gradient of the state before; d_gates gets that of the gates before activation."""
+    update, reset, candidate = parts(gates, 3)
+    d_update, d_reset, d_candidate = parts(d_gates, 3)
+    share = 1.0 - update if origin else update
+    np.multiply(d_state, share, out=d_candidate)
+    np.multiply(d_state, before - candidate if origin else candidate - before, out=d_update)
+    d_candidate *= slopes[:, 2 * before.shape[1] :]
+    d_kept = d_candidate @ weights[1].T
+    np.multiply(d_kept, before, out=d_reset)
+    d_pair = d_gates[:, : 2 * before.shape[1]]
+    d_pair *= slopes[:, : 2 * before.shape[1]]
+    return d_state * (1.0 - share) + d_kept * reset + d_pair @ weights[0].T
+
+
+def gate_slopes(gates: Array, kinds: tuple[str, str]) -> Array:
+    """The derivatives of all gates by what they are before activation."""
+    found, width = slope(gates, kinds[0]), gates.shape[1] // 3
+    found[:, 2 * width :] = slope(gates[:, 2 * width :], kinds[1])
+    return found
+
+
+def weight_gradient(Weight: Array, d_gates: Array, before: Array, kept: Array) -> Array:
+    """The gradient of the two matrices in Weight, of all rows at once."""
+    width = len(Weight)
+    d_pair, d_candidate = d_gates[:, : 2 * width], d_gates[:, 2 * width :]
+    found = [(before.T @ d_pair).reshape(-1), (kept.T @ d_candidate).reshape(-1)]
+    return np.concatenate(found).reshape(Weight.shape)
+
+
+class Gru(OpDef, op="gru"):
+    """Gated recurrent units: Hidden [rows, width] of each row of Input.
+
+    Input [rows, 3 · width] is what the gates get from outside, Weight [width, 3 · width] what from
+    the state before, Bias [1, 3 · width]; H0 [count, width] are the states before the first rows.
+    The new state is (1 - update) * before + update * candidate, with `origin_mode` the other way
+    round. BatchGate (activated), BatchResetHiddenPrev (reset * before) and BatchHidden are in the
+    order of `by_time_step`. Reference: gru_op.h.
+    """
+
+    Input = reads()
+    Input_lod = reads_lod("Input")
+    H0 = reads(optional=True)
+    Weight = reads()
+    Bias = reads(optional=True)
+    BatchGate = writes()
+    BatchResetHiddenPrev = writes()
+    BatchHidden = writes()
+    Hidden = writes()
+    activation = attr("tanh")
+    gate_activation = attr("sigmoid")
+    is_reverse = attr(False)
+    origin_mode = attr(False)
+
+    def infer(
+        self,
+        Input: TensorType,
+        Input_lod: list[TensorType],
+        H0: TensorType | None,
+        Weight: TensorType,
+        Bias: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_one_level("gru", "Input", Input_lod)
+        require_same_dtype("gru", Input=Input, Weight=Weight)
+        require_activations("gru", activation=self.activation, gate_activation=self.gate_activation)
+        width = Weight.shape[0]
+        require_shape("gru", "Weight", Weight, width, width * 3)
+        require_shape("gru", "Input", Input, Input.shape[0], width * 3)
+        if Bias is not None:
+            require_shape("gru", "Bias", Bias, 1, width * 3)
+        if H0 is not None:
+            require_shape("gru", "H0", H0, count_of(Input_lod[0]), width)
+        state = Input.with_shape((Input.shape[0], width))
+        batch = {"BatchGate": Input, "BatchResetHiddenPrev": state, "BatchHidden": state}
+        return {**batch, "Hidden": state}
+
+    def numpy(
+        self,
+        Input: Array,
+        Input_lod: list[Array],
+        H0: Array | None,
+        Weight: Array,
+        Bias: Array | None,
+    ) -> dict[str, Array]:
+        kinds, weights = (self.gate_activation, self.activation), weights_of(Weight)
+        order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
+        gates = Input[rows] if Bias is None else Input[rows] + Bias
+        state = stack_states(H0, order, len(rows), len(Weight), Input.dtype)
+        kept = np.empty((len(rows), len(Weight)), Input.dtype)
+        for now, new, before in blocks_of(starts):
+            state[new], kept[now] = gru_step(
+                gates[now], state[before], weights, kinds, self.origin_mode
+            )
+        hidden = state[len(order) :]
+        batch = {"BatchGate": gates, "BatchResetHiddenPrev": kept, "BatchHidden": hidden}
+        return {**batch, "Hidden": in_rows(hidden, rows)}
+
+    def grad(
+        self,
+        Input: Shape,
+        Input_lod: list[Array],
+        H0: Array | None,
+        Weight: Array,
+        Bias: Array | None,
+        BatchGate: Array,
+        BatchResetHiddenPrev: Array,
+        BatchHidden: Array,
+        Hidden: Shape,
+        d_Hidden: Array,
+    ) -> dict[str, Array]:
+        kinds, weights = (self.gate_activation, self.activation), weights_of(Weight)
+        order, starts, rows = by_time_step(Input_lod[0], self.is_reverse)
+        state, d_state = stacked(H0, order, BatchHidden), stacked(None, order, d_Hidden[rows])
+        d_gates, slopes = np.empty_like(BatchGate), gate_slopes(BatchGate, kinds)
+        for now, new, before in reversed(blocks_of(starts)):
+            d_state[before] += gru_step_gradient(
+                d_gates[now], d_state[new], BatchGate[now], slopes[now], state[before], weights,
+                self.origin_mode,
+            )  # fmt: skip
+        before = state[places_before(starts)]
+        found = {
+            "Input": in_rows(d_gates, rows),
+            "Weight": weight_gradient(Weight, d_gates, before, BatchResetHiddenPrev),
+        }
+        if Bias is not None:
+            found["Bias"] = d_gates.sum(axis=0, keepdims=True)
+        if H0 is not None:
+            found["H0"] = initial_gradient(d_state, order, len(H0))
+        return found

@@ -1,0 +1,122 @@
+"""Ops on sequences of whole numbers: windows of words, words left out, places to add to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.sequence.sequence import (
+    count_of,
+    require_column,
+    require_one_level,
+    reshaped,
+    window_values,
+)
+
+
+class SequenceErase(OpDef, op="sequence_erase"):
+    """Out [kept, 1] = X [rows, 1] without the rows whose number is one of `tokens`.
+
+    Outer LoD levels stay as they are. Reference: sequence_erase_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    tokens = attr(list[int]())
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+        require_dtype("sequence_erase", "X", X, DType.INT32, DType.INT64)
+        require_column("sequence_erase", X)
+        return {"Out": X.with_shape((UNKNOWN, 1)), "Out_lod": X_lod}
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
+        kept = ~np.isin(X[:, 0], self.tokens)
+        innermost = np.append(0, np.cumsum(kept))[X_lod[-1]]
+        return {"Out": X[kept], "Out_lod": [*X_lod[:-1], innermost]}
+
+
+class SequenceEnumerate(OpDef, op="sequence_enumerate"):
+    """Out[t] = the `win_size` numbers from X[t] on, `pad_value` after the end of the sequence.
+
+    X is whole numbers [rows, 1] with one LoD level, Out [rows, win_size].
+    Reference: sequence_enumerate_op.h.
+    """
+
+    X = reads(no_grad=True)
+    X_lod = reads_lod("X")
+    Out = writes()
+    win_size = required(int)
+    pad_value = attr(0)
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
+        require_one_level("sequence_enumerate", "X", X_lod)
+        require_dtype("sequence_enumerate", "X", X, DType.INT32, DType.INT64)
+        require_column("sequence_enumerate", X)
+        if self.win_size < 2:
+            raise BadAttribute(f"sequence_enumerate: 'win_size' is {self.win_size}, not above 1")
+        return X.with_shape((X.shape[0], self.win_size))
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> Array:
+        return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
+
+
+def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:
+    """The row and the place in it of each update; ValueError for a place outside of the row."""
+    places = ids.reshape(-1)
+    wrong = (places < 0) | (places >= width)
+    if wrong.any():
+        raise ValueError(
+            f"sequence_scatter: Ids has {places[wrong][0]}, and a row of X the places 0 to "
+            f"{width - 1}"
+        )
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), places
+
+
+class SequenceScatter(OpDef, op="sequence_scatter"):
+    """Out = X, with the numbers of sequence i of Updates added to row i at the places in Ids.
+
+    X is [count, …], a row counting as flat; Ids and Updates are [rows, 1] with one LoD level.
+    Reference: sequence_scatter_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Ids = reads(no_grad=True)
+    Ids_lod = reads_lod("Ids")
+    Updates = reads()
+    Out = writes()
+
+    def infer(
+        self, X: TensorType, Ids: TensorType, Ids_lod: list[TensorType], Updates: TensorType
+    ) -> TensorType:
+        require_one_level("sequence_scatter", "Ids", Ids_lod)
+        require_dtype("sequence_scatter", "Ids", Ids, DType.INT32, DType.INT64)
+        require_same_dtype("sequence_scatter", X=X, Updates=Updates)
+        if differ(Ids.numel, Updates.numel) or differ(X.shape[0], count_of(Ids_lod[0])):
+            raise ShapeError(
+                f"sequence_scatter: {shown(X=X, Ids=Ids, Updates=Updates)} do not go together, "
+                f"with {count_of(Ids_lod[0])} sequences in Ids: expected as many rows in X"
+            )
+        return X
+
+    def numpy(self, X: Array, Ids: Array, Ids_lod: list[Array], Updates: Array) -> Array:
+        Out = np.array(X)
+        rows = Out.reshape(len(X), -1)
+        np.add.at(rows, scatter_places(Ids, Ids_lod[0], rows.shape[1]), Updates.reshape(-1))
+        return Out
+
+    def grad(
+        self, Ids: Array, Ids_lod: list[Array], Updates: Shape, d_Out: Array
+    ) -> dict[str, Array]:
+        rows = d_Out.reshape(len(d_Out), -1)
+        taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
+        return {"X": d_Out, "Updates": reshaped(taken, Updates)}

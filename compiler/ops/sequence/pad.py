@@ -1,0 +1,177 @@
+"""Ops between sequences that lie one after the other and sequences padded to one length."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.sequence.sequence import (
+    count_of,
+    offsets_of,
+    require_one_level,
+    require_rank,
+    run_rows,
+    zeros,
+)
+
+
+def padded_rows(lengths: Array, width: int) -> Array:
+    """Where the rows of sequences stand once each is padded to `width` rows."""
+    return run_rows(np.arange(len(lengths)) * width, lengths)
+
+
+def padded_width(lengths: Array, wanted: int) -> int:
+    """The wanted length, or for -1 the longest; ValueError where a sequence is longer."""
+    longest = int(lengths.max(initial=0))
+    if wanted != -1 and longest > wanted:
+        raise ValueError(
+            f"sequence_pad: a sequence has {longest} rows, and 'padded_length' is {wanted}"
+        )
+    return longest if wanted == -1 else wanted
+
+
+class SequencePad(OpDef, op="sequence_pad"):
+    """Out [count, length, …] = the sequences of X, filled up with PadValue; Length [count].
+
+    `padded_length` -1 means as long as the longest. PadValue is one number, or has the shape of a
+    row. X has one LoD level. Reference: sequence_pad_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    PadValue = reads(no_grad=True)
+    Out = writes()
+    Length = writes()
+    padded_length = attr(-1)
+
+    def infer(
+        self, X: TensorType, X_lod: list[TensorType], PadValue: TensorType
+    ) -> dict[str, TensorType]:
+        require_one_level("sequence_pad", "X", X_lod)
+        require_rank("sequence_pad", "X", X, 2)
+        require_same_dtype("sequence_pad", X=X, PadValue=PadValue)
+        if PadValue.numel != 1 and self.misfits(PadValue.shape, X.shape[1:]):
+            raise ShapeError(
+                f"sequence_pad: {shown(X=X, PadValue=PadValue)} do not go together, expected one "
+                "number or the shape of a row"
+            )
+        count = count_of(X_lod[0])
+        length: Size = UNKNOWN if self.padded_length == -1 else self.padded_length
+        Length = TensorType(DType.INT64, (count,))
+        return {"Out": X.with_shape((count, length, *X.shape[1:])), "Length": Length}
+
+    def misfits(self, padding: Shape, row: Shape) -> bool:
+        """True where a padding is not of the shape of a row."""
+        pairs = zip(padding, row, strict=False)
+        return len(padding) != len(row) or any(differ(a, b) for a, b in pairs)
+
+    def numpy(self, X: Array, X_lod: list[Array], PadValue: Array) -> dict[str, Array]:
+        lengths = np.diff(X_lod[0])
+        width = padded_width(lengths, self.padded_length)
+        filled = np.empty((len(lengths) * width, *X.shape[1:]), X.dtype)
+        filled[:] = PadValue.reshape(X.shape[1:]) if PadValue.size > 1 else PadValue.reshape(())
+        filled[padded_rows(lengths, width)] = X
+        return {"Out": filled.reshape(len(lengths), width, *X.shape[1:]), "Length": lengths}
+
+    def grad(self, X: Shape, X_lod: list[Array], d_Out: Array) -> dict[str, Array]:
+        lengths = np.diff(X_lod[0])
+        rows = d_Out.reshape(-1, *d_Out.shape[2:])
+        return {"X": rows.take(padded_rows(lengths, d_Out.shape[1]), axis=0)}
+
+
+def checked_lengths(lengths: Array, width: int) -> Array:
+    """Lengths as [count]; ValueError for one that is negative or beyond the padded width."""
+    flat = lengths.reshape(-1)
+    wrong = (flat < 0) | (flat > width)
+    if wrong.any():
+        raise ValueError(
+            f"sequence_unpad: Length of sequence {int(wrong.argmax())} is {flat[wrong][0]}, and X "
+            f"has {width} rows for each"
+        )
+    return flat
+
+
+class SequenceUnpad(OpDef, op="sequence_unpad"):
+    """Out = the first Length[i] rows of each X[i], one after the other, with a LoD that says so.
+
+    X is [count, length, …], Length int64 [count]; rows of X [count, length] become [1].
+    Reference: sequence_unpad_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Length = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: TensorType, Length: TensorType) -> dict[str, object]:
+        require_rank("sequence_unpad", "X", X, 2)
+        require_dtype("sequence_unpad", "Length", Length, DType.INT64)
+        if differ(X.shape[0], Length.numel):
+            raise ShapeError(
+                f"sequence_unpad: {shown(X=X, Length=Length)} do not go together, expected a "
+                "length for each sequence"
+            )
+        row = X.shape[2:] or (1,)
+        return {"Out": X.with_shape((UNKNOWN, *row)), "Out_lod": [offsets_of(X.shape[0])]}
+
+    def numpy(self, X: Array, Length: Array) -> dict[str, object]:
+        lengths = checked_lengths(Length, X.shape[1])
+        rows = X.reshape(X.shape[0] * X.shape[1], *(X.shape[2:] or (1,)))
+        Out = rows.take(padded_rows(lengths, X.shape[1]), axis=0)
+        return {"Out": Out, "Out_lod": [np.append(0, np.cumsum(lengths))]}
+
+    def grad(self, X: Shape, Out_lod: list[Array], d_Out: Array) -> dict[str, Array]:
+        d_X = zeros(X, d_Out)
+        rows = d_X.reshape(d_X.shape[0] * d_X.shape[1], *d_Out.shape[1:])
+        rows[padded_rows(np.diff(Out_lod[0]), d_X.shape[1])] = d_Out
+        return {"X": d_X}
+
+
+def numpy_name(code: int) -> str:
+    """NumPy's name of the element type with this number.
+
+    >>> all(numpy_name(each.code) == each.numpy.name for each in DType if each.code >= 0)
+    True
+    """
+    names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
+    return {**names, 6: "float64", 20: "uint8", 21: "int8"}[code]
+
+
+class SequenceMask(OpDef, op="sequence_mask"):
+    """Y[…, j] = 1 where j < X[…], else 0, for `maxlen` places j, in the element type `out_dtype`.
+
+    MaxLenTensor goes before `maxlen`, and a negative one means as many places
+    as the largest number of X. Reference: sequence_mask_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    MaxLenTensor = reads(optional=True, no_grad=True)
+    Y = writes()
+    maxlen = attr(-1)
+    out_dtype = required(int)
+
+    def infer(self, X: TensorType, MaxLenTensor: TensorType | None) -> TensorType:
+        require_dtype("sequence_mask", "X", X, DType.INT32, DType.INT64, DType.FP32, DType.FP64)
+        if MaxLenTensor is not None:
+            require_dtype("sequence_mask", "MaxLenTensor", MaxLenTensor, DType.INT32, DType.INT64)
+        elif self.maxlen == 0:
+            raise BadAttribute("sequence_mask: 'maxlen' is 0, expected at least 1, or -1")
+        unknown = MaxLenTensor is not None or self.maxlen < 0
+        places: Size = UNKNOWN if unknown else self.maxlen
+        return TensorType(DType.of(self.out_dtype), (*X.shape, places))
+
+    def numpy(self, X: Array, MaxLenTensor: Array | None) -> Array:
+        places = self.maxlen if MaxLenTensor is None else int(MaxLenTensor.reshape(-1)[0])
+        if places < 0:
+            places = int(X.max(initial=0))
+        return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))

@@ -1,0 +1,260 @@
+"""Ops that look at each sequence as a whole: pooling, and softmax over its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.sequence.sequence import (
+    count_of,
+    of_lod,
+    require_column,
+    require_one_level,
+    segment_sums,
+    segments,
+)
+
+POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
+"""Sums may be divided by the length (AVERAGE) or by its root (SQRT)."""
+
+
+def matrix(values: Array) -> Array:
+    """The same memory as [rows, numbers a row]."""
+    return values.reshape(len(values), int(np.prod(values.shape[1:])))
+
+
+def pool_sums(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Array) -> None:
+    """Set Out to the sum of each sequence; `parts` are its `segments`."""
+    filled, starts, _ = parts
+    if isinstance(filled, slice):
+        np.add.reduceat(X, starts, axis=0, out=Out)
+    else:
+        Out.fill(empty)
+        Out[filled] = np.add.reduceat(X, starts, axis=0)
+
+
+def pool_ends(
+    X: Array, parts: tuple[Any, Array, Array], kind: str, empty: float, Out: Array
+) -> None:
+    """Set Out to the FIRST or the LAST row of each sequence."""
+    filled, starts, lengths = parts
+    Out.fill(empty)
+    Out[filled] = X[starts if kind == "FIRST" else starts + lengths - 1]
+
+
+def pool_largest(X: Array, parts: tuple[Any, Array, Array], empty: float, Out: Array) -> None:
+    """Set Out to the largest of each sequence, column by column."""
+    filled, starts, _ = parts
+    Out.fill(empty)
+    Out[filled] = np.maximum.reduceat(X, starts, axis=0)
+
+
+def locate_largest(X: Array, parts: tuple[Any, Array, Array], Out: Array, MaxIndex: Array) -> None:
+    """Set MaxIndex to where the largest are, the first if several, -1 for empty sequences.
+
+    X and Out are matrices. A NaN, which equals nothing, is taken to be in the last row of all.
+    """
+    filled, starts, lengths = parts
+    MaxIndex.fill(-1)
+    equal = np.equal(X, Out[filled].repeat(lengths, axis=0))
+    rows = np.where(equal, np.arange(len(X))[:, None], len(X) - 1)
+    MaxIndex[filled] = np.minimum.reduceat(rows, starts, axis=0)
+
+
+def pool_weights(offsets: Array, kind: str, rank: int) -> Array:
+    """What a pool multiplies the sum of each sequence by: [count, 1, …], 1 for empty ones."""
+    lengths = np.maximum(offsets[1:] - offsets[:-1], 1).reshape(-1, *(1,) * (rank - 1))
+    return 1.0 / (lengths if kind == "AVERAGE" else np.sqrt(lengths))
+
+
+def owners(offsets: Array) -> Array:
+    """The number of the sequence that each row belongs to.
+
+    >>> print(owners(np.array([0, 2, 2, 5])))
+    [0 0 2 2 2]
+    """
+    return np.arange(len(offsets) - 1).repeat(offsets[1:] - offsets[:-1])
+
+
+def give_to_largest(
+    MaxIndex: Array, parts: tuple[Any, Array, Array], d_Out: Array, d_X: Array
+) -> None:
+    """Set d_X to d_Out where the largest are, else 0; all are matrices."""
+    filled, width = parts[0], int(d_X.shape[1])
+    places = MaxIndex[filled].astype(np.int64) * width + np.arange(width)
+    d_X.fill(0.0)
+    d_X.reshape(-1)[places] = d_Out[filled]
+
+
+def give_to_ends(parts: tuple[Any, Array, Array], kind: str, d_Out: Array, d_X: Array) -> None:
+    """Set d_X to d_Out in the FIRST or the LAST row of each sequence, else 0."""
+    filled, starts, lengths = parts
+    d_X.fill(0.0)
+    d_X[starts if kind == "FIRST" else starts + lengths - 1] = d_Out[filled]
+
+
+class SequencePool(OpDef, op="sequence_pool"):
+    """Out[i] = the rows of sequence i of X made one: a sum, a mean, the largest, first or last.
+
+    X is [rows, …], Out [count, …], and `pad_value` stands for an empty sequence. Sequences are
+    those of the innermost LoD level; Out has the levels outside of it. MaxIndex, of Out's shape,
+    has the rows of the largest values (MAX), and -1 elsewhere. Reference: sequence_pool_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    MaxIndex = writes(optional=True)
+    pooltype = attr("AVERAGE")
+    pad_value = attr(0.0)
+    is_test = attr(False)
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+        if self.pooltype not in POOLS:
+            expected = ", ".join(POOLS)
+            raise BadAttribute(f"sequence_pool: 'pooltype' is {self.pooltype!r}, not {expected}")
+        Out = X.with_shape((count_of(X_lod[-1]), *X.shape[1:]))
+        return {"Out": Out, "MaxIndex": Out.with_dtype(DType.INT32), "Out_lod": X_lod[:-1]}
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
+        offsets, parts = X_lod[-1], segments(X_lod[-1])
+        Out = np.empty((len(offsets) - 1, *X.shape[1:]), X.dtype)
+        MaxIndex = np.full(Out.shape, -1, np.int32)
+        if self.pooltype == "MAX":
+            pool_largest(X, parts, self.pad_value, Out)
+            locate_largest(matrix(X), parts, matrix(Out), matrix(MaxIndex))
+        elif self.pooltype in ("FIRST", "LAST"):
+            pool_ends(X, parts, self.pooltype, self.pad_value, Out)
+        else:
+            pool_sums(X, parts, self.pad_value, Out)
+        if self.pooltype in ("AVERAGE", "SQRT"):
+            Out *= pool_weights(offsets, self.pooltype, X.ndim).astype(X.dtype)
+        return {"Out": Out, "MaxIndex": MaxIndex, "Out_lod": X_lod[:-1]}
+
+    def grad(
+        self, X: Shape, X_lod: list[Array], MaxIndex: Array | None, d_Out: Array
+    ) -> dict[str, Array]:
+        offsets, parts = X_lod[-1], segments(X_lod[-1])
+        if self.pooltype in ("AVERAGE", "SQRT"):
+            d_Out = d_Out * pool_weights(offsets, self.pooltype, d_Out.ndim).astype(d_Out.dtype)
+        if self.pooltype in ("SUM", "AVERAGE", "SQRT"):
+            return {"X": d_Out.take(owners(offsets), axis=0)}
+        d_X = np.empty((int(offsets[-1]), *d_Out.shape[1:]), d_Out.dtype)
+        if self.pooltype == "MAX" and MaxIndex is not None:
+            give_to_largest(matrix(MaxIndex), parts, matrix(d_Out), matrix(d_X))
+        else:
+            give_to_ends(parts, self.pooltype, d_Out, d_X)
+        return {"X": d_X}
+
+    def lower_parts(self, k: Kernel, offsets: Operand) -> str:
+        """An expression for the segments."""
+        return of_lod(k, f"{k.function(segments)}({offsets})", offsets, "segments")
+
+    def lower_weights(self, k: Kernel, offsets: Operand, like: Operand) -> str:
+        """An expression for the weights of sequences."""
+        found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
+        made = f"{found}.astype(np.{like.type.dtype.numpy.name})"
+        return of_lod(k, made, offsets, "weights")
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_lod: list[Operand],
+        Out: Operand | None,
+        Out_lod: list[Operand] | None,
+        MaxIndex: Operand | None,
+    ) -> None:
+        offsets, parts = X_lod[-1], self.lower_parts(k, X_lod[-1])
+        pooled = Out or k.scratch((count_of(offsets.type), *X.shape[1:]), X.type.dtype)
+        empty = f"{self.pad_value!r}, {pooled}"
+        if self.pooltype == "MAX":
+            k.line(f"{k.function(pool_largest)}({X}, {parts}, {empty})")
+        elif self.pooltype in ("FIRST", "LAST"):
+            k.line(f"{k.function(pool_ends)}({X}, {parts}, {self.pooltype!r}, {empty})")
+        else:
+            k.line(f"{k.function(pool_sums)}({X}, {parts}, {empty})")
+        if self.pooltype in ("AVERAGE", "SQRT"):
+            weights = self.lower_weights(k, offsets, pooled)
+            k.line(f"np.multiply({pooled}, {weights}, out={pooled})")
+        for outer, level in zip(Out_lod or [], X_lod, strict=False):
+            k.line(f"np.copyto({outer}, {level})")
+        if MaxIndex is not None:
+            self.lower_located(k, X, parts, pooled, MaxIndex)
+
+    def lower_located(
+        self, k: Kernel, X: Operand, parts: str, pooled: Operand, MaxIndex: Operand
+    ) -> None:
+        """Where the largest are; nowhere for pools that do not look for them."""
+        if self.pooltype != "MAX":
+            k.line(f"{MaxIndex}.fill(-1)")
+            return
+        flat = pooled.shape[0], product(pooled.shape[1:])
+        seen = f"{X.view((X.shape[0], flat[1]))}, {parts}"
+        found = f"{pooled.view(flat)}, {MaxIndex.view(flat)}"
+        k.line(f"{k.function(locate_largest)}({seen}, {found})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X_lod: list[Operand],
+        MaxIndex: Operand | None,
+        d_Out: Operand,
+        d_X: Operand,
+    ) -> None:
+        offsets, flat = X_lod[-1], (d_Out.shape[0], product(d_Out.shape[1:]))
+        if self.pooltype in ("SUM", "AVERAGE", "SQRT"):
+            self.lower_shares(k, offsets, d_Out, d_X)
+        elif MaxIndex is not None and self.pooltype == "MAX":
+            above = f"{d_Out.view(flat)}, {d_X.view((d_X.shape[0], flat[1]))}"
+            parts = self.lower_parts(k, offsets)
+            k.line(f"{k.function(give_to_largest)}({MaxIndex.view(flat)}, {parts}, {above})")
+        else:
+            given = f"{self.lower_parts(k, offsets)}, {self.pooltype!r}, {d_Out}, {d_X}"
+            k.line(f"{k.function(give_to_ends)}({given})")
+
+    def lower_shares(self, k: Kernel, offsets: Operand, d_Out: Operand, d_X: Operand) -> None:
+        """Every row of a sequence gets the same."""
+        share = d_Out
+        if self.pooltype != "SUM":
+            share = k.scratch(d_Out.shape, d_Out.type.dtype)
+            weights = self.lower_weights(k, offsets, d_Out)
+            k.line(f"np.multiply({d_Out}, {weights}, out={share})")
+        rows = of_lod(k, f"{k.function(owners)}({offsets})", offsets, "owners")
+        k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
+
+
+class SequenceSoftmax(OpDef, op="sequence_softmax"):
+    """Out = exp(X) divided by its sum over the sequence; X is [rows] or [rows, 1].
+
+    Reference: sequence_softmax_op.h.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Out = writes()
+    data_format = attr("AnyLayout")
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
+        require_one_level("sequence_softmax", "X", X_lod)
+        if X.rank != 1:
+            require_column("sequence_softmax", X)
+        return X
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> Array:
+        _, starts, lengths = segments(X_lod[0])
+        powers = np.exp(X - np.maximum.reduceat(X, starts, axis=0).repeat(lengths, axis=0))
+        return powers / np.add.reduceat(powers, starts, axis=0).repeat(lengths, axis=0)
+
+    def grad(self, X: Shape, X_lod: list[Array], Out: Array, d_Out: Array) -> dict[str, Array]:
+        shares = segment_sums(Out * d_Out, X_lod[0])
+        return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}

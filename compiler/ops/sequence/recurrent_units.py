@@ -1,0 +1,153 @@
+"""Single steps of recurrent nets, which programs unroll themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.sequence.gru import (
+    gate_slopes,
+    gru_step,
+    gru_step_gradient,
+    weight_gradient,
+    weights_of,
+)
+from compiler.ops.sequence.time_steps import activate, parts, require_shape, slope
+
+
+def lstm_unit_gates(X: Array, forget_bias: float) -> list[Array]:
+    """The activated gates of `lstm_unit`: input, forget, output, candidate."""
+    active = np.array(X)
+    inlet, forget, outlet, candidate = parts(active, 4)
+    forget += forget_bias
+    for gate in (inlet, forget, outlet):
+        activate(gate, "sigmoid")
+    activate(candidate, "tanh")
+    return [inlet, forget, outlet, candidate]
+
+
+class LstmUnit(OpDef, op="lstm_unit"):
+    """One step of a long short-term memory: C and H [n, width] from C_prev [n, width].
+
+    X [n, 4 · width] has what the gates input, forget, output and candidate get; the forget gate
+    gets `forget_bias` more. Reference: lstm_unit_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    C_prev = reads()
+    C = writes()
+    H = writes()
+    forget_bias = attr(0.0)
+
+    def infer(self, X: TensorType, C_prev: TensorType) -> dict[str, TensorType]:
+        require_same_dtype("lstm_unit", X=X, C_prev=C_prev)
+        require_shape("lstm_unit", "C_prev", C_prev, X.shape[0], C_prev.shape[-1])
+        require_shape("lstm_unit", "X", X, X.shape[0], C_prev.shape[1] * 4)
+        return {"C": C_prev, "H": C_prev}
+
+    def numpy(self, X: Array, C_prev: Array) -> dict[str, Array]:
+        inlet, forget, outlet, candidate = lstm_unit_gates(X, self.forget_bias)
+        C = forget * C_prev + inlet * candidate
+        return {"C": C, "H": outlet * np.tanh(C)}
+
+    def grad(self, X: Array, C_prev: Array, C: Array, d_C: Array, d_H: Array) -> dict[str, Array]:
+        inlet, forget, outlet, candidate = lstm_unit_gates(X, self.forget_bias)
+        active = np.tanh(C)
+        d_cell = d_C + d_H * outlet * slope(active, "tanh")
+        d_X = np.empty_like(X)
+        d_inlet, d_forget, d_outlet, d_candidate = parts(d_X, 4)
+        d_inlet[:] = d_cell * candidate * slope(inlet, "sigmoid")
+        d_forget[:] = d_cell * C_prev * slope(forget, "sigmoid")
+        d_outlet[:] = d_H * active * slope(outlet, "sigmoid")
+        d_candidate[:] = d_cell * inlet * slope(candidate, "tanh")
+        return {"X": d_X, "C_prev": d_cell * forget}
+
+
+UNIT_ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu")
+"""The activations of `gru_unit`, which goes by their numbers."""
+
+
+def unit_activation(number: int) -> str:
+    """The name of an activation that `gru_unit` gives as a number.
+
+    >>> [unit_activation(number) for number in range(4)] == list(UNIT_ACTIVATIONS)
+    True
+    """
+    return ["identity", "sigmoid", "tanh", "relu"][number]
+
+
+class GruUnit(OpDef, op="gru_unit"):
+    """One step of gated recurrent units: Hidden [n, width] from HiddenPrev [n, width].
+
+    Input [n, 3 · width], Weight and Bias are as in `gru`, and so are the state and `origin_mode`.
+    Gate has the activated gates, ResetHiddenPrev is reset * HiddenPrev. Activations are numbers:
+    identity 0, sigmoid 1, tanh 2, relu 3. Reference: gru_unit_op.h.
+    """
+
+    lod_like = ""
+
+    Input = reads()
+    HiddenPrev = reads()
+    Weight = reads()
+    Bias = reads(optional=True)
+    Gate = writes()
+    ResetHiddenPrev = writes()
+    Hidden = writes()
+    activation = attr(2)
+    gate_activation = attr(1)
+    origin_mode = attr(False)
+
+    def infer(
+        self,
+        Input: TensorType,
+        HiddenPrev: TensorType,
+        Weight: TensorType,
+        Bias: TensorType | None,
+    ) -> dict[str, TensorType]:
+        for name in ("activation", "gate_activation"):
+            if self.attributes[name] not in range(len(UNIT_ACTIVATIONS)):
+                raise BadAttribute(
+                    f"gru_unit: {name!r} is {self.attributes[name]}, expected 0 to 3, for "
+                    + ", ".join(UNIT_ACTIVATIONS)
+                )
+        require_same_dtype("gru_unit", Input=Input, HiddenPrev=HiddenPrev, Weight=Weight)
+        width = Weight.shape[0]
+        require_shape("gru_unit", "Weight", Weight, width, width * 3)
+        require_shape("gru_unit", "HiddenPrev", HiddenPrev, Input.shape[0], width)
+        require_shape("gru_unit", "Input", Input, Input.shape[0], width * 3)
+        if Bias is not None:
+            require_shape("gru_unit", "Bias", Bias, 1, width * 3)
+        return {"Gate": Input, "ResetHiddenPrev": HiddenPrev, "Hidden": HiddenPrev}
+
+    def numpy(
+        self, Input: Array, HiddenPrev: Array, Weight: Array, Bias: Array | None
+    ) -> dict[str, Array]:
+        kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
+        Gate = np.array(Input) if Bias is None else Input + Bias
+        Hidden, kept = gru_step(Gate, HiddenPrev, weights_of(Weight), kinds, self.origin_mode)
+        return {"Gate": Gate, "ResetHiddenPrev": kept, "Hidden": Hidden}
+
+    def grad(
+        self,
+        Input: Shape,
+        HiddenPrev: Array,
+        Weight: Array,
+        Bias: Array | None,
+        Gate: Array,
+        ResetHiddenPrev: Array,
+        d_Hidden: Array,
+    ) -> dict[str, Array]:
+        kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
+        d_Input = np.empty_like(Gate)
+        d_HiddenPrev = gru_step_gradient(
+            d_Input, d_Hidden, Gate, gate_slopes(Gate, kinds), HiddenPrev, weights_of(Weight),
+            self.origin_mode,
+        )  # fmt: skip
+        d_Weight = weight_gradient(Weight, d_Input, HiddenPrev, ResetHiddenPrev)
+        found = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
+        return found if Bias is None else {**found, "Bias": d_Input.sum(axis=0, keepdims=True)}

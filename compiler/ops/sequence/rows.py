@@ -1,0 +1,184 @@
+"""Ops that give the rows of sequences in another order, or only some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype
+from compiler.ops.sequence.sequence import (
+    count_of,
+    require_one_level,
+    require_rank,
+    reshaped,
+    reversed_rows,
+    run_rows,
+    zeros,
+)
+
+
+def interleaved_rows(lods: list[Array]) -> Array:
+    """Rows of tensors that lie one after the other, sequence by sequence of all of them."""
+    ends = np.cumsum([offsets[-1] for offsets in lods])
+    pairs = zip(ends, lods, strict=True)
+    places = np.stack([end - offsets[-1] + offsets for end, offsets in pairs])
+    return run_rows(places[:, :-1].T.reshape(-1), np.diff(places).T.reshape(-1))
+
+
+class SequenceConcat(OpDef, op="sequence_concat"):
+    """Out = the first sequence of every tensor in X, then the second of every one, and so on.
+
+    All have one LoD level and equally many sequences. Reference: sequence_concat_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads(many=True)
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: list[TensorType], X_lod: list[TensorType]) -> dict[str, object]:
+        require_same_dtype("sequence_concat", **{f"X[{i}]": type for i, type in enumerate(X)})
+        first = X[0]
+        for index, (type, lod) in enumerate(zip(X, X_lod, strict=True)):
+            sizes = zip(type.shape[1:], first.shape[1:], strict=False)
+            if type.rank != first.rank or any(differ(a, b) for a, b in sizes):
+                raise ShapeError(f"sequence_concat: X[{index}] is {type}, and X[0] {first}")
+            if differ(lod.shape[0], X_lod[0].shape[0]):
+                raise ShapeError(
+                    f"sequence_concat: X[{index}] has {count_of(lod)} sequences, and X[0] "
+                    f"{count_of(X_lod[0])}, expected as many"
+                )
+        rows: Size = 0
+        for type in X:
+            rows = rows + type.shape[0]
+        return {"Out": first.with_shape((rows, *first.shape[1:])), "Out_lod": X_lod[:1]}
+
+    def numpy(self, X: list[Array], X_lod: list[Array]) -> dict[str, object]:
+        Out = np.concatenate(X).take(interleaved_rows(X_lod), axis=0)
+        return {"Out": Out, "Out_lod": [np.sum(X_lod, axis=0)]}
+
+    def grad(self, X: list[Shape], X_lod: list[Array], d_Out: Array) -> dict[str, list[Array]]:
+        d_all = np.empty_like(d_Out)
+        d_all[interleaved_rows(X_lod)] = d_Out
+        return {"X": np.split(d_all, np.cumsum([offsets[-1] for offsets in X_lod])[:-1])}
+
+
+class SequenceReverse(OpDef, op="sequence_reverse"):
+    """Y = X with each sequence backwards; one LoD level. Reference: sequence_reverse_op.h."""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Y = writes()
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> TensorType:
+        require_one_level("sequence_reverse", "X", X_lod)
+        require_rank("sequence_reverse", "X", X, 2)
+        return X
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> Array:
+        return X.take(reversed_rows(X_lod[0]), axis=0)
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        d_Y, d_X = grad(op.outputs["Y"][0]), grad(op.inputs["X"][0])
+        return [OpDesc("sequence_reverse", {"X": [d_Y]}, {"Y": [d_X]}, {})]
+
+
+def sliced_rows(offsets: Array, first: Array, lengths: Array) -> Array:
+    """The rows of a part of each sequence; ValueError where it reaches outside."""
+    first, lengths = first.reshape(-1), lengths.reshape(-1)
+    wrong = (first < 0) | (lengths < 0) | (first + lengths > np.diff(offsets))
+    if wrong.any():
+        i = int(wrong.argmax())
+        raise ValueError(
+            f"sequence_slice: sequence {i} has {offsets[i + 1] - offsets[i]} rows, which Offset "
+            f"{first[i]} and Length {lengths[i]} reach beyond"
+        )
+    return run_rows(offsets[:-1] + first, lengths)
+
+
+class SequenceSlice(OpDef, op="sequence_slice"):
+    """Out = Length[i] rows of each sequence i of X, from its row Offset[i] on.
+
+    Offset and Length are whole numbers [count, 1]; X has one LoD level.
+    Reference: sequence_slice_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Offset = reads(no_grad=True)
+    Length = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+
+    def infer(
+        self, X: TensorType, X_lod: list[TensorType], Offset: TensorType, Length: TensorType
+    ) -> dict[str, object]:
+        require_one_level("sequence_slice", "X", X_lod)
+        for slot, type in (("Offset", Offset), ("Length", Length)):
+            require_dtype("sequence_slice", slot, type, DType.INT32, DType.INT64)
+            if type.rank < 1 or differ(type.shape[0], count_of(X_lod[0])):
+                raise ShapeError(
+                    f"sequence_slice: {slot} is {type}, expected a number for each of the "
+                    f"{count_of(X_lod[0])} sequences"
+                )
+        return {"Out": X.with_shape((UNKNOWN, *X.shape[1:])), "Out_lod": [X_lod[0]]}
+
+    def numpy(
+        self, X: Array, X_lod: list[Array], Offset: Array, Length: Array
+    ) -> dict[str, object]:
+        rows = sliced_rows(X_lod[0], Offset, Length)
+        offsets = np.append(0, np.cumsum(Length.reshape(-1))).astype(np.int64)
+        return {"Out": X.take(rows, axis=0), "Out_lod": [offsets]}
+
+    def grad(
+        self, X: Shape, X_lod: list[Array], Offset: Array, Length: Array, d_Out: Array
+    ) -> dict[str, Array]:
+        d_X = zeros(X, d_Out)
+        d_X[sliced_rows(X_lod[0], Offset, Length)] = d_Out
+        return {"X": d_X}
+
+
+class SequenceReshape(OpDef, op="sequence_reshape"):
+    """Out [.., new_dim] = X [rows, size] with the numbers of each sequence in rows of `new_dim`.
+
+    One LoD level, whose offsets change with the rows. Reference: sequence_reshape_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    new_dim = required(int)
+
+    def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
+        require_one_level("sequence_reshape", "X", X_lod)
+        if X.rank != 2:
+            raise ShapeError(f"sequence_reshape: X is {X}, expected [rows, size]")
+        if self.new_dim < 1:
+            raise BadAttribute(f"sequence_reshape: 'new_dim' is {self.new_dim}, not above 0")
+        rows = X.numel // self.new_dim
+        return {"Out": X.with_shape((rows, self.new_dim)), "Out_lod": [X_lod[0]]}
+
+    def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
+        numbers = X_lod[0] * X.shape[1]
+        if (numbers % self.new_dim).any():
+            raise ValueError(
+                f"sequence_reshape: sequences of {np.diff(numbers).tolist()} numbers do not fill "
+                f"rows of {self.new_dim}"
+            )
+        return {"Out": X.reshape(-1, self.new_dim), "Out_lod": [numbers // self.new_dim]}
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": reshaped(d_Out, X)}

@@ -1,0 +1,147 @@
+"""What recurrent ops share: an order in which a time step of all sequences is one block of rows.
+
+Sequences are sorted by length, the longest first, and step t has the t-th rows of those that are
+that long: a product of matrices a step serves them all, and the sequences of a step are the first
+of those of the step before. States are stacked below the initial ones, so that what lies before the
+first step is found like any other. The functions are carried into generated modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.sequence.sequence import run_rows
+
+ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
+"""What the reference's recurrent kernels know."""
+
+
+def require_activations(op: str, **names: str) -> None:
+    """BadAttribute for an activation that recurrent ops do not have."""
+    for attribute, name in names.items():
+        if name not in ACTIVATIONS:
+            expected = ", ".join(ACTIVATIONS)
+            raise BadAttribute(f"{op}: {attribute!r} is {name!r}, expected one of {expected}")
+
+
+def require_shape(op: str, slot: str, type: TensorType, *shape: Size) -> None:
+    """ShapeError unless an input can have a shape."""
+    pairs = zip(type.shape, shape, strict=False)
+    if type.rank != len(shape) or any(differ(a, b) for a, b in pairs):
+        raise ShapeError(f"{op}: {slot} is {type}, expected [{', '.join(map(str, shape))}]")
+
+
+def by_time_step(offsets: Array, backwards: bool) -> tuple[Array, Array, Array]:
+    """The order of sequences, where each step begins and the last ends, and the row at each place.
+
+    Empty sequences have no place in the order. `backwards` takes each sequence's last row first.
+
+    >>> order, starts, rows = by_time_step(np.array([0, 2, 2, 5]), False)
+    >>> print(order, starts, rows)
+    [2 0] [0 2 4 5] [2 0 3 1 4]
+    """
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+    longest = int(lengths.max(initial=0))
+    live = len(order) - np.searchsorted(lengths[order][::-1], np.arange(longest), side="right")
+    steps = np.repeat(np.arange(longest), live)
+    owners = order[run_rows(np.zeros_like(live), live)]
+    rows = offsets[owners + 1] - 1 - steps if backwards else offsets[owners] + steps
+    return order, np.append(0, np.cumsum(live)), rows
+
+
+def blocks_of(starts: Array) -> list[tuple[slice, slice, slice]]:
+    """The places of each step in the order, in a stack of states, and of the states before it.
+
+    >>> blocks_of(np.array([0, 2, 3]))[1]
+    (slice(2, 3, None), slice(4, 5, None), slice(2, 3, None))
+    """
+    places: list[int] = starts.tolist()
+    first = sum(places[1:2])
+    return [
+        (slice(begin, end), slice(first + begin, first + end), slice(before, before + end - begin))
+        for begin, end, before in zip(
+            places[:-1], places[1:], [0, *(first + place for place in places)], strict=False
+        )
+    ]
+
+
+def places_before(starts: Array) -> Array:
+    """For each place of the order, that of the state before it in the stack.
+
+    >>> print(places_before(np.array([0, 2, 3])))
+    [0 1 2]
+    """
+    counts = np.diff(starts)
+    befores = np.append(0, counts[:1].sum() + starts[:-2])
+    return run_rows(befores[: len(counts)], counts)
+
+
+def stack_states(
+    initial: Array | None, order: Array, rows: int, size: int, dtype: np.dtype[Any]
+) -> Array:
+    """A stack of states of which only the initial ones are set: to zero where none are given."""
+    states = np.empty((len(order) + rows, size), dtype)
+    states[: len(order)] = 0.0 if initial is None else initial[order]
+    return states
+
+
+def stacked(initial: Array | None, order: Array, states: Array) -> Array:
+    """States by the order of time steps, stacked on the initial ones, or on zeros."""
+    stack = stack_states(initial, order, len(states), states.shape[1], states.dtype)
+    stack[len(order) :] = states
+    return stack
+
+
+def initial_gradient(d_states: Array, order: Array, count: int) -> Array:
+    """The gradient of the initial states of `count` sequences: zero for empty ones."""
+    found = np.zeros((count, d_states.shape[1]), d_states.dtype)
+    found[order] = d_states[: len(order)]
+    return found
+
+
+def in_rows(places: Array, rows: Array) -> Array:
+    """What stands at the places of the order, back in the rows of the sequences."""
+    found = np.empty_like(places)
+    found[rows] = places
+    return found
+
+
+def activate(values: Array, kind: str) -> None:
+    """Apply an activation in place; a sigmoid counts nothing as less than -40."""
+    if kind == "sigmoid":
+        np.negative(values, out=values)
+        np.minimum(values, 40.0, out=values)
+        np.exp(values, out=values)
+        np.add(values, 1.0, out=values)
+        np.reciprocal(values, out=values)
+    elif kind == "tanh":
+        np.tanh(values, out=values)
+    elif kind == "relu":
+        np.maximum(values, 0.0, out=values)
+
+
+def within(values: Array, clip: float) -> Array | float:
+    """1 where a clip leaves values as they are, 0 where it holds them; a clip of 0 is none."""
+    return np.abs(values) < clip if clip > 0.0 else 1.0
+
+
+def slope(active: Array, kind: str) -> Array:
+    """The derivative of an activation, by what it gave."""
+    if kind == "sigmoid":
+        return active * (1.0 - active)
+    if kind == "tanh":
+        return 1.0 - active * active
+    return (active > 0.0).astype(active.dtype) if kind == "relu" else np.ones_like(active)
+
+
+def parts(gates: Array, count: int) -> list[Array]:
+    """The gates as columns of equal width, views of one array."""
+    width = gates.shape[1] // count
+    return [gates[:, part * width : (part + 1) * width] for part in range(count)]

@@ -1,0 +1,370 @@
+"""New tensors: constants, ranges, and what has the shape of another tensor."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, literal_shape, require_same_dtype
+from compiler.ops.math.axes import (
+    Sizes,
+    element_type,
+    hoped,
+    listed_count,
+    open_shape,
+    whole_numbers,
+)
+
+
+def number_from(text: str, value: float, dtype: Any) -> float:
+    """The number that a text says, or else a value, as the element type can hold it."""
+    stripped = text.strip()
+    exact = stripped.lstrip("+-").isdigit()
+    value = int(stripped) if exact else float(stripped) if stripped else value
+    return value if dtype.kind == "f" else int(value)
+
+
+def expect_number(op: str, text: str, dtype: DType) -> None:
+    """BadAttribute where a text is no number that the element type has."""
+    try:
+        number_from(text, 0.0, dtype.numpy)
+    except (ValueError, OverflowError):
+        raise BadAttribute(f"{op}: 'str_value' {text!r} is no number of {dtype.text}") from None
+
+
+def number_text(number: float) -> str:
+    """A number as Python, also where it has no literal."""
+    return repr(number) if math.isfinite(number) else f"float('{number}')"
+
+
+# ---- constants ----------------------------------------------------------------------------------
+
+
+class FillConstant(OpDef, op="fill_constant"):
+    """Out = `value` everywhere, in the shape `shape`.
+
+    `str_value` is the same number as text, for what a float32 attribute cannot hold; it goes first
+    where it is given. The number may stand in ValueTensor, the sizes in ShapeTensor or in a tensor
+    each. Reference: fill_constant_op.h.
+    """
+
+    ValueTensor = reads(optional=True, no_grad=True)
+    ShapeTensor = reads(optional=True, no_grad=True)
+    ShapeTensorList = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    shape = attr(list[int]())
+    dtype = attr(DType.FP32.code)
+    value = attr(0.0)
+    str_value = attr("")
+    force_cpu = attr(False)
+    place_type = attr(-1)
+
+    def infer(
+        self,
+        ValueTensor: TensorType | None,
+        ShapeTensor: TensorType | None,
+        ShapeTensorList: list[TensorType] | None,
+    ) -> TensorType:
+        if ValueTensor is not None and ValueTensor.dtype is not DType.of(self.dtype):
+            raise ShapeError(f"fill_constant: ValueTensor is {ValueTensor}, expected 'dtype'")
+        expect_number(self.kind, self.str_value, DType.of(self.dtype))
+        shape = told_shape(self.kind, self.shape, ShapeTensor, ShapeTensorList)
+        return TensorType(DType.of(self.dtype), shape)
+
+    def numpy(
+        self,
+        ValueTensor: Array | None,
+        ShapeTensor: Array | None,
+        ShapeTensorList: list[Array] | None,
+    ) -> Array:
+        sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
+        dtype = element_type(self.dtype)
+        if ValueTensor is not None:
+            return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
+        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+
+    def lower(self, k: Kernel, ValueTensor: Operand | None, Out: Operand) -> None:
+        number = number_from(self.str_value, self.value, element_type(self.dtype))
+        if ValueTensor is None:
+            k.line(f"{Out}.fill({number_text(number)})")
+        else:
+            k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
+
+
+def told_shape(
+    op: str, sizes: list[int], listing: TensorType | None, single: list[TensorType] | None
+) -> Shape:
+    """The shape an attribute says, or what is known of one that tensors say."""
+    if listing is not None:
+        count = listed_count(op, "ShapeTensor", listing)
+        return hoped(sizes) if len(sizes) == count else open_shape(count)
+    if single:
+        return hoped(sizes) if len(sizes) == len(single) else open_shape(len(single))
+    return literal_shape(op, sizes)
+
+
+class AssignValue(OpDef, op="assign_value"):
+    """Out = the numbers in the attribute of its element type, in the shape `shape`.
+
+    Reference: assign_value_op.h.
+    """
+
+    Out = writes()
+    shape = attr(list[int]())
+    dtype = attr(DType.FP32.code)
+    bool_values = attr(list[bool]())
+    fp32_values = attr(list[float]())
+    int32_values = attr(list[int]())
+    int64_values = attr(list[int]())
+
+    def infer(self) -> TensorType:
+        dtype = DType.of(self.dtype)
+        if dtype not in (DType.BOOL, DType.FP32, DType.INT32, DType.INT64):
+            raise BadAttribute(f"{self.kind} has no values of {dtype.text}")
+        type = TensorType(dtype, literal_shape(self.kind, self.shape))
+        if type.numel != len(self.values()):
+            raise ShapeError(f"{self.kind}: {len(self.values())} values do not fill {type}")
+        return type
+
+    def values(self) -> list[Any]:
+        """The list that goes with the element type; whole numbers say which truths hold."""
+        by_code: dict[int, list[Any]] = {
+            DType.BOOL.code: self.bool_values,
+            DType.FP32.code: self.fp32_values,
+            DType.INT32.code: self.int32_values,
+            DType.INT64.code: self.int64_values,
+        }
+        return by_code[self.dtype]
+
+    def numpy(self) -> Array:
+        lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
+        values = lists.get(self.dtype, self.fp32_values)
+        return np.array(values, element_type(self.dtype)).reshape(self.shape)
+
+    def lower(self, k: Kernel, Out: Operand) -> None:
+        dtype = f"np.{Out.type.dtype.numpy.name}"
+        listed = ", ".join(map(number_text, self.values()))
+        values = k.once(f"np.array([{listed}], {dtype})", [], "values")
+        k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
+
+
+class Fill(OpDef, op="fill"):
+    """Out = the numbers `value`, in the shape `shape`. Reference: fill_op.h."""
+
+    Out = writes()
+    value = attr(list[float]())
+    shape = attr(list[int]())
+    dtype = attr(DType.FP32.code)
+    force_cpu = attr(False)
+
+    def infer(self) -> TensorType:
+        type = TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
+        if type.numel != len(self.value):
+            raise ShapeError(f"fill: {len(self.value)} values do not fill {type}")
+        return type
+
+    def numpy(self) -> Array:
+        return np.array(self.value).astype(element_type(self.dtype)).reshape(self.shape)
+
+
+# ---- the shape of another tensor ----------------------------------------------------------------
+
+
+class FillZerosLike(Pointwise, op="fill_zeros_like"):
+    """Out = 0 everywhere, in the type of X."""
+
+    X = reads(shape_only=True)
+    Out = writes()
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.zeros_like(X)
+
+
+class FillZerosLike2(Pointwise, op="fill_zeros_like2"):
+    """Out = 0 everywhere, in the shape of X and the element type `dtype`."""
+
+    X = reads(shape_only=True)
+    Out = writes()
+    dtype = attr(DType.FP32.code)
+
+    def result(self, operand: TensorType) -> TensorType:
+        """The shape of X in the wanted element type."""
+        return operand.with_dtype(DType.of(self.dtype))
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.astype(xp.zeros_like(X), element_type(self.dtype))
+
+
+def limits(dtype: DType) -> tuple[float, float]:
+    """The smallest and the largest number of an element type."""
+    if dtype.is_float:
+        return -math.inf, math.inf
+    info = np.iinfo(dtype.numpy) if dtype is not DType.BOOL else None
+    return (float(info.min), float(info.max)) if info else (0.0, 1.0)
+
+
+class FillAnyLike(OpDef, op="fill_any_like"):
+    """Out = `value` everywhere, in the shape of X; of X's element type where `dtype` is -1.
+
+    Reference: fill_any_like_op.h.
+    """
+
+    X = reads(no_grad=True)
+    Out = writes()
+    value = attr(0.0)
+    dtype = attr(-1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        dtype = X.dtype if self.dtype < 0 else DType.of(self.dtype)
+        low, high = limits(dtype)
+        if not (low <= self.value <= high or (dtype.is_float and math.isnan(self.value))):
+            raise BadAttribute(f"fill_any_like: 'value' {self.value} is not one of {dtype.text}")
+        return X.with_dtype(dtype)
+
+    def numpy(self, X: Array) -> Array:
+        dtype = X.dtype if self.dtype < 0 else element_type(self.dtype)
+        return np.full(X.shape, self.value, dtype)
+
+    def lower(self, k: Kernel, Out: Operand) -> None:
+        k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
+
+
+def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
+    """The sizes with that of an axis of another tensor at a place."""
+    return [*sizes[:place], like[axis], *sizes[place + 1 :]]
+
+
+class BatchSizeLike(OpDef):
+    """A new tensor in the shape `shape`, one size of which is taken from Input.
+
+    That of axis `input_dim_idx` goes to axis `output_dim_idx`. Reference: batch_size_like.h.
+    """
+
+    lod_like = ""
+
+    Input = reads(shape_only=True, no_grad=True)
+    Out = writes()
+    shape = attr(list[int]())
+    input_dim_idx = attr(0)
+    output_dim_idx = attr(0)
+    dtype = attr(DType.FP32.code)
+
+    def infer(self, Input: TensorType) -> TensorType:
+        return self.sized(Input.shape[self.source(Input)])
+
+    def source(self, Input: TensorType) -> int:
+        """The axis of Input that counts; BadAttribute where it has none or Out has no place."""
+        source, target = self.input_dim_idx, self.output_dim_idx
+        if not (0 <= source < Input.rank and 0 <= target < len(self.shape)):
+            raise BadAttribute(
+                f"{self.kind}: 'input_dim_idx' is {source} for Input {Input}, 'output_dim_idx' is "
+                f"{target} for 'shape' {self.shape}"
+            )
+        return source
+
+    def sized(self, count: Size) -> TensorType:
+        """The type of Out; BadAttribute for a negative size anywhere else."""
+        target = self.output_dim_idx
+        others = literal_shape(self.kind, [*self.shape[:target], 0, *self.shape[target + 1 :]])
+        return TensorType(DType.of(self.dtype), (*others[:target], count, *others[target + 1 :]))
+
+
+class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like"):
+    """`BatchSizeLike`, with `value` everywhere; `str_value` is the same as text and goes first.
+
+    Where Input has sequences, they are counted in place of its first axis.
+    Reference: fill_constant_batch_size_like_op.h.
+    """
+
+    Input_lod = reads_lod("Input", optional=True)
+    value = attr(0.0)
+    str_value = attr("")
+    force_cpu = attr(False)
+
+    def infer(self, Input: TensorType, Input_lod: list[TensorType] | None = None) -> TensorType:
+        source = self.source(Input)
+        if Input_lod and source == 0:
+            return self.sized(Input_lod[-1].shape[0] - 1)
+        return self.sized(Input.shape[source])
+
+    def numpy(self, Input: Shape, Input_lod: list[Array] | None) -> Array:
+        dtype = element_type(self.dtype)
+        like: Sizes = Input
+        if Input_lod and self.input_dim_idx == 0:
+            like = (len(Input_lod[-1]) - 1,)
+        sizes = sizes_like(self.shape, self.output_dim_idx, like, self.input_dim_idx)
+        return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
+
+    def lower(self, k: Kernel, Out: Operand) -> None:
+        number = number_from(self.str_value, self.value, Out.type.dtype.numpy)
+        k.line(f"{Out}.fill({number_text(number)})")
+
+
+# ---- ranges -------------------------------------------------------------------------------------
+
+
+class Range(OpDef, op="range"):
+    """Out = Start, Start + Step, … up to but without End. Reference: range_op.h."""
+
+    lod_like = ""
+
+    Start = reads(no_grad=True)
+    End = reads(no_grad=True)
+    Step = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, Start: TensorType, End: TensorType, Step: TensorType) -> TensorType:
+        require_same_dtype(self.kind, Start=Start, End=End, Step=Step)
+        require_numbers(self.kind, Start=Start, End=End, Step=Step)
+        return Start.with_shape([UNKNOWN])
+
+    def numpy(self, Start: Array, End: Array, Step: Array) -> Array:
+        start, end, step = Start.reshape(-1)[0], End.reshape(-1)[0], Step.reshape(-1)[0]
+        if step == 0 or (end - start) * step < 0:
+            raise ValueError(f"range: a step of {step} does not lead from {start} to {end}")
+        steps = np.full(int(np.ceil((end - start) / step)), step)
+        steps[:1] = start
+        return np.cumsum(steps, dtype=steps.dtype)
+
+
+class Linspace(OpDef, op="linspace"):
+    """Out = Num numbers from Start to Stop, both included, evenly spaced.
+
+    Later models say the element type in `dtype`. Reference: linspace_op.h.
+    """
+
+    lod_like = ""
+
+    Start = reads(no_grad=True)
+    Stop = reads(no_grad=True)
+    Num = reads(no_grad=True)
+    Out = writes()
+    dtype = attr(-1)
+
+    def infer(self, Start: TensorType, Stop: TensorType, Num: TensorType) -> TensorType:
+        require_same_dtype(self.kind, Start=Start, Stop=Stop)
+        require_numbers(self.kind, Start=Start, Stop=Stop, Num=Num)
+        dtype = Start.dtype if self.dtype < 0 else DType.of(self.dtype)
+        return TensorType(dtype, (UNKNOWN,))
+
+    def numpy(self, Start: Array, Stop: Array, Num: Array) -> Array:
+        count = int(Num.reshape(-1)[0])
+        if count < 1:
+            raise ValueError(f"linspace: Num is {count}, expected 1 or more")
+        dtype = Start.dtype if self.dtype < 0 else element_type(self.dtype)
+        start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
+        return np.linspace(start, stop, count).astype(dtype)
+
+
+def require_numbers(op: str, **slots: TensorType) -> None:
+    """ShapeError unless every input holds one number."""
+    for slot, type in slots.items():
+        if differ(type.numel, 1):
+            raise ShapeError(f"{op}: {slot} is {type}, expected one number")

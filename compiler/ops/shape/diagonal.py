@@ -1,0 +1,149 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.math.axes import element_type, place
+
+
+class Eye(OpDef, op="eye"):
+    """Out = ones on the diagonal and zeros elsewhere; `num_columns` -1 is as many as rows.
+
+    Reference: eye_op.h.
+    """
+
+    Out = writes()
+    num_rows = required(int)
+    num_columns = attr(-1)
+    dtype = attr(DType.FP32.code)
+
+    def infer(self) -> TensorType:
+        columns = self.num_rows if self.num_columns == -1 else self.num_columns
+        if self.num_rows < 0 or columns < 0:
+            raise BadAttribute(f"eye: {self.num_rows} rows and {columns} columns are no matrix")
+        return TensorType(DType.of(self.dtype), (self.num_rows, columns))
+
+    def numpy(self) -> Array:
+        columns = self.num_rows if self.num_columns == -1 else self.num_columns
+        return np.eye(self.num_rows, columns, dtype=element_type(self.dtype))
+
+
+class Diag(OpDef, op="diag"):
+    """Out = a matrix with the vector Diagonal on its diagonal. Reference: diag_op.h."""
+
+    lod_like = ""
+
+    Diagonal = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, Diagonal: TensorType) -> TensorType:
+        if Diagonal.rank != 1:
+            raise ShapeError(f"diag: Diagonal is {Diagonal}, expected a vector")
+        return Diagonal.with_shape(Diagonal.shape * 2)
+
+    def numpy(self, Diagonal: Array) -> Array:
+        return np.diag(Diagonal)
+
+
+class DiagV2(OpDef, op="diag_v2"):
+    """Out = the diagonal of the matrix X, or a matrix with the vector X on its diagonal.
+
+    The diagonal lies `offset` above the middle one; elsewhere is `padding_value`. From Paddle 2.0.
+    """
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    Out = writes()
+    offset = attr(0)
+    padding_value = attr(0.0)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if X.rank == 1:
+            size = X.shape[0] + abs(self.offset)
+            return X.with_shape((size, size))
+        rows, columns = X.shape if X.rank == 2 else (None, None)
+        if rows is None or columns is None:
+            raise ShapeError(f"diag_v2: X is {X}, expected a vector or a matrix")
+        if not (isinstance(rows, int) and isinstance(columns, int)):
+            return X.with_shape([UNKNOWN])
+        left = min(rows + min(self.offset, 0), columns - max(self.offset, 0))
+        return X.with_shape([max(left, 0)])
+
+    def numpy(self, X: Array) -> Array:
+        Out = np.diag(X, self.offset)
+        if X.ndim == 1 and self.padding_value:
+            there = np.eye(len(Out), k=self.offset, dtype=np.bool_)
+            Out = np.where(there, Out, X.dtype.type(self.padding_value))
+        return Out
+
+
+class DiagEmbed(OpDef, op="diag_embed"):
+    """Out = matrices with the last axis of Input on a diagonal, `offset` above the middle one.
+
+    Its rows are axis `dim1` of Out, its columns axis `dim2`. Reference: diag_embed_op.h.
+    """
+
+    lod_like = ""
+
+    Input = reads(no_grad=True)
+    Out = writes()
+    offset = attr(0)
+    dim1 = attr(-2)
+    dim2 = attr(-1)
+
+    def infer(self, Input: TensorType) -> TensorType:
+        rank = Input.rank + 1
+        rows, columns = (place(self.kind, a, rank, "dim") for a in (self.dim1, self.dim2))
+        if rows == columns:
+            raise BadAttribute(
+                f"diag_embed: axes {self.dim1} and {self.dim2} of the result are one"
+            )
+        sizes: list[Size] = list(Input.shape[:-1])
+        for axis in sorted((rows, columns)):
+            sizes.insert(axis, Input.shape[-1] + abs(self.offset))
+        return Input.with_shape(sizes)
+
+    def numpy(self, Input: Array) -> Array:
+        count: int = Input.shape[-1]
+        size = count + abs(self.offset)
+        whole = np.zeros((*Input.shape[:-1], size, size), Input.dtype)
+        first = max(-self.offset, 0)
+        rows = np.arange(first, first + count)
+        whole[..., rows, rows + self.offset] = Input
+        return np.moveaxis(whole, (-2, -1), (self.dim1, self.dim2))
+
+
+def triangle(X: Array, diagonal: int, lower: Any) -> Array:
+    """What lies on one side of a diagonal of matrices, with zeros on the other."""
+    return np.tril(X, diagonal) if lower else np.triu(X, diagonal)
+
+
+class TrilTriu(OpDef, op="tril_triu"):
+    """Out = the matrices of X with zeros above the diagonal, or below it unless `lower`.
+
+    Reference: tril_triu_op.h.
+    """
+
+    X = reads()
+    Out = writes()
+    diagonal = attr(0)
+    lower = required(bool)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if X.rank < 2:
+            raise ShapeError(f"tril_triu: X is {X}, expected matrices")
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        return triangle(X, self.diagonal, self.lower)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": triangle(d_Out, self.diagonal, self.lower)}

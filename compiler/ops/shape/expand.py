@@ -1,0 +1,235 @@
+"""The same elements many times over: expand and tile, and expand to another tensor's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
+
+
+def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
+    """The sum over all copies of what was laid out `times` times along each axis."""
+    pairs = [(count, size // count) for count, size in zip(times, d_Out.shape, strict=True)]
+    apart = d_Out.reshape([number for pair in pairs for number in pair])
+    return apart.sum(axis=tuple(range(0, 2 * len(pairs), 2)))
+
+
+def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
+    """How many times each axis of one shape holds that of another; ValueError where not whole."""
+    times = [size // part if part else 1 for size, part in zip(sizes, small, strict=True)]
+    if any(n * part != size for n, part, size in zip(times, small, sizes, strict=True)):
+        raise ValueError(f"expand_as: {list(small)} does not go into {list(sizes)} whole times")
+    return times
+
+
+class Expand(OpDef, op="expand"):
+    """Out = X, laid out `expand_times` times along each axis.
+
+    How many may stand in one tensor, or in a tensor for each axis. Reference: expand_op.h.
+    """
+
+    X = reads()
+    ExpandTimes = reads(optional=True, no_grad=True)
+    expand_times_tensor = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    expand_times = attr(list[int]())
+
+    def infer(
+        self,
+        X: TensorType,
+        ExpandTimes: TensorType | None,
+        expand_times_tensor: list[TensorType] | None,
+    ) -> TensorType:
+        told = ExpandTimes is not None or bool(expand_times_tensor)
+        if told and len(self.expand_times) != X.rank:
+            return X.with_shape(open_shape(X.rank))
+        if len(self.expand_times) != X.rank or (not told and min(self.expand_times) < 1):
+            raise ShapeError(
+                f"expand: 'expand_times' is {self.expand_times}, expected {X.rank} numbers from 1 "
+                f"up for X {X}"
+            )
+        pairs = zip(self.expand_times, X.shape, strict=True)
+        return X.with_shape([UNKNOWN if n < 1 else size * n for n, size in pairs])
+
+    def numpy(
+        self, X: Array, ExpandTimes: Array | None, expand_times_tensor: list[Array] | None
+    ) -> Array:
+        return np.tile(X, whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times))
+
+    def grad(
+        self,
+        X: Shape,
+        ExpandTimes: Array | None,
+        expand_times_tensor: list[Array] | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        times = whole_numbers(ExpandTimes, expand_times_tensor, self.expand_times)
+        return {"X": gathered_up(d_Out, times)}
+
+
+class ExpandAs(OpDef, op="expand_as"):
+    """Out = X, laid out as often along each axis as fills the shape of `target_tensor`.
+
+    Reference: expand_as_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    target_tensor = reads(shape_only=True, no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType, target_tensor: TensorType) -> TensorType:
+        pairs = list(zip(X.shape, target_tensor.shape, strict=False))
+        odd = [
+            (a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int) and a and b % a
+        ]
+        if X.rank != target_tensor.rank or odd:
+            raise ShapeError(
+                f"expand_as: X {X} does not go into target_tensor {target_tensor} whole times"
+            )
+        return X.with_shape(target_tensor.shape)
+
+    def numpy(self, X: Array, target_tensor: Shape) -> Array:
+        return np.tile(X, times_larger(target_tensor, X.shape))
+
+    def grad(self, X: Shape, target_tensor: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": gathered_up(d_Out, times_larger(d_Out.shape, X))}
+
+
+# ---- the spellings of Paddle 2.0, for models that were saved there ------------------------------
+
+
+def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
+    """The sum of what was broadcast from a shape, in that shape."""
+    ahead = d_Out.ndim - len(sizes)
+    total = d_Out.sum(axis=tuple(range(ahead)))
+    axes = tuple(a for a, size in enumerate(sizes) if size == 1 and total.shape[a] != 1)
+    return total.sum(axis=axes, keepdims=True)
+
+
+class Tile(OpDef, op="tile"):
+    """Out = X, laid out `repeat_times` times; the shorter of both lists has ones put in front.
+
+    From Paddle 2.0.
+    """
+
+    X = reads()
+    RepeatTimes = reads(optional=True, no_grad=True)
+    repeat_times_tensor = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    repeat_times = attr(list[int]())
+
+    def infer(
+        self,
+        X: TensorType,
+        RepeatTimes: TensorType | None,
+        repeat_times_tensor: list[TensorType] | None,
+    ) -> TensorType:
+        if RepeatTimes is not None:
+            count = listed_count(self.kind, "RepeatTimes", RepeatTimes)
+            return X.with_shape(open_shape(max(X.rank, count)))
+        if repeat_times_tensor:
+            return X.with_shape(open_shape(max(X.rank, len(repeat_times_tensor))))
+        rank = max(X.rank, len(self.repeat_times))
+        times = [1] * (rank - len(self.repeat_times)) + self.repeat_times
+        sizes = (1,) * (rank - X.rank) + X.shape
+        return X.with_shape([size * n for size, n in zip(sizes, times, strict=True)])
+
+    def numpy(
+        self, X: Array, RepeatTimes: Array | None, repeat_times_tensor: list[Array] | None
+    ) -> Array:
+        return np.tile(X, whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times))
+
+    def grad(
+        self,
+        X: Shape,
+        RepeatTimes: Array | None,
+        repeat_times_tensor: list[Array] | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        times = whole_numbers(RepeatTimes, repeat_times_tensor, self.repeat_times)
+        whole = gathered_up(d_Out, [1] * (d_Out.ndim - len(times)) + times)
+        return {"X": whole.reshape(whole.shape[whole.ndim - len(X) :])}
+
+
+def broadcast_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
+    """The wanted sizes, where a -1 keeps that of the tensor."""
+    ahead = len(wanted) - len(sizes)
+    return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
+
+
+class ExpandInputs(OpDef):
+    """What `expand_v2` reads."""
+
+    X = reads()
+    Shape = reads(optional=True, no_grad=True)
+    expand_shapes_tensor = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    shape = attr(list[int]())
+
+
+class ExpandV2(ExpandInputs, op="expand_v2"):
+    """Out = X broadcast to a shape, in which -1 keeps a size. From Paddle 2.0."""
+
+    def infer(
+        self, X: TensorType, Shape: TensorType | None, expand_shapes_tensor: list[TensorType] | None
+    ) -> TensorType:
+        if Shape is not None and not self.shape:
+            return X.with_shape(open_shape(listed_count(self.kind, "Shape", Shape)))
+        told = Shape is not None or bool(expand_shapes_tensor)
+        if len(self.shape) < X.rank:
+            raise ShapeError(f"expand_v2: X is {X}, but 'shape' {self.shape} has fewer axes")
+        ahead = len(self.shape) - X.rank
+        return X.with_shape([self.size(X, a - ahead, n, told) for a, n in enumerate(self.shape)])
+
+    def size(self, X: TensorType, axis: int, wanted: int, told: bool) -> Size:
+        """The size of Out at an axis of X; a negative one is an axis in front of it."""
+        here: Size = X.shape[axis] if axis >= 0 else 1
+        if wanted == -1:
+            return UNKNOWN if told else here
+        if isinstance(here, int) and here not in (1, wanted):
+            raise ShapeError(f"expand_v2: X is {X}, which does not broadcast to {self.shape}")
+        return wanted
+
+    def numpy(
+        self, X: Array, Shape: Array | None, expand_shapes_tensor: list[Array] | None
+    ) -> Array:
+        wanted = whole_numbers(Shape, expand_shapes_tensor, self.shape)
+        return np.broadcast_to(X, broadcast_sizes(X.shape, wanted))
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": unbroadcast(d_Out, X)}
+
+
+class ExpandAsV2(OpDef, op="expand_as_v2"):
+    """Out = X broadcast to the shape of Y, or to `target_shape`. From Paddle 2.0."""
+
+    X = reads()
+    Y = reads(optional=True, shape_only=True, no_grad=True)
+    target_tensor = reads(optional=True, shape_only=True, no_grad=True)
+    Out = writes()
+    target_shape = attr(list[int]())
+
+    def infer(
+        self, X: TensorType, Y: TensorType | None, target_tensor: TensorType | None
+    ) -> TensorType:
+        like = Y or target_tensor
+        wanted = like.shape if like is not None else tuple(self.target_shape)
+        ahead = len(wanted) - X.rank
+        pairs = zip(X.shape, wanted[max(ahead, 0) :], strict=False)
+        if ahead < 0 or any(isinstance(a, int) and a not in (1, b) for a, b in pairs):
+            raise ShapeError(f"expand_as_v2: X is {X}, which does not broadcast to {wanted}")
+        return X.with_shape(wanted)
+
+    def numpy(self, X: Array, Y: Shape, target_tensor: Shape) -> Array:
+        return spread(X, Y or target_tensor or tuple(self.target_shape))
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": unbroadcast(d_Out, X)}

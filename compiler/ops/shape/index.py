@@ -1,0 +1,333 @@
+"""Taking elements out by their places, and putting them back: gather, scatter and their like.
+
+A place beyond its axis is an error, and so is a negative one: the reference reads or writes there
+whatever lies beside the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
+
+
+def require_places(op: str, **slots: TensorType) -> None:
+    """ShapeError unless what holds places holds int32 or int64."""
+    for slot, type in slots.items():
+        require_dtype(op, slot, type, DType.INT32, DType.INT64)
+
+
+def axis_index(positions: Array, axis: int) -> tuple[Any, ...]:
+    """An index that takes some places of one axis, and all of every axis before it."""
+    return (*(slice(None),) * axis, positions)
+
+
+# ---- along one axis -----------------------------------------------------------------------------
+
+
+class Gather(OpDef, op="gather"):
+    """Out = the slices of X at the places Index along an axis.
+
+    With `overwrite` the gradient of a slice that is taken more than once is that of its last use,
+    else their sum. The axis is 0, unless a later model says it in `axis` or the tensor Axis.
+    Reference: gather_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Index = reads(no_grad=True)
+    Axis = reads(optional=True, no_grad=True)
+    Out = writes()
+    overwrite = attr(True)
+    axis = attr(0)
+
+    def infer(self, X: TensorType, Index: TensorType, Axis: TensorType | None) -> TensorType:
+        require_places(self.kind, Index=Index)
+        if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
+            raise ShapeError(f"gather: Index is {Index}, expected [count] or [count, 1]")
+        if Axis is not None:
+            return X.with_shape(open_shape(X.rank))
+        axis = place(self.kind, self.axis, X.rank)
+        return X.with_shape((*X.shape[:axis], Index.shape[0], *X.shape[axis + 1 :]))
+
+    def numpy(self, X: Array, Index: Array, Axis: Array | None) -> Array:
+        axis = whole_numbers(Axis, None, [self.axis])[0]
+        expect_inside(Index, X.shape[axis], "gather")
+        return np.take(X, Index.reshape(-1), axis=axis)
+
+    def grad(self, X: Shape, Index: Array, Axis: Array | None, d_Out: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Out)
+        taken = axis_index(Index.reshape(-1), whole_numbers(Axis, None, [self.axis])[0] % d_X.ndim)
+        if self.overwrite:
+            d_X[taken] = d_Out
+        else:
+            np.add.at(d_X, taken, d_Out)
+        return {"X": d_X}
+
+    def lower(self, k: Kernel, X: Operand, Index: Operand, Out: Operand) -> None:
+        rows = Index.view((Index.type.numel,))
+        axis = self.axis % X.type.rank
+        k.line(f"{k.function(expect_inside)}({Index}, {X.shape[axis]}, 'gather')")
+        k.line(f"np.take({X}, {rows}, axis={axis}, out={Out}, mode='clip')")
+
+    def lower_grad(
+        self, k: Kernel, Index: Operand, Axis: Operand | None, d_Out: Operand, d_X: Operand
+    ) -> None:
+        rows, rank = Index.view((Index.type.numel,)), d_X.type.rank
+        taken = f"({'slice(None), ' * (self.axis % rank)}{rows},)"
+        if Axis is not None:
+            taken = f"{k.function(axis_index)}({rows}, int({Axis.view((1,))}[0]) % {rank})"
+        k.line(f"{d_X}.fill(0)")
+        if self.overwrite:
+            k.line(f"{d_X}[{taken}] = {d_Out}")
+        else:
+            k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
+
+
+class IndexSelect(OpDef, op="index_select"):
+    """Out = the slices of X at the places Index along the axis `dim`; gradients add up.
+
+    Reference: index_select_op.h.
+    """
+
+    X = reads()
+    Index = reads(no_grad=True)
+    Out = writes()
+    dim = attr(0)
+
+    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
+        require_places(self.kind, Index=Index)
+        if Index.rank != 1 and (Index.rank != 2 or differ(Index.shape[1], 1)):
+            raise ShapeError(f"index_select: Index is {Index}, expected [count] or [count, 1]")
+        axis = place(self.kind, self.dim, X.rank, "dim")
+        return X.with_shape((*X.shape[:axis], Index.shape[0], *X.shape[axis + 1 :]))
+
+    def numpy(self, X: Array, Index: Array) -> Array:
+        expect_inside(Index, X.shape[self.dim], "index_select")
+        return np.take(X, Index.reshape(-1), axis=self.dim)
+
+    def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Out)
+        np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
+        return {"X": d_X}
+
+
+class IndexSample(OpDef, op="index_sample"):
+    """Row i of Out = the elements of row i of X at the places in row i of Index.
+
+    Reference: index_sample_op.h.
+    """
+
+    X = reads()
+    Index = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
+        require_places(self.kind, Index=Index)
+        if X.rank != 2 or Index.rank != 2 or differ(X.shape[0], Index.shape[0]):
+            raise ShapeError(f"index_sample: X {X} and Index {Index} are not of one batch of rows")
+        return X.with_shape(Index.shape)
+
+    def numpy(self, X: Array, Index: Array) -> Array:
+        expect_inside(Index, X.shape[1], "index_sample")
+        return np.take_along_axis(X, Index, axis=1)
+
+    def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Out)
+        np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
+        return {"X": d_X}
+
+
+# ---- by places in several axes ------------------------------------------------------------------
+
+
+def places_in(Index: Array, sizes: tuple[int, ...], op: str) -> tuple[Array, ...]:
+    """Index, [.., axes], as one array of places for each of the first axes of a tensor."""
+    places = np.moveaxis(Index, -1, 0)
+    for axis, size in enumerate(sizes[: len(places)]):
+        expect_inside(places[axis], size, op)
+    return tuple(places)
+
+
+def slices_shape(op: str, X: TensorType, Index: TensorType) -> Shape:
+    """The shape of what Index, [.., axes], picks; ShapeError where it names too many axes."""
+    require_places(op, Index=Index)
+    count = Index.shape[-1]
+    if Index.rank < 2 or not isinstance(count, int) or count > X.rank:
+        raise ShapeError(f"{op}: Index is {Index}, expected a known last size, up to {X.rank}")
+    return (*Index.shape[:-1], *X.shape[count:])
+
+
+class GatherNd(OpDef, op="gather_nd"):
+    """Out = what X has at each place that Index lists along its last axis; gradients add up.
+
+    Reference: gather_nd_op.h.
+    """
+
+    X = reads()
+    Index = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType, Index: TensorType) -> TensorType:
+        return X.with_shape(slices_shape(self.kind, X, Index))
+
+    def numpy(self, X: Array, Index: Array) -> Array:
+        if not Index.shape[-1]:
+            return np.broadcast_to(X, (*Index.shape[:-1], *X.shape))
+        return X[places_in(Index, X.shape, "gather_nd")]
+
+    def grad(self, X: Shape, Index: Array, d_Out: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Out)
+        np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
+        return {"X": d_X}
+
+
+class Scatter(OpDef, op="scatter"):
+    """Out = X, but its slices at the places Ids are those of Updates.
+
+    Where a place comes more than once, its last update counts with `overwrite`, else their sum. As
+    in the reference the gradient of X is that of Out, also where X was written over, and every
+    update has that of its place. Reference: scatter_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads()
+    Ids = reads(no_grad=True)
+    Updates = reads()
+    Out = writes()
+    overwrite = attr(True)
+
+    def infer(self, X: TensorType, Ids: TensorType, Updates: TensorType) -> TensorType:
+        require_places(self.kind, Ids=Ids)
+        require_same_dtype(self.kind, X=X, Updates=Updates)
+        if Ids.rank != 1:
+            raise ShapeError(f"scatter: Ids is {Ids}, expected [count]")
+        require_same_shape(
+            self.kind, Updates=Updates, slices=X.with_shape((Ids.shape[0], *X.shape[1:]))
+        )
+        return X
+
+    def numpy(self, X: Array, Ids: Array, Updates: Array) -> Array:
+        expect_inside(Ids, len(X), "scatter")
+        Out = X.copy()
+        if self.overwrite:
+            Out[Ids] = Updates
+        else:
+            Out[Ids] = 0
+            np.add.at(Out, Ids, Updates)
+        return Out
+
+    def grad(self, Ids: Array, Updates: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": d_Out, "Updates": d_Out[Ids]}
+
+
+class ScatterNdAdd(OpDef, op="scatter_nd_add"):
+    """Out = X plus every update at the place that Index lists for it along its last axis.
+
+    Reference: scatter_nd_add_op.h.
+    """
+
+    X = reads()
+    Index = reads(no_grad=True)
+    Updates = reads()
+    Out = writes()
+
+    def infer(self, X: TensorType, Index: TensorType, Updates: TensorType) -> TensorType:
+        require_same_dtype(self.kind, X=X, Updates=Updates)
+        slices = X.with_shape(slices_shape(self.kind, X, Index))
+        require_same_shape(self.kind, Updates=Updates, slices=slices)
+        return X
+
+    def numpy(self, X: Array, Index: Array, Updates: Array) -> Array:
+        if not Index.shape[-1]:
+            return X + Updates.reshape((-1, *X.shape)).sum(axis=0)
+        Out = X.copy()
+        np.add.at(Out, places_in(Index, X.shape, "scatter_nd_add"), Updates)
+        return Out
+
+    def infer_grad(
+        self, Index: TensorType, Updates: TensorType, d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        return {"X": d_Out, "Updates": Updates}
+
+    def grad(self, Index: Array, Updates: Shape, d_Out: Value) -> dict[str, Value]:
+        if not Index.shape[-1]:
+            return {"X": d_Out, "Updates": spread(d_Out, Updates)}
+        return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
+
+
+# ---- by a condition -----------------------------------------------------------------------------
+
+
+class Where(Pointwise, op="where"):
+    """Out = X where Condition holds, else Y; all have one shape. Reference: where_op.cc."""
+
+    X = reads()
+    Y = reads()
+    Condition = reads(no_grad=True)
+    Out = writes()
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X; ShapeError where shapes or element types differ."""
+        require_dtype(self.kind, "Condition", types["Condition"], DType.BOOL)
+        require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
+        require_same_shape(self.kind, **{slot: types[slot] for slot in ("X", "Y", "Condition")})
+        return super().infer_types(types)
+
+    def compute(self, xp: Xp, X: Value, Y: Value, Condition: Value) -> Value:
+        return xp.where(Condition, X, Y)
+
+    def grad(self, xp: Xp, X: Shape, Y: Shape, Condition: Value, d_Out: Value) -> Value:
+        return {"X": xp.where(Condition, d_Out, 0.0), "Y": xp.where(Condition, 0.0, d_Out)}
+
+
+class WhereIndex(OpDef, op="where_index"):
+    """Out = the places of the elements of Condition that are not 0, int64 [count, axes].
+
+    Reference: where_index_op.cc.
+    """
+
+    lod_like = ""
+
+    Condition = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, Condition: TensorType) -> TensorType:
+        return TensorType(DType.INT64, (UNKNOWN, Condition.rank))
+
+    def numpy(self, Condition: Array) -> Array:
+        return np.argwhere(Condition)
+
+
+class MaskedSelect(OpDef, op="masked_select"):
+    """Y = the elements of X where Mask holds, [count]. From Paddle 2.0, for models saved there."""
+
+    lod_like = ""
+
+    X = reads()
+    Mask = reads(no_grad=True)
+    Y = writes()
+
+    def infer(self, X: TensorType, Mask: TensorType) -> TensorType:
+        require_dtype(self.kind, "Mask", Mask, DType.BOOL)
+        require_same_shape(self.kind, X=X, Mask=Mask)
+        return X.with_shape([UNKNOWN])
+
+    def numpy(self, X: Array, Mask: Array) -> Array:
+        return X[Mask]
+
+    def grad(self, X: Shape, Mask: Array, d_Y: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Y)
+        d_X[Mask] = d_Y
+        return {"X": d_X}

@@ -1,0 +1,143 @@
+"""Instances that pass for their tags, as in a model that learns only from some of a batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import numeric, require_dtype
+from compiler.ops.sequence.sequence import require_one_level
+
+
+def listed_tags(name: str, tags: Array) -> Array:
+    """Tags as a vector; ValueError where they are not one a row."""
+    if tags.size != len(tags):
+        raise ValueError(
+            f"filter_by_instag: {name} is {list(tags.shape)}, expected one tag a row: [count, 1]"
+        )
+    return tags.reshape(-1)
+
+
+def instances(rows: int, lod: list[Array] | None) -> Array:
+    """The offsets of instances that are sequences; ValueError where there are none."""
+    if lod is None:
+        raise ValueError(
+            f"filter_by_instag: Ins has {rows} rows and no sequences; without is_lod each row is "
+            "an instance"
+        )
+    return lod[0]
+
+
+def passing(tags: Array, offsets: Array, wanted: Array) -> Array:
+    """The numbers of the sequences of tags that hold one of the wanted.
+
+    >>> passing(np.array([0, 1, 3, 1]), np.array([0, 2, 2, 3, 4]), np.array([1, 7]))
+    array([0, 3])
+    """
+    found = np.append(0, np.cumsum(np.isin(tags, wanted)))[offsets]
+    return np.flatnonzero(np.diff(found))
+
+
+def index_map(offsets: Array, chosen: Array) -> Array:
+    """For each sequence chosen where its rows begin now, where they were, and how many: [count, 3].
+
+    ValueError where a number is beyond the sequences that there are.
+    """
+    if len(chosen) and chosen[-1] >= len(offsets) - 1:
+        raise ValueError(
+            f"filter_by_instag: Ins_tag has tags of instance {chosen[-1]}, but Ins has only "
+            f"{len(offsets) - 1} instances"
+        )
+    lengths = np.diff(offsets)[chosen]
+    return np.stack([np.cumsum(lengths) - lengths, offsets[:-1][chosen], lengths], axis=1)
+
+
+def mapped_rows(IndexMap: Array) -> Array:
+    """The number in Ins of each row of Out."""
+    shifts = IndexMap[:, 1] - IndexMap[:, 0]
+    rows = np.repeat(shifts, IndexMap[:, 2])
+    return rows + np.arange(len(rows))
+
+
+class FilterByTag(OpDef, op="filter_by_instag"):
+    """Out = the instances of Ins [rows, width] that have a tag of Filter_tag, and their LoD.
+
+    Ins_tag and Filter_tag are int64, one a row; sequence i of Ins_tag has the tags of instance i,
+    which is sequence i of Ins, or row i without `is_lod`; an instance without a list has no tags.
+    LossWeight is f32 [count, 1] of ones, IndexMap int64 [count, 3]. Where none passes, Out is a
+    row of `out_val_if_empty`, LossWeight a 0, and there is no gradient.
+    Reference: filter_by_instag_op.h.
+    """
+
+    lod_like = ""
+
+    Ins = reads()
+    Ins_lod = reads_lod("Ins", optional=True)
+    Ins_tag = reads(no_grad=True)
+    Ins_tag_lod = reads_lod("Ins_tag")
+    Filter_tag = reads(no_grad=True)
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    LossWeight = writes()
+    LossWeight_lod = writes_lod("LossWeight")
+    IndexMap = writes()
+    IndexMap_lod = writes_lod("IndexMap")
+    is_lod = required(bool)
+    out_val_if_empty = attr(0)
+
+    def infer(
+        self,
+        Ins: TensorType,
+        Ins_lod: list[TensorType] | None,
+        Ins_tag: TensorType,
+        Ins_tag_lod: list[TensorType],
+        Filter_tag: TensorType,
+    ) -> dict[str, object]:
+        for slot, tags in (("Ins_tag", Ins_tag), ("Filter_tag", Filter_tag)):
+            require_dtype(self.kind, slot, tags, DType.INT64)
+        require_one_level(self.kind, "Ins_tag", Ins_tag_lod)
+        if self.is_lod and Ins_lod is not None:
+            require_one_level(self.kind, "Ins", Ins_lod)
+        if Ins.rank != 2:
+            raise ShapeError(f"{self.kind}: Ins is {Ins}, expected [rows, width]")
+        level = [TensorType(DType.INT64, (UNKNOWN,))]
+        return {
+            "Out": Ins.with_shape((UNKNOWN, Ins.shape[1])),
+            "LossWeight": TensorType(DType.FP32, (UNKNOWN, 1)),
+            "IndexMap": TensorType(DType.INT64, (UNKNOWN, 3)),
+            **dict.fromkeys(("Out_lod", "LossWeight_lod", "IndexMap_lod"), level),
+        }
+
+    def numpy(
+        self,
+        Ins: Array,
+        Ins_lod: list[Array] | None,
+        Ins_tag: Array,
+        Ins_tag_lod: list[Array],
+        Filter_tag: Array,
+    ) -> dict[str, object]:
+        tags, wanted = listed_tags("Ins_tag", Ins_tag), listed_tags("Filter_tag", Filter_tag)
+        offsets = instances(len(Ins), Ins_lod) if self.is_lod else np.arange(len(Ins) + 1)
+        places = index_map(offsets, passing(tags, Ins_tag_lod[0], wanted))
+        weights = np.ones((len(places), 1), np.float32)
+        Out = Ins[mapped_rows(places)]
+        if not len(places):
+            Out = np.full((1, Ins.shape[1]), self.out_val_if_empty, Ins.dtype)
+            weights, places = np.zeros((1, 1), np.float32), np.array([[0, 1, 1]])
+        level = [np.arange(len(places) + 1)]
+        return {
+            "Out": Out, "Out_lod": [np.append(0, np.cumsum(places[:, 2]))],
+            "LossWeight": weights, "LossWeight_lod": level,
+            "IndexMap": places, "IndexMap_lod": level,
+        }  # fmt: skip
+
+    def grad(
+        self, Ins: Shape, LossWeight: Array, IndexMap: Array, d_Out: Array
+    ) -> dict[str, Array]:
+        d_Ins = np.zeros(numeric(Ins), d_Out.dtype)
+        if LossWeight.any():
+            d_Ins[mapped_rows(IndexMap)] = d_Out
+        return {"Ins": d_Ins}

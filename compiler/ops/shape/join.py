@@ -1,0 +1,352 @@
+"""Many tensors into one, and one into many: concat and split, stack and unstack, and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, require_same_dtype
+from compiler.ops.math.axes import Sizes, at, open_shape, place, whole_numbers
+
+
+def numbered(types: Sequence[TensorType]) -> dict[str, TensorType]:
+    """The tensors of a slot X by the names messages have for them."""
+    return {f"X[{index}]": each for index, each in enumerate(types)}
+
+
+def common(op: str, types: Sequence[TensorType], apart: int | None = None) -> list[Size]:
+    """The shape that all have, but for the axis `apart`; known sizes go before unknown ones.
+
+    Raises ShapeError where they differ.
+    """
+    require_same_dtype(op, **numbered(types))
+    first, sizes = types[0], list(types[0].shape)
+    for index, other in enumerate(types):
+        pairs = [p for a, p in enumerate(zip(sizes, other.shape, strict=False)) if a != apart]
+        if other.rank != first.rank or any(differ(a, b) for a, b in pairs):
+            raise ShapeError(f"{op}: X[0] is {first} and X[{index}] {other}: their shapes differ")
+        sizes = [b if isinstance(b, int) else a for a, b in zip(sizes, other.shape, strict=True)]
+    return sizes
+
+
+def bounds(sizes: Sequence[Size]) -> list[str]:
+    """What part of an axis each size takes, one behind the other, as the text of a slice."""
+    start: Size = 0
+    parts: list[str] = []
+    for size in sizes:
+        parts.append(f"{start}:{start + size}")
+        start = start + size
+    return parts
+
+
+def ends_along(shapes: Sequence[Sizes], axis: int) -> list[int]:
+    """Where each of several tensors ends that lie one behind the other along an axis."""
+    return [sum(sizes[axis] for sizes in shapes[: i + 1]) for i in range(len(shapes))]
+
+
+class Concat(OpDef, op="concat"):
+    """Out = the tensors of X, one behind the other along `axis`, or the axis AxisTensor says.
+
+    Reference: concat_op.cc.
+    """
+
+    X = reads(many=True)
+    AxisTensor = reads(optional=True, no_grad=True)
+    Out = writes()
+    axis = attr(0)
+
+    def infer(self, X: list[TensorType], AxisTensor: TensorType | None) -> TensorType:
+        if AxisTensor is not None:
+            require_same_dtype(self.kind, **numbered(X))
+            return X[0].with_shape(open_shape(X[0].rank))
+        axis = place(self.kind, self.axis, X[0].rank)
+        sizes = common(self.kind, X, axis)
+        sizes[axis] = sum((each.shape[axis] for each in X[1:]), start=X[0].shape[axis])
+        return X[0].with_shape(sizes)
+
+    def numpy(self, X: list[Array], AxisTensor: Array | None) -> Array:
+        return np.concatenate(X, axis=whole_numbers(AxisTensor, None, [self.axis])[0])
+
+    def grad(
+        self, X: list[Shape], AxisTensor: Array | None, d_Out: Array
+    ) -> dict[str, list[Array]]:
+        axis = whole_numbers(AxisTensor, None, [self.axis])[0]
+        return {"X": np.split(d_Out, ends_along(X, axis)[:-1], axis=axis)}
+
+    def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
+        parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
+        k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: list[Operand],
+        AxisTensor: Operand | None,
+        d_Out: Operand,
+        d_X: list[Operand],
+    ) -> None:
+        if AxisTensor is not None:
+            shapes = ", ".join(f"({', '.join(map(str, each.shape))},)" for each in X)
+            given = f"{d_Out}, [{shapes}], {AxisTensor}, [{', '.join(map(str, d_X))}]"
+            k.line(f"{k.function(copy_parts)}({given})")
+            return
+        axis = self.axis % d_Out.type.rank
+        for part, bound in zip(d_X, bounds([each.shape[axis] for each in X]), strict=True):
+            piece = k.once(f"{d_Out}{at(axis, bound)}", [d_Out], "piece")
+            k.line(f"np.copyto({part}, {piece})")
+
+
+def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
+    """Write each part of what was joined along an axis that a tensor says."""
+    axis = int(AxisTensor.reshape(-1)[0])
+    pieces = np.split(d_Out, ends_along(shapes, axis)[:-1], axis=axis)
+    for part, piece in zip(parts, pieces, strict=True):
+        np.copyto(part, piece)
+
+
+def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
+    """The sizes that `num` equal parts of an axis have, or `sections` with a -1 worked out."""
+    known = sum(each for each in sections if each >= 0)
+    parts = [each if each >= 0 else size - known for each in sections]
+    parts = [size // num] * num if num else parts
+    if sum(parts) != size or (parts and min(parts) < 0):
+        raise ValueError(f"split: an axis of size {size} does not fall into {parts}")
+    return parts
+
+
+class Split(OpDef, op="split"):
+    """Out = parts of X along `axis`: `num` equal ones, or one for each of `sections`.
+
+    One section may be -1 and takes what remains. The axis may stand in AxisTensor, the sections in
+    a tensor each. Reference: split_op.cc.
+    """
+
+    X = reads()
+    AxisTensor = reads(optional=True, no_grad=True)
+    SectionsTensorList = reads(optional=True, many=True, no_grad=True)
+    Out = writes(many=True)
+    num = attr(0)
+    sections = attr(list[int]())
+    axis = attr(0)
+
+    def infer(
+        self,
+        X: TensorType,
+        AxisTensor: TensorType | None,
+        SectionsTensorList: list[TensorType] | None,
+    ) -> dict[str, list[TensorType]]:
+        count = self.num or len(self.sections)
+        if count < 1 or (self.sections.count(-1) > 1 and not SectionsTensorList):
+            raise BadAttribute(f"split: 'num' is {self.num} and 'sections' {self.sections}")
+        if AxisTensor is not None:
+            return {"Out": [X.with_shape(open_shape(X.rank))] * count}
+        axis = place(self.kind, self.axis, X.rank)
+        sizes = self.sizes(X, axis, bool(SectionsTensorList))
+        return {"Out": [X.with_shape((*X.shape[:axis], n, *X.shape[axis + 1 :])) for n in sizes]}
+
+    def sizes(self, X: TensorType, axis: int, from_tensors: bool) -> list[Size]:
+        """The size of each part along the axis; unknown where only data can say it."""
+        whole = X.shape[axis]
+        if from_tensors and not self.num:
+            return [size if size >= 0 else UNKNOWN for size in self.sections]
+        if isinstance(whole, int):
+            try:
+                return list(section_sizes(whole, self.num, self.sections))
+            except ValueError as error:
+                raise ShapeError(f"{error}: X is {X}, axis {axis}") from None
+        if self.num:
+            part = whole // self.num
+            return [part if part * self.num == whole else UNKNOWN] * self.num
+        known = sum(size for size in self.sections if size >= 0)
+        return [size if size >= 0 else whole - known for size in self.sections]
+
+    def numpy(
+        self, X: Array, AxisTensor: Array | None, SectionsTensorList: list[Array] | None
+    ) -> dict[str, list[Array]]:
+        axis = whole_numbers(AxisTensor, None, [self.axis])[0]
+        sections = whole_numbers(None, SectionsTensorList, self.sections)
+        ends = np.cumsum(section_sizes(X.shape[axis], self.num, sections))
+        return {"Out": np.split(X, ends[:-1], axis=axis)}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        inputs = {"X": [grad(name) for name in op.outputs["Out"]]}
+        inputs |= {"AxisTensor": op.inputs["AxisTensor"]} if op.inputs.get("AxisTensor") else {}
+        outputs = {"Out": [grad(op.inputs["X"][0])]}
+        return [OpDesc("concat", inputs, outputs, {"axis": self.axis})]
+
+    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+        axis = self.axis % X.type.rank
+        sizes = self.sizes(X.type, axis, False)
+        if not isinstance(X.shape[axis], int):
+            total = sum(sizes[1:], start=sizes[0])
+            k.line(f"{k.function(expect_whole)}({X.shape[axis]}, {total})")
+        for part, bound in zip(Out, bounds(sizes), strict=True):
+            piece = k.once(f"{X}{at(axis, bound)}", [X], "piece")
+            k.line(f"np.copyto({part}, {piece})")
+
+
+def expect_whole(size: int, total: int) -> None:
+    """ValueError where the parts of an axis are not all of it."""
+    if size != total:
+        raise ValueError(f"split: an axis of size {size} has no parts of {total} in all")
+
+
+# ---- a new axis ---------------------------------------------------------------------------------
+
+
+def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
+    """The type of tensors of one shape, put side by side along a new axis."""
+    sizes = common(op, types)
+    sizes.insert(place(op, axis, len(sizes) + 1), len(types))
+    return types[0].with_shape(sizes)
+
+
+def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
+    """The type of what lies at one place of an axis."""
+    gone = place(op, axis, type.rank)
+    return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
+
+
+def slices_along(X: Array, axis: int, count: int) -> list[Array]:
+    """What lies at each place of an axis; ValueError where it has not `count` of them."""
+    if X.shape[axis] != count:
+        raise ValueError(f"an axis of size {X.shape[axis]} does not fall into {count} tensors")
+    return list(np.moveaxis(X, axis, 0))
+
+
+class Stack(OpDef, op="stack"):
+    """Y = the tensors of X, which have one shape, along a new axis. Reference: stack_op.cc."""
+
+    X = reads(many=True)
+    Y = writes()
+    axis = attr(0)
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        return stacked(X, self.axis, self.kind)
+
+    def numpy(self, X: list[Array]) -> Array:
+        return np.stack(X, axis=self.axis)
+
+    def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
+        return {"X": slices_along(d_Y, self.axis, len(X))}
+
+
+class Unstack(OpDef, op="unstack"):
+    """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
+
+    lod_like = ""
+
+    X = reads()
+    Y = writes(many=True)
+    axis = required(int)
+    num = required(int)
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        each = unstacked(X, self.axis, self.kind)
+        if differ(X.shape[self.axis], self.num):
+            size = X.shape[self.axis]
+            raise ShapeError(f"unstack: 'num' is {self.num}, but that axis of X {X} has {size}")
+        return {"Y": [each] * self.num}
+
+    def numpy(self, X: Array) -> dict[str, list[Array]]:
+        return {"Y": slices_along(X, self.axis, self.num)}
+
+    def infer_grad(self, d_Y: list[TensorType]) -> dict[str, TensorType]:
+        return {"X": stacked(d_Y, self.axis, self.kind)}
+
+    def grad(self, d_Y: list[Array]) -> dict[str, Array]:
+        return {"X": np.stack(d_Y, axis=self.axis)}
+
+
+class Unbind(OpDef, op="unbind"):
+    """Out = what lies at each place of an axis of X, whose size is known.
+
+    Reference: unbind_op.cc.
+    """
+
+    X = reads()
+    Out = writes(many=True)
+    axis = attr(0)
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        each = unstacked(X, self.axis, self.kind)
+        count = X.shape[self.axis]
+        if not isinstance(count, int):
+            raise ShapeError(f"unbind: X is {X}, expected a known size at axis {self.axis}")
+        return {"Out": [each] * count}
+
+    def numpy(self, X: Array) -> dict[str, list[Array]]:
+        return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        inputs = {"X": [grad(name) for name in op.outputs["Out"]]}
+        return [OpDesc("stack", inputs, {"Y": [grad(op.inputs["X"][0])]}, {"axis": self.axis})]
+
+
+# ---- choosing -----------------------------------------------------------------------------------
+
+
+class Multiplex(OpDef, op="multiplex"):
+    """Row i of Out is row i of that tensor of X whose number is in Ids, int32 [rows, 1].
+
+    Reference: multiplex_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads(many=True)
+    Ids = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType], Ids: TensorType) -> TensorType:
+        if len(X) < 2 or X[0].rank < 2:
+            raise ShapeError(f"multiplex: X holds {len(X)} of {X[0]}, expected two or more tables")
+        if Ids.rank != 2 or differ(Ids.shape[1], 1) or differ(Ids.shape[0], X[0].shape[0]):
+            raise ShapeError(f"multiplex: Ids is {Ids}, expected [{X[0].shape[0]}, 1] for X {X[0]}")
+        return X[0].with_shape(common(self.kind, X))
+
+    def numpy(self, X: list[Array], Ids: Array) -> Array:
+        chosen = Ids.reshape(-1)
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(X):
+            raise ValueError(f"multiplex: Ids go from {chosen.min()} to {chosen.max()}")
+        return np.stack(X)[chosen, np.arange(len(chosen))]
+
+    def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:
+        chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
+        return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
+
+
+class Meshgrid(OpDef, op="meshgrid"):
+    """Out = each of the vectors of X, spread along an axis of its own.
+
+    Reference: meshgrid_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads(many=True)
+    Out = writes(many=True)
+
+    def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
+        if not 2 <= len(X) <= 6 or any(each.rank != 1 for each in X):
+            raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
+        require_same_dtype(self.kind, **numbered(X))
+        return {"Out": [X[0].with_shape([each.shape[0] for each in X])] * len(X)}
+
+    def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
+        return {"Out": list(np.meshgrid(*X, indexing="ij"))}
+
+    def grad(self, X: list[Shape], d_Out: list[Array]) -> dict[str, list[Array]]:
+        return {
+            "X": [
+                each.sum(axis=tuple(other for other in range(len(X)) if other != axis))
+                for axis, each in enumerate(d_Out)
+            ]
+        }

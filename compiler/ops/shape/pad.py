@@ -1,0 +1,273 @@
+"""More elements around a tensor: a constant, its border, or its mirror image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.math.axes import Sizes, blank, whole_numbers
+
+Edges = list[tuple[int, int]]
+"""How many elements go before and behind each axis; fewer than none are taken away."""
+
+
+# ---- what bodies use ----------------------------------------------------------------------------
+
+
+def in_pairs(paddings: Sequence[int]) -> Edges:
+    """Numbers for before and behind each axis in turn."""
+    return [(paddings[i], paddings[i + 1]) for i in range(0, len(paddings), 2)]
+
+
+def room(sizes: Sizes, edges: Edges) -> tuple[list[int], tuple[slice, ...], tuple[slice, ...]]:
+    """The padded sizes, where the tensor lies in them, and what part of it does."""
+    outer = [size + sum(edge) for size, edge in zip(sizes, edges, strict=True)]
+    there = tuple(slice(max(a, 0), n - max(b, 0)) for n, (a, b) in zip(outer, edges, strict=True))
+    part = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(sizes, edges, strict=True))
+    return outer, there, part
+
+
+def padded_constant(X: Array, edges: Edges, value: float) -> Array:
+    """X with a constant around it."""
+    outer, there, part = room(X.shape, edges)
+    Out = np.full(outer, value, X.dtype)
+    Out[there] = X[part]
+    return Out
+
+
+def unpadded(d_Out: Array, sizes: Sizes, edges: Edges) -> Array:
+    """The gradient of what has a constant around it."""
+    _, there, part = room(sizes, edges)
+    d_X = blank(sizes, d_Out)
+    d_X[part] = d_Out[there]
+    return d_X
+
+
+def padded_places(size: int, before: int, behind: int, mode: str) -> Array:
+    """Which place of an axis stands at each place of the padded one."""
+    places = np.arange(-before, size + behind)
+    if mode in ("edge", "replicate"):
+        return np.clip(places, 0, size - 1)
+    if mode == "circular":
+        return places % size
+    places = np.abs(places)
+    places = np.minimum(places, 2 * (size - 1) - places)
+    if places.size and places.min() < 0:
+        raise ValueError(f"pad: {before} and {behind} around an axis of size {size} do not reflect")
+    return places
+
+
+def padded_from_itself(X: Array, edges: Edges, mode: str) -> Array:
+    """X with its own elements around it."""
+    Out = X
+    for axis, (before, behind) in enumerate(edges):
+        if before or behind:
+            Out = np.take(Out, padded_places(X.shape[axis], before, behind, mode), axis=axis)
+    return Out
+
+
+def folded_back(d_Out: Array, sizes: Sizes, edges: Edges, mode: str) -> Array:
+    """The gradient of what has its own elements around it."""
+    for axis, (before, behind) in enumerate(edges):
+        if before or behind:
+            whole = np.moveaxis(d_Out, axis, 0)
+            total = np.zeros((sizes[axis], *whole.shape[1:]), d_Out.dtype)
+            np.add.at(total, padded_places(sizes[axis], before, behind, mode), whole)
+            d_Out = np.moveaxis(total, 0, axis)
+    return d_Out
+
+
+def spatial(paddings: list[int], data_format: str) -> Edges:
+    """Edges of every axis of pictures, from those of height and width."""
+    inner = in_pairs(paddings)
+    last = data_format.endswith("C")
+    return [(0, 0), *inner, (0, 0)] if last else [(0, 0), (0, 0), *inner]
+
+
+# ---- ops ----------------------------------------------------------------------------------------
+
+
+def grown(op: str, X: TensorType, edges: Edges) -> TensorType:
+    """The type of X with edges; ShapeError where they take more away than there is."""
+    sizes = [size + sum(edge) for size, edge in zip(X.shape, edges, strict=True)]
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise ShapeError(f"{op}: X is {X}, of which 'paddings' leave nothing")
+    return X.with_shape(sizes)
+
+
+class Pad(OpDef, op="pad"):
+    """Out = X with `pad_value` around it: `paddings` has two numbers an axis, before and behind.
+
+    Reference: pad_op.h.
+    """
+
+    X = reads()
+    Out = writes()
+    paddings = attr(list[int]())
+    pad_value = attr(0.0)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
+            raise BadAttribute(
+                f"pad: 'paddings' is {self.paddings}, expected {2 * X.rank} numbers from 0 up for "
+                f"X {X}"
+            )
+        return grown(self.kind, X, in_pairs(self.paddings))
+
+    def numpy(self, X: Array) -> Array:
+        return padded_constant(X, in_pairs(self.paddings), self.pad_value)
+
+    def infer_grad(self, d_Out: TensorType) -> dict[str, TensorType]:
+        return {"X": grown(self.kind, d_Out, in_pairs([-number for number in self.paddings]))}
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": padded_constant(d_Out, in_pairs([-n for n in self.paddings]), 0.0)}
+
+
+class SpatialPad(OpDef):
+    """Out = X with more rows and columns (and planes), filled as `mode` says.
+
+    "constant" takes a number, "edge" the nearest element, "reflect" the mirror image without the
+    element at the edge, "circular" what is at the other end.
+    """
+
+    modes = ("constant", "reflect", "edge")
+    axes = 2
+
+    def result(self, X: TensorType, paddings: Sequence[int], told: bool) -> TensorType:
+        """The type of Out; errors for other modes, layouts or numbers of paddings."""
+        mode, layout = self.attributes["mode"], self.attributes["data_format"]
+        if mode not in self.modes or layout not in ("NCHW", "NHWC", "NCDHW", "NDHWC"):
+            raise BadAttribute(f"{self.kind}: 'mode' is {mode!r} and 'data_format' {layout!r}")
+        if X.rank != self.axes + 2 or not (told or len(paddings) == 2 * self.axes):
+            raise ShapeError(
+                f"{self.kind}: X is {X} and 'paddings' {list(paddings)}, expected "
+                f"{self.axes + 2} axes and {2 * self.axes} numbers"
+            )
+        if told:
+            return X.with_shape(self.unknown(X, layout))
+        edges = self.edges(list(paddings), layout)
+        self.expect_mirror(X, edges, mode)
+        return grown(self.kind, X, edges)
+
+    def unknown(self, X: TensorType, layout: str) -> list[Size]:
+        """The sizes of Out where only data says how much is put around."""
+        edges = spatial([1] * (2 * self.axes), layout)
+        return [UNKNOWN if any(edge) else n for n, edge in zip(X.shape, edges, strict=True)]
+
+    def edges(self, paddings: list[int], layout: str) -> Edges:
+        """Edges of every axis."""
+        return spatial(paddings, layout)
+
+    def expect_mirror(self, X: TensorType, edges: Edges, mode: str) -> None:
+        """ShapeError where an axis is too short for its mirror image."""
+        for size, (before, behind) in zip(X.shape, edges, strict=True):
+            try:
+                if mode == "reflect" and isinstance(size, int) and (before or behind):
+                    padded_places(size, before, behind, mode)
+            except ValueError as error:
+                raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
+
+
+class Pad2d(SpatialPad, op="pad2d"):
+    """`SpatialPad` of [top, bottom, left, right], from `paddings` or the tensor Paddings.
+
+    Reference: pad2d_op.cc.
+    """
+
+    X = reads()
+    Paddings = reads(optional=True, no_grad=True)
+    Out = writes()
+    paddings = attr([0, 0, 0, 0])
+    mode = attr("constant")
+    pad_value = attr(0.0)
+    data_format = attr("NCHW")
+
+    def infer(self, X: TensorType, Paddings: TensorType | None) -> TensorType:
+        return self.result(X, self.paddings, Paddings is not None)
+
+    def numpy(self, X: Array, Paddings: Array | None) -> Array:
+        edges = spatial(whole_numbers(Paddings, None, self.paddings), self.data_format)
+        if self.mode == "constant":
+            return padded_constant(X, edges, self.pad_value)
+        return padded_from_itself(X, edges, self.mode)
+
+    def grad(self, X: Shape, Paddings: Array | None, d_Out: Array) -> dict[str, Array]:
+        edges = spatial(whole_numbers(Paddings, None, self.paddings), self.data_format)
+        if self.mode == "constant":
+            return {"X": unpadded(d_Out, X, edges)}
+        return {"X": folded_back(d_Out, X, edges, self.mode)}
+
+
+def outermost_last(paddings: list[int]) -> list[int]:
+    """[left, right, top, bottom, front, back] in the order of the axes."""
+    return paddings[4:6] + paddings[2:4] + paddings[0:2]
+
+
+class Pad3d(SpatialPad, op="pad3d"):
+    """`SpatialPad` of [left, right, top, bottom, front, back]. From Paddle 2.0."""
+
+    modes = ("constant", "reflect", "replicate", "circular")
+    axes = 3
+
+    X = reads()
+    Paddings = reads(optional=True, no_grad=True)
+    Out = writes()
+    paddings = attr([0, 0, 0, 0, 0, 0])
+    mode = attr("constant")
+    value = attr(0.0)
+    data_format = attr("NCDHW")
+
+    def infer(self, X: TensorType, Paddings: TensorType | None) -> TensorType:
+        return self.result(X, outermost_last(self.paddings), Paddings is not None)
+
+    def numpy(self, X: Array, Paddings: Array | None) -> Array:
+        numbers = outermost_last(whole_numbers(Paddings, None, self.paddings))
+        edges = spatial(numbers, self.data_format)
+        if self.mode == "constant":
+            return padded_constant(X, edges, self.value)
+        return padded_from_itself(X, edges, self.mode)
+
+    def grad(self, X: Shape, Paddings: Array | None, d_Out: Array) -> dict[str, Array]:
+        numbers = outermost_last(whole_numbers(Paddings, None, self.paddings))
+        edges = spatial(numbers, self.data_format)
+        if self.mode == "constant":
+            return {"X": unpadded(d_Out, X, edges)}
+        return {"X": folded_back(d_Out, X, edges, self.mode)}
+
+
+def behind_only(outer: Sizes, inner: Sizes) -> Edges:
+    """Edges that fill a shape up to a larger one, behind each axis."""
+    return [(0, size - part) for size, part in zip(outer, inner, strict=True)]
+
+
+class PadConstantLike(OpDef, op="pad_constant_like"):
+    """Out = Y in the shape of X, with `pad_value` behind each axis.
+
+    Reference: pad_constant_like_op.h.
+    """
+
+    X = reads(shape_only=True, no_grad=True)
+    Y = reads()
+    Out = writes()
+    pad_value = attr(0.0)
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        pairs = list(zip(X.shape, Y.shape, strict=False))
+        short = any(isinstance(a, int) and isinstance(b, int) and a < b for a, b in pairs)
+        if X.rank != Y.rank or short:
+            raise ShapeError(f"pad_constant_like: Y {Y} is larger than X {X}")
+        require_same_dtype(self.kind, X=X, Y=Y)
+        return X
+
+    def numpy(self, X: Shape, Y: Array) -> Array:
+        return padded_constant(Y, behind_only(X, Y.shape), self.pad_value)
+
+    def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"Y": unpadded(d_Out, Y, behind_only(d_Out.shape, Y))}

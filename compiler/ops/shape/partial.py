@@ -1,0 +1,99 @@
+"""The same columns of several tables, side by side or added up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import numeric
+from compiler.ops.shape.join import common
+
+
+def columns(width: int, start: int, length: int) -> slice:
+    """The `length` columns from `start` on; ValueError where a table has not as many.
+
+    A negative start counts from behind, a negative length takes all that follow.
+
+    >>> columns(5, -3, 2), columns(5, 1, -1)
+    (slice(2, 4, None), slice(1, 5, None))
+    """
+    first = start + width if start < 0 else start
+    end = width if length < 0 else first + length
+    if not 0 <= first < width or end > width:
+        raise ValueError(
+            f"'start_index' {start} and 'length' {length} are not columns of a table of {width}"
+        )
+    return slice(first, end)
+
+
+def spread(part: Array, shape: Shape, start: int, length: int) -> Array:
+    """A table of zeros but for some columns."""
+    rows, width = numeric(shape)
+    table = np.zeros((rows, width), part.dtype)
+    table[:, columns(width, start, length)] = part
+    return table
+
+
+class Partial(OpDef):
+    """What takes the `length` columns from `start_index` on of each table of X."""
+
+    X = reads(many=True)
+    Out = writes()
+    start_index = attr(0)
+    length = attr(-1)
+
+    def taken(self, X: list[TensorType]) -> tuple[Size, Size]:
+        """How many rows and columns of each table are taken; the tables have one shape."""
+        sizes = common(self.kind, X)
+        if len(sizes) != 2:
+            raise ShapeError(f"{self.kind}: X[0] is {X[0]}, expected [rows, columns]")
+        rows, width = sizes
+        if isinstance(width, int):
+            try:
+                part = columns(width, self.start_index, self.length)
+            except ValueError as error:
+                raise BadAttribute(f"{self.kind}: {error}") from None
+            return rows, part.stop - part.start
+        if self.length >= 0:
+            return rows, self.length
+        return rows, -self.start_index if self.start_index < 0 else width - self.start_index
+
+
+class PartialConcat(Partial, op="partial_concat"):
+    """Out = some columns of each table of X [rows, columns], side by side.
+
+    Reference: partial_concat_op.h.
+    """
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        rows, count = self.taken(X)
+        return X[0].with_shape((rows, count * len(X)))
+
+    def numpy(self, X: list[Array]) -> Array:
+        part = columns(X[0].shape[1], self.start_index, self.length)
+        return np.concatenate([each[:, part] for each in X], axis=1)
+
+    def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
+        pieces = np.split(d_Out, len(X), axis=1)
+        return {"X": [spread(each, X[0], self.start_index, self.length) for each in pieces]}
+
+
+class PartialSum(Partial, op="partial_sum"):
+    """Out = the sum of some columns of each table of X [rows, columns].
+
+    A negative `start_index` counts from behind; there the reference reads beside the tables.
+    Reference: partial_sum_op.h.
+    """
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        return X[0].with_shape(self.taken(X))
+
+    def numpy(self, X: list[Array]) -> Array:
+        part = columns(X[0].shape[1], self.start_index, self.length)
+        return np.sum([each[:, part] for each in X], axis=0, dtype=X[0].dtype)
+
+    def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
+        return {"X": [spread(d_Out, X[0], self.start_index, self.length)] * len(X)}

@@ -1,0 +1,145 @@
+"""Writing to a part of a tensor: what Paddle 2 makes of `x[1:3] = value`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.math.axes import element_type, place, whole_numbers
+
+_LISTS = {
+    DType.BOOL.code: "bool_values",
+    DType.INT32.code: "int32_values",
+    DType.INT64.code: "int64_values",
+    DType.FP32.code: "fp32_values",
+    DType.FP64.code: "fp64_values",
+}
+"""The attribute that has the numbers of an element type."""
+
+
+def written_index(
+    sizes: tuple[int, ...],
+    axes: list[int],
+    starts: list[int],
+    ends: list[int],
+    steps: list[int],
+    single: list[int],
+) -> tuple[slice, ...]:
+    """An index that takes what Python takes of some axes, in steps; it may take nothing.
+
+    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    """
+    index = [slice(None)] * len(sizes)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        last = axis in single and (start, end) == (-1, 0)
+        index[axis] = slice(start, None if last else end, step)
+    return tuple(index)
+
+
+def written_shape(sizes: tuple[int, ...], single: list[int], new: list[int]) -> tuple[int, ...]:
+    """The shape a value is written in: without the axes of `single`, with those of `new`.
+
+    >>> written_shape((1, 3, 2), [0], [1])
+    (3, 1, 2)
+    """
+    gone = [axis % len(sizes) for axis in single]
+    kept = [size for axis, size in enumerate(sizes) if axis not in gone]
+    for axis in sorted(new):
+        kept.insert(axis, 1)
+    return tuple(kept) or (1,)
+
+
+class SetValue(OpDef, op="set_value"):
+    """Out = Input, with a value in the places `starts` to `ends` by `steps` of each of `axes`.
+
+    The value stands in ValueTensor or in the attribute of its element type, in the shape `shape`;
+    it broadcasts to these places, of which axes of `decrease_axes` are left out and axes of
+    `none_axes` are added. An op of Paddle 2; the reference has none.
+    """
+
+    Input = reads()
+    ValueTensor = reads(optional=True, no_grad=True)
+    StartsTensorList = reads(optional=True, many=True, no_grad=True)
+    EndsTensorList = reads(optional=True, many=True, no_grad=True)
+    StepsTensorList = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    axes = attr(list[int]())
+    starts = attr(list[int]())
+    ends = attr(list[int]())
+    steps = attr(list[int]())
+    decrease_axes = attr(list[int]())
+    none_axes = attr(list[int]())
+    shape = attr(list[int]())
+    dtype = attr(DType.FP32.code)
+    bool_values = attr(list[bool]())
+    fp32_values = attr(list[float]())
+    fp64_values = attr(list[float]())
+    int32_values = attr(list[int]())
+    int64_values = attr(list[int]())
+
+    def infer(
+        self,
+        Input: TensorType,
+        ValueTensor: TensorType | None,
+        StartsTensorList: list[TensorType] | None,
+        EndsTensorList: list[TensorType] | None,
+        StepsTensorList: list[TensorType] | None,
+    ) -> TensorType:
+        for axis in (*self.axes, *self.decrease_axes):
+            place(self.kind, axis, Input.rank, "axis")
+        for name, single in (
+            ("starts", StartsTensorList), ("ends", EndsTensorList), ("steps", StepsTensorList)
+        ):  # fmt: skip
+            self.expect_count(name, len(single or self.attributes[name]))
+        if ValueTensor is not None:
+            require_same_dtype(self.kind, Input=Input, ValueTensor=ValueTensor)
+        else:
+            self.expect_values()
+        return Input
+
+    def expect_count(self, name: str, given: int) -> None:
+        """BadAttribute where there is not one number for each axis; no steps are steps of 1."""
+        if given != len(self.axes) and (name, given) != ("steps", 0):
+            raise BadAttribute(
+                f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
+            )
+        if name == "steps" and 0 in self.steps:
+            raise BadAttribute(f"{self.kind}: 'steps' is {self.steps}, and no step can be 0")
+
+    def expect_values(self) -> None:
+        """ShapeError where the attribute of the element type does not fill `shape`."""
+        values = self.attributes.get(_LISTS.get(self.dtype, ""), [])
+        if len(values) != math.prod(self.shape):
+            element = DType.of(self.dtype).text
+            raise ShapeError(
+                f"{self.kind}: {len(values)} values of {element} do not fill {self.shape}"
+            )
+
+    def numpy(
+        self,
+        Input: Array,
+        ValueTensor: Array | None,
+        StartsTensorList: list[Array] | None,
+        EndsTensorList: list[Array] | None,
+        StepsTensorList: list[Array] | None,
+    ) -> Array:
+        starts = whole_numbers(None, StartsTensorList, self.starts)
+        ends = whole_numbers(None, EndsTensorList, self.ends)
+        steps = whole_numbers(None, StepsTensorList, self.steps or [1] * len(self.axes))
+        value = ValueTensor
+        if value is None:
+            lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
+            listed = self.fp64_values if self.dtype == 6 else self.fp32_values
+            value = np.array(lists.get(self.dtype, listed), element_type(self.dtype))
+            value = value.reshape(self.shape)
+        Out = Input.copy()
+        index = written_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
+        sizes = Out[index].shape
+        seen = written_shape(sizes, self.decrease_axes, self.none_axes)
+        Out[index] = np.broadcast_to(value, seen).reshape(sizes)
+        return Out

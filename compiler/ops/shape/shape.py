@@ -1,0 +1,347 @@
+"""The same elements in another shape: reshape, flatten, squeeze, unsqueeze.
+
+Most come in two spellings. The later one, `reshape2` and its like, has a second output XShape: X's
+shape after a first size of 0, without data, so that the gradient needs nothing else of X.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, Value, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
+
+
+class InOrder(OpDef):
+    """Out has the elements of X in their order; where both share memory nothing is done."""
+
+    X = reads()
+    Out = writes(inplace="X")
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
+        if Out is not None and not k.aliased(X, Out):
+            k.line(f"np.copyto({Out.view(X.shape)}, {X})")
+
+    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+        if not k.aliased(d_Out, d_X):
+            k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
+
+
+class GradientByX:
+    """The gradient of the earlier spelling asks X for its shape."""
+
+    def grad(self, X: Shape, d_Out: Value) -> dict[str, Value]:
+        return {"X": d_Out.reshape(X)}
+
+
+class GradientByXShape:
+    """The gradient of the later spelling has it from XShape."""
+
+    def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        return {"X": d_Out.with_shape(XShape.shape[1:])}
+
+    def grad(self, XShape: Shape, d_Out: Value) -> dict[str, Value]:
+        return {"X": d_Out.reshape(XShape[1:])}
+
+
+def beside_shape(X: Array, Out: Array) -> dict[str, Array]:
+    """Both outputs of the later spelling."""
+    return {"Out": Out, "XShape": np.empty((0, *X.shape), X.dtype)}
+
+
+def beside_type(X: TensorType, shape: Shape) -> dict[str, TensorType]:
+    """The types of both outputs of the later spelling."""
+    return {"Out": X.with_shape(shape), "XShape": X.with_shape((0, *X.shape))}
+
+
+# ---- reshape ------------------------------------------------------------------------------------
+
+
+def kept_sizes(sizes: Sizes, wanted: list[int]) -> list[int]:
+    """The wanted sizes, where a 0 keeps the one at its place."""
+    return [size if size else sizes[axis] for axis, size in enumerate(wanted)]
+
+
+def expect_sizes(numbers: Array, sizes: Sizes) -> None:
+    """ValueError where a tensor says other sizes than those that were planned for."""
+    found = [int(each) for each in numbers.reshape(-1)]
+    if len(found) != len(sizes) or any(n > 0 and n != s for n, s in zip(found, sizes, strict=True)):
+        raise ValueError(f"reshape: the sizes are {found}, expected {list(sizes)} as declared")
+
+
+class ShapeInputs(InOrder):
+    """What both spellings of reshape read."""
+
+    Shape = reads(optional=True, no_grad=True)
+    ShapeTensor = reads(optional=True, many=True, no_grad=True)
+    shape = attr(list[int]())
+
+
+class Reshaping(ShapeInputs):
+    """Out = the elements of X in the shape `shape`, or in the one that tensors say.
+
+    A 0 keeps the size of X at that place; one -1 takes what remains. Shape lists all sizes and
+    ShapeTensor has a tensor for each; the attribute then says what is known before they are.
+    Reference: reshape_op.cc.
+    """
+
+    def result(
+        self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
+    ) -> Shape:
+        """The shape of Out; ShapeError where X has another number of elements."""
+        if listing is None and not single:
+            return self.wanted(X)
+        if not self.shape:
+            count = listed_count(self.kind, "Shape", listing) if listing else len(single or ())
+            return open_shape(count)
+        known = [X.shape[a] if n == 0 and a < X.rank else n for a, n in enumerate(self.shape)]
+        return hoped([size if isinstance(size, int) else -1 for size in known])
+
+    def wanted(self, X: TensorType) -> Shape:
+        """The shape that the attribute says."""
+        kept = [axis for axis, size in enumerate(self.shape) if size == 0]
+        refusal = ShapeError(f"{self.kind}: X is {X}, which 'shape' {self.shape} does not fit")
+        odd = self.shape.count(-1) > 1 or any(size < -1 for size in self.shape)
+        if not self.shape or odd or any(axis >= X.rank for axis in kept):
+            raise refusal
+        rest = product(size for axis, size in enumerate(X.shape) if axis not in kept)
+        sizes: list[Size] = [X.shape[a] if a in kept else n for a, n in enumerate(self.shape)]
+        if -1 in self.shape:
+            divisor = math.prod(size for size in self.shape if size > 0)
+            sizes[self.shape.index(-1)] = rest // divisor
+        if differ(product(sizes), X.numel):
+            raise refusal
+        return tuple(sizes)
+
+    def lower(
+        self, k: Kernel, X: Operand, Out: Operand | None, Shape: Operand | None = None
+    ) -> None:
+        if Shape is not None and Out is not None:
+            sizes = "".join(f"{size}, " for size in Out.shape)
+            k.line(f"{k.function(expect_sizes)}({Shape}, ({sizes}))")
+        super().lower(k, X, Out)
+
+
+class Reshape(GradientByX, Reshaping, op="reshape"):
+    """`Reshaping`, spelled with one output."""
+
+    def infer(
+        self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
+    ) -> TensorType:
+        return X.with_shape(self.result(X, Shape, ShapeTensor))
+
+    def numpy(self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None) -> Array:
+        return X.reshape(kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape)))
+
+
+class Reshape2(GradientByXShape, Reshaping, op="reshape2"):
+    """`Reshaping`, spelled with XShape."""
+
+    XShape = writes()
+
+    def infer(
+        self, X: TensorType, Shape: TensorType | None, ShapeTensor: list[TensorType] | None
+    ) -> dict[str, TensorType]:
+        return beside_type(X, self.result(X, Shape, ShapeTensor))
+
+    def numpy(
+        self, X: Array, Shape: Array | None, ShapeTensor: list[Array] | None
+    ) -> dict[str, Array]:
+        sizes = kept_sizes(X.shape, whole_numbers(Shape, ShapeTensor, self.shape))
+        return beside_shape(X, X.reshape(sizes))
+
+
+# ---- flatten ------------------------------------------------------------------------------------
+
+
+def as_matrix(sizes: Sizes, axis: int) -> tuple[int, int]:
+    """The sizes before an axis, and those from it on, each multiplied into one."""
+    return int(np.prod(sizes[:axis])), int(np.prod(sizes[axis:]))
+
+
+class Flattening(InOrder):
+    """Out has two axes: those of X before `axis` are its rows, those from it on its columns.
+
+    Reference: flatten_op.cc.
+    """
+
+    axis = attr(1)
+
+    def result(self, X: TensorType) -> Shape:
+        """The shape of Out; ShapeError where X has no such axis."""
+        if not 0 <= self.axis <= X.rank:
+            raise ShapeError(f"{self.kind}: 'axis' is {self.axis}, expected 0 to {X.rank} for {X}")
+        return product(X.shape[: self.axis]), product(X.shape[self.axis :])
+
+
+class Flatten(GradientByX, Flattening, op="flatten"):
+    """`Flattening`, spelled with one output."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape(self.result(X))
+
+    def numpy(self, X: Array) -> Array:
+        return X.reshape(as_matrix(X.shape, self.axis))
+
+
+class Flatten2(GradientByXShape, Flattening, op="flatten2"):
+    """`Flattening`, spelled with XShape."""
+
+    XShape = writes()
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return beside_type(X, self.result(X))
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        return beside_shape(X, X.reshape(as_matrix(X.shape, self.axis)))
+
+
+def merged(sizes: Sizes, start: int, stop: int) -> Sizes:
+    """The sizes with those of the axes `start` to `stop`, that one included, made one."""
+    first, last = start % len(sizes), stop % len(sizes)
+    return (*sizes[:first], int(np.prod(sizes[first : last + 1])), *sizes[last + 1 :])
+
+
+class FlattenContiguousRange(GradientByXShape, InOrder, op="flatten_contiguous_range"):
+    """Out has one axis in place of the axes `start_axis` to `stop_axis` of X.
+
+    From Paddle 2.0, for models that were saved there.
+    """
+
+    XShape = writes(optional=True)
+    start_axis = attr(1)
+    stop_axis = attr(1)
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        first = place(self.kind, self.start_axis, X.rank, "start_axis")
+        last = place(self.kind, self.stop_axis, X.rank, "stop_axis")
+        if first > last:
+            raise ShapeError(f"{self.kind}: start_axis {first} is behind stop_axis {last}")
+        size = product(X.shape[first : last + 1])
+        return beside_type(X, (*X.shape[:first], size, *X.shape[last + 1 :]))
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        return beside_shape(X, X.reshape(merged(X.shape, self.start_axis, self.stop_axis)))
+
+
+# ---- squeeze and unsqueeze ----------------------------------------------------------------------
+
+
+def squeezed(sizes: Sizes, axes: list[int]) -> Sizes:
+    """The sizes without those of `axes`, or without every 1 where there are none."""
+    gone = [axis % len(sizes) for axis in axes]
+    kept = [size != 1 if not gone else axis not in gone for axis, size in enumerate(sizes)]
+    return tuple(size for size, stays in zip(sizes, kept, strict=True) if stays)
+
+
+class Squeezing(InOrder):
+    """Out = X without the `axes`, which have size 1; without all such axes where none are said.
+
+    A size that is not known before the data arrives stays. Reference: squeeze_op.cc.
+    """
+
+    axes = attr(list[int]())
+
+    def result(self, X: TensorType) -> Shape:
+        """The shape of Out; ShapeError where an axis has another size."""
+        for axis in self.axes:
+            size = X.shape[place(self.kind, axis, X.rank, "axes: axis")]
+            if isinstance(size, int) and size != 1:
+                raise ShapeError(f"{self.kind}: X is {X}, expected size 1 at axis {axis}")
+        return squeezed(X.shape, self.axes)
+
+
+class Squeeze(GradientByX, Squeezing, op="squeeze"):
+    """`Squeezing`, spelled with one output."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape(self.result(X))
+
+    def numpy(self, X: Array) -> Array:
+        return X.reshape(squeezed(X.shape, self.axes))
+
+
+class Squeeze2(GradientByXShape, Squeezing, op="squeeze2"):
+    """`Squeezing`, spelled with XShape."""
+
+    XShape = writes()
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return beside_type(X, self.result(X))
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        return beside_shape(X, X.reshape(squeezed(X.shape, self.axes)))
+
+
+def unsqueezed(sizes: Sizes, axes: Sequence[int]) -> Sizes:
+    """The sizes with a 1 at each of `axes`, put in one after the other."""
+    result = list(sizes)
+    for axis in axes:
+        if not -len(result) - 1 <= axis <= len(result):
+            raise ValueError(f"axis {axis} does not go with {len(result)} axes")
+        result.insert(axis if axis >= 0 else axis + len(result) + 1, 1)
+    return tuple(result)
+
+
+class Unsqueezing(InOrder):
+    """Out = X with an axis of size 1 at each of `axes`, put in one after the other.
+
+    The axes may stand in one tensor, or in a tensor each. Reference: unsqueeze_op.cc.
+    """
+
+    AxesTensor = reads(optional=True, no_grad=True)
+    AxesTensorList = reads(optional=True, many=True, no_grad=True)
+    axes = attr(list[int]())
+
+    def result(
+        self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
+    ) -> Shape:
+        """The shape of Out; ShapeError where there is no place for an axis."""
+        if listing is not None:
+            return open_shape(X.rank + listed_count(self.kind, "AxesTensor", listing))
+        if single:
+            return open_shape(X.rank + len(single))
+        try:
+            return unsqueezed(X.shape, self.axes)
+        except ValueError as error:
+            raise ShapeError(f"{self.kind}: X is {X}, and 'axes' {self.axes}: {error}") from None
+
+
+class Unsqueeze(GradientByX, Unsqueezing, op="unsqueeze"):
+    """`Unsqueezing`, spelled with one output."""
+
+    def infer(
+        self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
+    ) -> TensorType:
+        return X.with_shape(self.result(X, AxesTensor, AxesTensorList))
+
+    def numpy(
+        self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
+    ) -> Array:
+        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
+        return X.reshape(unsqueezed(X.shape, axes))
+
+
+class Unsqueeze2(GradientByXShape, Unsqueezing, op="unsqueeze2"):
+    """`Unsqueezing`, spelled with XShape."""
+
+    XShape = writes()
+
+    def infer(
+        self, X: TensorType, AxesTensor: TensorType | None, AxesTensorList: list[TensorType] | None
+    ) -> dict[str, TensorType]:
+        return beside_type(X, self.result(X, AxesTensor, AxesTensorList))
+
+    def numpy(
+        self, X: Array, AxesTensor: Array | None, AxesTensorList: list[Array] | None
+    ) -> dict[str, Array]:
+        axes = whole_numbers(AxesTensor, AxesTensorList, self.axes)
+        return beside_shape(X, X.reshape(unsqueezed(X.shape, axes)))

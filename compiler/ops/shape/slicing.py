@@ -1,0 +1,338 @@
+"""A part of a tensor by the places of its axes: slice, and slice with strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
+
+THE_END = 10_000_000
+"""What stands for the end of an axis where `x[1:]` is written down; larger numbers do as well."""
+
+
+# ---- slice --------------------------------------------------------------------------------------
+
+
+def extent(size: Size, start: int, end: int) -> Size:
+    """How many places of an axis lie from `start` to `end`, negative ones counted from behind.
+
+    Of an axis whose size has a name it is taken that it is long enough to hold any at all, as it
+    must be; where even then more than one number is possible the result is unknown.
+    """
+    if isinstance(size, int):
+        return len(range(size)[start:end])
+    if not size.known:
+        return UNKNOWN
+    if end - start == 1 or (start == -1 and end >= THE_END):
+        return 1
+    if start >= 0 and end >= THE_END:
+        return size - start
+    return size - start + end if start >= 0 > end else UNKNOWN
+
+
+def cut_index(
+    sizes: Sizes, axes: list[int], starts: list[int], ends: list[int], single: list[int]
+) -> tuple[slice, ...]:
+    """An index that takes a part of some axes; ValueError where nothing lies in it.
+
+    From -1 to 0 is the last place of an axis of `single`: an end was computed as start + 1 there.
+    """
+    index = [slice(None)] * len(sizes)
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        last = axis in single and (start, end) == (-1, 0)
+        index[axis] = slice(start, None if last else end)
+        if not range(sizes[axis])[index[axis]]:
+            raise ValueError(f"slice: {start}:{end} of an axis of size {sizes[axis]} is empty")
+    return tuple(index)
+
+
+def dropped(sizes: Sizes, axes: list[int]) -> list[int]:
+    """The sizes of all other axes; `[1]` where none is left."""
+    gone = [axis % len(sizes) for axis in axes]
+    return [size for axis, size in enumerate(sizes) if axis not in gone] or [1]
+
+
+def numbers_text(
+    k: Kernel, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
+) -> str:
+    """Code for a list of numbers that stand in one tensor, in a tensor each, or in an attribute."""
+    if listing is None and not single:
+        return str(attribute)
+    tensors = f"[{', '.join(map(str, single))}]" if single else "None"
+    return f"{k.function(whole_numbers)}({listing}, {tensors}, {attribute})"
+
+
+class Slicing(OpDef):
+    """What a slice reads: numbers as attributes, in one tensor, or in a tensor each."""
+
+    Input = reads()
+    StartsTensor = reads(optional=True, no_grad=True)
+    EndsTensor = reads(optional=True, no_grad=True)
+    StartsTensorList = reads(optional=True, many=True, no_grad=True)
+    EndsTensorList = reads(optional=True, many=True, no_grad=True)
+    Out = writes()
+    axes = attr(list[int]())
+    starts = attr(list[int]())
+    ends = attr(list[int]())
+    infer_flags = attr(list[int]())
+    decrease_axis = attr(list[int]())
+
+    def known(
+        self,
+        name: str,
+        listing: TensorType | None,
+        single: list[TensorType] | None,
+        attribute: list[int],
+    ) -> list[int | None]:
+        """A number for each of `axes`, None where it waits for a tensor.
+
+        The attribute has what is known even so, which `infer_flags` 1 says. Raises BadAttribute
+        where there is not one number for each axis.
+        """
+        count = len(self.axes)
+        given = listed_count(self.kind, name, listing) if listing else len(single or attribute)
+        if given != count:
+            raise BadAttribute(
+                f"{self.kind}: there are {given} '{name}', expected one for each of {self.axes}"
+            )
+        if listing is None and not single:
+            return list(attribute)
+        sure = len(attribute) == len(self.infer_flags) == count
+        flags = self.infer_flags if sure else [-1] * count
+        return [attribute[i] if flag == 1 else None for i, flag in enumerate(flags)]
+
+    def finished(self, Input: TensorType, sizes: Sequence[Size]) -> TensorType:
+        """The type without `decrease_axis`; ShapeError where one of these sizes is not 1."""
+        gone = [place(self.kind, a, Input.rank, "decrease_axis") for a in self.decrease_axis]
+        for axis in gone:
+            if isinstance(sizes[axis], int) and sizes[axis] != 1:
+                raise ShapeError(
+                    f"{self.kind}: 'decrease_axis' holds {axis}, but of that axis of Input {Input} "
+                    f"{sizes[axis]} places are taken"
+                )
+        return Input.with_shape(without(sizes, gone))
+
+
+class Slice(Slicing, op="slice"):
+    """Out = the places `starts` to `ends` of each of `axes`, negative ones counted from behind.
+
+    What reaches beyond an axis counts to its end; nothing at all is an error. Axes of
+    `decrease_axis`, of which one place is taken, are left out. Reference: slice_op.h.
+    """
+
+    def infer(
+        self,
+        Input: TensorType,
+        StartsTensor: TensorType | None,
+        EndsTensor: TensorType | None,
+        StartsTensorList: list[TensorType] | None,
+        EndsTensorList: list[TensorType] | None,
+    ) -> TensorType:
+        starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
+        ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
+        sizes = list(Input.shape)
+        for each, start, end in zip(self.axes, starts, ends, strict=True):
+            axis = place(self.kind, each, Input.rank, "axes: axis")
+            if start is None or end is None:
+                sizes[axis] = UNKNOWN
+            else:
+                sizes[axis] = extent(sizes[axis], start, end)
+            if sizes[axis] == 0:
+                raise ShapeError(f"slice: {start}:{end} of axis {axis} of Input {Input} is empty")
+        return self.finished(Input, sizes)
+
+    def numpy(
+        self,
+        Input: Array,
+        StartsTensor: Array | None,
+        EndsTensor: Array | None,
+        StartsTensorList: list[Array] | None,
+        EndsTensorList: list[Array] | None,
+    ) -> Array:
+        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
+        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
+        taken = Input[cut_index(Input.shape, self.axes, starts, ends, self.decrease_axis)]
+        return taken.reshape(dropped(taken.shape, self.decrease_axis))
+
+    def grad(
+        self,
+        Input: Shape,
+        StartsTensor: Array | None,
+        EndsTensor: Array | None,
+        StartsTensorList: list[Array] | None,
+        EndsTensorList: list[Array] | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
+        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
+        d_Input = blank(Input, d_Out)
+        taken = d_Input[cut_index(d_Input.shape, self.axes, starts, ends, self.decrease_axis)]
+        taken[...] = d_Out.reshape(taken.shape)
+        return {"Input": d_Input}
+
+    def lower(
+        self,
+        k: Kernel,
+        Input: Operand,
+        StartsTensor: Operand | None,
+        EndsTensor: Operand | None,
+        StartsTensorList: list[Operand] | None,
+        EndsTensorList: list[Operand] | None,
+        Out: Operand,
+    ) -> None:
+        starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
+        ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
+        part = self.part(k, Input, starts, ends)
+        k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        StartsTensor: Operand | None,
+        EndsTensor: Operand | None,
+        StartsTensorList: list[Operand] | None,
+        EndsTensorList: list[Operand] | None,
+        d_Out: Operand,
+        d_Input: Operand,
+    ) -> None:
+        starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
+        ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
+        part = self.part(k, d_Input, starts, ends)
+        k.line(f"{d_Input}.fill(0)")
+        k.line(f"np.copyto({part}, {self.whole_view(d_Out, d_Input)})")
+
+    def part(self, k: Kernel, whole: Operand, starts: str, ends: str) -> str:
+        """Code for the part of a tensor; made once where the places are attributes."""
+        places = f"{self.axes}, {starts}, {ends}, {self.decrease_axis}"
+        part = f"{whole}[{k.function(cut_index)}({whole}.shape, {places})]"
+        fixed = starts == str(self.starts) and ends == str(self.ends)
+        return k.once(part, [whole], "part") if fixed else part
+
+    def whole_view(self, part: Operand, whole: Operand) -> str:
+        """A part with the axes of the whole: those that were left out have size 1."""
+        gone = [axis % whole.type.rank for axis in self.decrease_axis]
+        rest = iter(part.shape)
+        return part.view([1 if a in gone else next(rest) for a in range(whole.type.rank)])
+
+
+# ---- slice with strides -------------------------------------------------------------------------
+
+
+def stride_range(size: int, start: int, end: int, stride: int) -> range:
+    """The places of an axis that a stride takes, as the reference counts them.
+
+    An end of -1 lies before the first place if the stride is negative. A negative stride turns
+    round what the positive one takes of the same places, so that it counts from the other end than
+    Python does. Raises ValueError where start, end and stride do not go together.
+    """
+    first = start + size if start < 0 else start
+    last = end + size if end < 0 and not (end == -1 and stride < 0) else end
+    low, high = (first, last) if stride > 0 else (last + 1, first + 1)
+    if stride == 0 or low >= high or low > size:
+        raise ValueError(f"{start}:{end}:{stride} does not go with an axis of size {size}")
+    places = range(size)[max(0, low) : max(0, high) : abs(stride)]
+    return places if stride > 0 else places[::-1]
+
+
+def stride_index(
+    sizes: Sizes,
+    axes: list[int],
+    starts: list[int],
+    ends: list[int],
+    strides: list[int],
+    single: list[int],
+) -> tuple[slice, ...]:
+    """An index that takes some places of some axes; from -1 to 0 is the last of one of `single`."""
+    index = [slice(None)] * len(sizes)
+    for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
+        last = axis in single and (start, end) == (-1, 0)
+        places = range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
+        stop = places.stop if places.stop >= 0 else None
+        index[axis] = slice(places.start, stop, places.step)
+    return tuple(index)
+
+
+class StridedSlice(Slicing, op="strided_slice"):
+    """Out = every `strides`-th of the places `starts` to `ends` of each of `axes`.
+
+    A negative stride takes the same places backwards, and an end of -1 then means that the first
+    place is taken too. Reference: strided_slice_op.h.
+    """
+
+    StridesTensor = reads(optional=True, no_grad=True)
+    StridesTensorList = reads(optional=True, many=True, no_grad=True)
+    strides = attr(list[int]())
+
+    def infer(
+        self,
+        Input: TensorType,
+        StartsTensor: TensorType | None,
+        EndsTensor: TensorType | None,
+        StridesTensor: TensorType | None,
+        StartsTensorList: list[TensorType] | None,
+        EndsTensorList: list[TensorType] | None,
+        StridesTensorList: list[TensorType] | None,
+    ) -> TensorType:
+        starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
+        ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
+        strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
+        sizes = list(Input.shape)
+        for each, numbers in zip(self.axes, zip(starts, ends, strides, strict=True), strict=True):
+            axis = place(self.kind, each, Input.rank, "axes: axis")
+            sizes[axis] = self.taken(Input, axis, numbers)
+        return self.finished(Input, sizes)
+
+    def taken(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
+        """How many places of an axis are taken; unknown where its size or a number is."""
+        start, end, stride = numbers
+        size = Input.shape[axis]
+        if start is None or end is None or stride is None or not isinstance(size, int):
+            return UNKNOWN
+        try:
+            return len(stride_range(size, start, end, stride))
+        except ValueError as error:
+            raise ShapeError(f"{self.kind}: {error}: axis {axis} of Input {Input}") from None
+
+    def numpy(
+        self,
+        Input: Array,
+        StartsTensor: Array | None,
+        EndsTensor: Array | None,
+        StridesTensor: Array | None,
+        StartsTensorList: list[Array] | None,
+        EndsTensorList: list[Array] | None,
+        StridesTensorList: list[Array] | None,
+    ) -> Array:
+        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
+        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
+        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
+        taken = Input[
+            stride_index(Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
+        ]
+        return taken.reshape(dropped(taken.shape, self.decrease_axis))
+
+    def grad(
+        self,
+        Input: Shape,
+        StartsTensor: Array | None,
+        EndsTensor: Array | None,
+        StridesTensor: Array | None,
+        StartsTensorList: list[Array] | None,
+        EndsTensorList: list[Array] | None,
+        StridesTensorList: list[Array] | None,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
+        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
+        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
+        d_Input = blank(Input, d_Out)
+        taken = d_Input[
+            stride_index(d_Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
+        ]
+        taken[...] = d_Out.reshape(taken.shape)
+        return {"Input": d_Input}

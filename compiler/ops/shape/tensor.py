@@ -1,0 +1,191 @@
+"""Copies and casts, and what can be said of a tensor without its numbers; encodings of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, require_dtype
+from compiler.ops.math.axes import element_type
+from compiler.ops.math.elementwise import gradient_op
+
+
+class Assign(Pointwise, op="assign"):
+    """Out = X."""
+
+    X = reads()
+    Out = writes()
+
+    def for_arrays(self) -> str:
+        """A tensor array is copied by a list of its tensors."""
+        return "copy_array"
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return X
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        return [gradient_op("assign", op, grad, {})]
+
+
+class Cast(Pointwise, op="cast"):
+    """Out = X in the element type `out_dtype`; fractions are cut off towards zero."""
+
+    X = reads()
+    Out = writes()
+    in_dtype = required(int)
+    out_dtype = required(int)
+
+    def result(self, operand: TensorType) -> TensorType:
+        """The shape of X in the wanted element type."""
+        return operand.with_dtype(DType.of(self.out_dtype))
+
+    def compute(self, xp: Xp, X: Value) -> Value:
+        return xp.astype(X, element_type(self.out_dtype))
+
+    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
+        attrs = {"in_dtype": self.out_dtype, "out_dtype": self.in_dtype}
+        return [gradient_op("cast", op, grad, attrs)]
+
+
+# ---- about a tensor -----------------------------------------------------------------------------
+
+
+class About(OpDef):
+    """Something of a tensor that its shape tells."""
+
+    lod_like = ""
+
+    Input = reads(shape_only=True, no_grad=True)
+    Out = writes()
+
+
+class ShapeOf(About, op="shape"):
+    """Out = the shape of Input, int32 [axes]. Reference: shape_op.h."""
+
+    def infer(self, Input: TensorType) -> TensorType:
+        return TensorType(DType.INT32, (Input.rank,))
+
+    def numpy(self, Input: Shape) -> Array:
+        return np.array(Input, np.int32)
+
+
+class Size(About, op="size"):
+    """Out = how many elements Input has, int64 [1]. Reference: size_op.cc."""
+
+    def infer(self, Input: TensorType) -> TensorType:
+        return TensorType(DType.INT64, (1,))
+
+    def numpy(self, Input: Shape) -> Array:
+        return np.prod(np.array([Input], np.int64), axis=1)
+
+
+class IsEmpty(OpDef, op="is_empty"):
+    """Out = whether X has no elements, bool [1]. Reference: is_empty_op.h."""
+
+    lod_like = ""
+
+    X = reads(shape_only=True, no_grad=True)
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return TensorType(DType.BOOL, (1,))
+
+    def numpy(self, X: Shape) -> Array:
+        return np.array([0 in X])
+
+
+# ---- integers -----------------------------------------------------------------------------------
+
+
+class OneHot(OpDef, op="one_hot"):
+    """Out = 1 at the place each number of X says, along the last axis, of size `depth`; else 0.
+
+    The last axis of X has size 1 and gives way to the new one. A number that is no place is an
+    error, unless `allow_out_of_range` leaves its row at 0. Reference: one_hot_op.h.
+    """
+
+    X = reads(no_grad=True)
+    depth_tensor = reads(optional=True, no_grad=True)
+    Out = writes()
+    depth = attr(-1)
+    dtype = attr(DType.FP32.code)
+    allow_out_of_range = attr(False)
+
+    def infer(self, X: TensorType, depth_tensor: TensorType | None) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+        if depth_tensor is None and self.depth < 1:
+            raise BadAttribute(f"{self.kind}: 'depth' is {self.depth}, expected 1 or more")
+        depth: Any = UNKNOWN if depth_tensor is not None else self.depth
+        return TensorType(DType.of(self.dtype), (*self.rows(X), depth))
+
+    def rows(self, X: TensorType) -> Shape:
+        """The axes of Out in front of the new one."""
+        if X.rank < 2 or differ(X.shape[-1], 1):
+            raise ShapeError(f"one_hot: X is {X}, expected a last size of 1")
+        return X.shape[:-1]
+
+    def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
+        depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
+        return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
+
+
+def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
+    """A row for each number, with 1 at its place; ValueError where it is no place."""
+    known = (X >= 0) & (depth > X)
+    if not lenient and not known.all():
+        raise ValueError(f"one_hot: {X[~known][0]} is not from 0 to {depth - 1}")
+    return (X[..., np.newaxis] == np.arange(depth)).astype(element_type(code))
+
+
+class OneHotV2(OneHot, op="one_hot_v2"):
+    """The same of any tensor: the new axis comes behind all axes of X.
+
+    Reference: one_hot_v2_op.h.
+    """
+
+    def rows(self, X: TensorType) -> Shape:
+        """All axes of X."""
+        return X.shape
+
+    def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
+        depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
+        return hot_rows(X, depth, self.allow_out_of_range, self.dtype)
+
+
+class ShardIndex(OpDef, op="shard_index"):
+    """Out = each number of X as its shard counts it, or `ignore_value` if it is of another one.
+
+    `index_num` numbers are shared out among `nshards` in order, equally many to each but the last.
+    Reference: shard_index_op.h.
+    """
+
+    X = reads(no_grad=True)
+    Out = writes()
+    index_num = required(int)
+    nshards = required(int)
+    shard_id = required(int)
+    ignore_value = attr(-1)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if not (self.nshards > 0 and 0 <= self.shard_id < self.nshards and self.index_num > 0):
+            raise BadAttribute(
+                f"shard_index: 'shard_id' is {self.shard_id} of {self.nshards} shards of "
+                f"{self.index_num}"
+            )
+        if X.rank < 2 or differ(X.shape[-1], 1):
+            raise ShapeError(f"shard_index: X is {X}, expected a last size of 1")
+        require_dtype(self.kind, "X", X, DType.INT32, DType.INT64)
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        if X.size and not 0 <= X.min() <= X.max() < self.index_num:
+            raise ValueError(f"shard_index: X is from {X.min()} to {X.max()}, not all of an index")
+        size = -(-self.index_num // self.nshards)
+        return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)

@@ -1,0 +1,113 @@
+"""Which values a tensor has, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.math.axes import element_type
+
+
+def first_uses(X: Array) -> tuple[Array, Array, Array]:
+    """The values in the order of their first use, which of them each element is, and how often."""
+    values, first, which, counts = np.unique(
+        X, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return values[order], rank[which.reshape(-1)], counts[order]
+
+
+def expect_vector(op: str, X: TensorType) -> None:
+    """ShapeError unless a tensor is a vector."""
+    if X.rank != 1:
+        raise ShapeError(f"{op}: X is {X}, expected a vector")
+
+
+def index_type(op: str, code: int) -> DType:
+    """The element type of positions; BadAttribute where it is none for them."""
+    dtype = DType.of(code)
+    if dtype not in (DType.INT32, DType.INT64):
+        raise BadAttribute(f"{op}: 'dtype' is {dtype.text}, expected i32 or i64")
+    return dtype
+
+
+class Unique(OpDef, op="unique"):
+    """Out = the values of X in the order of their first use, Index = which of them each element is.
+
+    With `is_sorted`, as models of Paddle 2.0 have it, the values are sorted; Indices are then their
+    first places and Counts how often they come, and with `axis` whole slices are compared.
+    Reference: unique_op.h.
+    """
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    Out = writes()
+    Index = writes(optional=True)
+    Indices = writes(optional=True)
+    Counts = writes(optional=True)
+    dtype = attr(DType.INT64.code)
+    is_sorted = attr(False)
+    return_index = attr(False)
+    return_inverse = attr(False)
+    return_counts = attr(False)
+    axis = attr(list[int]())
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        dtype = index_type(self.kind, self.dtype)
+        if not self.is_sorted:
+            expect_vector(self.kind, X)
+            return {"Out": X.with_shape([UNKNOWN]), "Index": X.with_dtype(dtype)}
+        sizes = [UNKNOWN if not self.axis or a == self.axis[0] % X.rank else n
+                 for a, n in enumerate(X.shape)]  # fmt: skip
+        found = X.with_shape(sizes if self.axis else [UNKNOWN])
+        places = TensorType(dtype, (UNKNOWN,))
+        which = (X.shape[self.axis[0]],) if self.axis else (X.numel,)
+        index = TensorType(dtype, which)
+        return {"Out": found, "Index": index, "Indices": places, "Counts": places}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        dtype = element_type(self.dtype)
+        if not self.is_sorted:
+            Out, which, _ = first_uses(X)
+            return {"Out": Out, "Index": which.astype(dtype)}
+        axis: Any = self.axis[0] if self.axis else None
+        Out, first, which, counts = np.unique(
+            X, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        return {
+            "Out": Out,
+            "Index": which.reshape(-1).astype(dtype),
+            "Indices": first.astype(dtype),
+            "Counts": counts.astype(dtype),
+        }
+
+
+class UniqueWithCounts(OpDef, op="unique_with_counts"):
+    """`unique`, and Count = how often each value comes. Reference: unique_with_counts_op.h."""
+
+    lod_like = ""
+
+    X = reads(no_grad=True)
+    Out = writes()
+    Index = writes()
+    Count = writes()
+    dtype = required(int)
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        dtype = index_type(self.kind, self.dtype)
+        expect_vector(self.kind, X)
+        found = X.with_shape([UNKNOWN])
+        return {"Out": found, "Index": X.with_dtype(dtype), "Count": found.with_dtype(dtype)}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        dtype = element_type(self.dtype)
+        Out, which, counts = first_uses(X)
+        return {"Out": Out, "Index": which.astype(dtype), "Count": counts.astype(dtype)}

@@ -1,0 +1,1 @@
+"""Updates of parameters, tables of vectors, sparse rows."""

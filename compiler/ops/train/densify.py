@@ -1,0 +1,31 @@
+"""From the sparse form of a gradient to the dense one, for ops that do not know rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.train.rows import lower_add_rows
+
+
+class DensifyRows(OpDef, op="densify_rows"):
+    """Out has `height` rows: at each number of X_rows the sum of the rows of X that carry it."""
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes()
+    height = required(int)
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X.with_shape((self.height, *X.shape[1:]))
+
+    def numpy(self, X: Array, X_rows: Array) -> Array:
+        Out = np.zeros((self.height, *X.shape[1:]), X.dtype)
+        np.add.at(Out, X_rows, X)
+        return Out
+
+    def lower(self, k: Kernel, X: Operand, X_rows: Operand, Out: Operand) -> None:
+        k.line(f"{Out}.fill(0)")
+        lower_add_rows(k, Out, X_rows, X)

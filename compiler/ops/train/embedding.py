@@ -1,0 +1,141 @@
+"""Looking up rows of a table by number, with dense and with sparse gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import differ, numeric, require_dtype
+from compiler.ops.train.rows import lower_add_rows, rows_type
+
+
+def look_up(table: Array, ids: Array, out: Array, name: str) -> None:
+    """Set out[i] to table[ids[i]]; ValueError for an id that is no row of the table.
+
+    Ids are read as unsigned to see the negative ones too.
+    """
+    count = table.shape[0]
+    if ids.view(np.uint64).max(initial=0) >= count:
+        wrong = (ids < 0) | (ids >= count)
+        raise ValueError(
+            f"id {ids[wrong][0]} at position {int(wrong.argmax())} is not a row of the table "
+            f"{name}: expected 0 to {count - 1}"
+        )
+    table.take(ids, axis=0, out=out, mode="clip")
+
+
+def found_rows(table: Array, ids: Array, padding: int) -> Array:
+    """The rows of a table by number, in the shape of the ids and a row; zeros for `padding`."""
+    flat = ids.reshape(-1)
+    found = np.empty((flat.size, table.shape[1]), table.dtype)
+    look_up(table, flat, found, "W")
+    if padding >= 0:
+        found[flat == padding] = 0.0
+    return found.reshape(*ids.shape, table.shape[1])
+
+
+class Lookup(OpDef):
+    """Out[i] = W[Ids[i]], and 0 where Ids[i] is `padding_idx`, whose row gets no gradient.
+
+    A negative `padding_idx` is none. With `is_sparse`, the gradient of W is sparse: a row of
+    Out@GRAD for each id. Reference: lookup_table_op.h, whose sparse gradient gives the row of
+    `padding_idx` a part as well.
+    """
+
+    lod_like = "Ids"
+    sparse_grads = ("W",)
+
+    W = reads()
+    Ids = reads(no_grad=True)
+    Out = writes()
+    is_sparse = attr(False)
+    is_distributed = attr(False)
+    padding_idx = attr(-1)
+    remote_prefetch = attr(False)
+    trainer_id = attr(0)
+    height_sections = attr(list[int]())
+    epmap = attr(list[str]())
+    table_names = attr(list[str]())
+
+    def looked_up(self, Ids: TensorType) -> Shape:
+        """The shape of Ids, each of which becomes a row."""
+        return Ids.shape
+
+    def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
+        require_dtype(self.kind, "Ids", Ids, DType.INT64)
+        if W.rank != 2:
+            raise ShapeError(f"{self.kind}: the table W is {W}, expected two axes")
+        return W.with_shape((*self.looked_up(Ids), W.shape[1]))
+
+    def infer_grad(
+        self, W: TensorType, Ids: TensorType, d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        if not self.is_sparse:
+            return {"W": W}
+        count = product(self.looked_up(Ids))
+        return {"W": d_Out.with_shape((count, W.shape[1])), "W_rows": rows_type(count)}
+
+    def grad(self, W: Shape, Ids: Array, d_Out: Array) -> dict[str, Array]:
+        height, width = numeric(W)
+        ids, values = Ids.reshape(-1), d_Out.reshape(-1, width)
+        if self.padding_idx >= 0:
+            values = values * (ids[:, None] != self.padding_idx)
+        if self.is_sparse:
+            return {"W": values, "W_rows": ids}
+        d_W = np.zeros((height, width), d_Out.dtype)
+        np.add.at(d_W, ids, values)
+        return {"W": d_W}
+
+    def lower(self, k: Kernel, W: Operand, Ids: Operand, Out: Operand) -> None:
+        count = Ids.type.numel
+        ids, out = Ids.view((count,)), Out.view((count, W.shape[1]))
+        k.line(f"{k.function(look_up)}({W}, {ids}, {out}, {str(W)!r})")
+        if self.padding_idx >= 0:
+            k.line(f"{out}[{ids} == {self.padding_idx}] = 0.0")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        Ids: Operand,
+        d_Out: Operand,
+        d_W: Operand | None,
+        d_W_rows: Operand | None,
+    ) -> None:
+        ids, padding = Ids.view((Ids.type.numel,)), self.padding_idx
+        if d_W_rows is not None:
+            k.line(f"np.copyto({d_W_rows}, {ids})")
+        if d_W is None:
+            return
+        if self.is_sparse:
+            k.line(f"np.copyto({d_W}, {d_Out.view(d_W.shape)})")
+        else:
+            k.line(f"{d_W}.fill(0.0)")
+            lower_add_rows(k, d_W, Ids, d_Out)
+        if padding >= 0:
+            k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
+
+
+class LookupTable(Lookup, op="lookup_table"):
+    """Ids have a last axis of size 1, which Out lacks."""
+
+    grad_inplace = attr(False)
+
+    def looked_up(self, Ids: TensorType) -> Shape:
+        """The shape of Ids but for the last axis; ShapeError where its size is not 1."""
+        if not Ids.shape or differ(Ids.shape[-1], 1):
+            raise ShapeError(f"{self.kind}: Ids are {Ids}, expected a last axis of size 1")
+        return Ids.shape[:-1]
+
+    def numpy(self, W: Array, Ids: Array) -> Array:
+        return found_rows(W, Ids.reshape(Ids.shape[:-1]), self.padding_idx)
+
+
+class LookupTableV2(Lookup, op="lookup_table_v2"):
+    """Ids of any shape."""
+
+    def numpy(self, W: Array, Ids: Array) -> Array:
+        return found_rows(W, Ids, self.padding_idx)

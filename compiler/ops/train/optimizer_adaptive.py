@@ -1,0 +1,191 @@
+"""Updates that give every element of a parameter a rate of its own, and ones that shrink it.
+
+All work element by element; a sparse gradient reaches them as a dense one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import MissingSlot
+from compiler.ir.opdef import Value, Xp, attr, reads, writes
+from compiler.ops.train.optimizer import Update, Updated
+
+
+class Adadelta(Updated, op="adadelta"):
+    """Param moves by -Grad, scaled by how far it moved over how long gradients were (Zeiler, 2012).
+
+    squares = rho * AvgSquaredGrad + (1 - rho) * Grad**2;
+    AvgSquaredUpdate = rho * AvgSquaredUpdate + (1 - rho) * move**2, where move = -sqrt(
+    (AvgSquaredUpdate + epsilon) / (squares + epsilon)) * Grad. Param then moves by that formula
+    with AvgSquaredUpdate as it is afterwards: the reference, which writes in place, does
+    (adadelta_op.h). There is no learning rate.
+    """
+
+    AvgSquaredGrad = reads()
+    AvgSquaredUpdate = reads()
+    AvgSquaredGradOut = writes(inplace="AvgSquaredGrad")
+    AvgSquaredUpdateOut = writes(inplace="AvgSquaredUpdate")
+    rho = attr(0.95)
+    epsilon = attr(1e-6)
+
+    def compute(
+        self, xp: Xp, Param: Value, Grad: Value, AvgSquaredGrad: Value, AvgSquaredUpdate: Value
+    ) -> Value:
+        squares = AvgSquaredGrad * self.rho + Grad * Grad * (1.0 - self.rho)
+        share = Grad * Grad / (squares + self.epsilon)
+        moves = (AvgSquaredUpdate + self.epsilon) * share
+        moved = AvgSquaredUpdate * self.rho + moves * (1.0 - self.rho)
+        ratio = (moved + self.epsilon) / (squares + self.epsilon)
+        return {
+            "ParamOut": Param - xp.sqrt(ratio) * Grad,
+            "AvgSquaredGradOut": squares,
+            "AvgSquaredUpdateOut": moved,
+        }
+
+
+class DecayedAdagrad(Update, op="decayed_adagrad"):
+    """Moment = decay * Moment + (1 - decay) * Grad**2;
+
+    Param -= LearningRate * Grad / (sqrt(Moment) + epsilon). Reference: decayed_adagrad_op.h.
+    """
+
+    Moment = reads()
+    MomentOut = writes(inplace="Moment")
+    decay = attr(0.95)
+    epsilon = attr(1e-6)
+
+    def compute(
+        self, xp: Xp, Param: Value, Grad: Value, Moment: Value, LearningRate: Value
+    ) -> Value:
+        moment = Moment * self.decay + Grad * Grad * (1.0 - self.decay)
+        step = LearningRate * Grad / (xp.sqrt(moment) + self.epsilon)
+        return {"ParamOut": Param - step, "MomentOut": moment}
+
+
+class Rmsprop(Update, op="rmsprop"):
+    """Gradients over the root of their mean square, with momentum (Tieleman & Hinton, 2012).
+
+    MeanSquare = decay * MeanSquare + (1 - decay) * Grad**2; where `centered`, the square of
+    MeanGrad (the moving mean of Grad, else left as it is) is taken off it;
+    Moment = momentum * Moment + LearningRate * Grad / sqrt(MeanSquare + epsilon); Param -= Moment.
+    Reference: rmsprop_op.h.
+    """
+
+    MeanSquare = reads()
+    MeanGrad = reads(optional=True)
+    Moment = reads()
+    MomentOut = writes(inplace="Moment")
+    MeanSquareOut = writes(inplace="MeanSquare")
+    MeanGradOut = writes(inplace="MeanGrad", optional=True)
+    epsilon = attr(1e-10)
+    decay = attr(0.9)
+    momentum = attr(0.0)
+    centered = attr(False)
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The types of what is overwritten; MissingSlot where `centered` lacks MeanGrad."""
+        if self.centered and types.get("MeanGrad") is None:
+            raise MissingSlot("Input MeanGrad not found: rmsprop needs it where it is centered")
+        return super().infer_types(types)
+
+    def compute(
+        self,
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        LearningRate: Value,
+        MeanSquare: Value,
+        MeanGrad: Value,
+        Moment: Value,
+    ) -> Value:
+        square = MeanSquare * self.decay + Grad * Grad * (1.0 - self.decay)
+        mean, spread = MeanGrad, square
+        if self.centered:
+            mean = MeanGrad * self.decay + Grad * (1.0 - self.decay)
+            spread = square - mean * mean
+        step = Moment * self.momentum + LearningRate * Grad / xp.sqrt(spread + self.epsilon)
+        changed = {"ParamOut": Param - step, "MomentOut": step, "MeanSquareOut": square}
+        return changed if mean is None else changed | {"MeanGradOut": mean}
+
+
+class Ftrl(Update, op="ftrl"):
+    """Follow the regularized leader (McMahan et al., 2013): Param is 0 unless Linear exceeds `l1`.
+
+    With squares = SquaredAccumulator + Grad**2 and root(x) = x ** -lr_power,
+    Linear += Grad - (root(squares) - root(SquaredAccumulator)) / LearningRate * Param;
+    Param = (l1 * sign(Linear) - Linear) / (root(squares) / LearningRate + 2 * l2) where
+    |Linear| > l1. Both factors are 1e-10 larger than given, as in the reference (ftrl_op.h).
+    """
+
+    SquaredAccumulator = reads()
+    LinearAccumulator = reads()
+    SquaredAccumOut = writes(inplace="SquaredAccumulator")
+    LinearAccumOut = writes(inplace="LinearAccumulator")
+    l1 = attr(0.0)
+    l2 = attr(0.0)
+    lr_power = attr(-0.5)
+
+    def root(self, xp: Xp, squares: Value) -> Value:
+        """The accumulated squares to the power `-lr_power`."""
+        return xp.sqrt(squares) if self.lr_power == -0.5 else xp.power(squares, -self.lr_power)
+
+    def compute(
+        self,
+        xp: Xp,
+        Param: Value,
+        SquaredAccumulator: Value,
+        LinearAccumulator: Value,
+        Grad: Value,
+        LearningRate: Value,
+    ) -> Value:
+        l1, l2 = self.l1 + 1e-10, self.l2 + 1e-10
+        squares = SquaredAccumulator + Grad * Grad
+        root = self.root(xp, squares)
+        grown = (root - self.root(xp, SquaredAccumulator)) / LearningRate
+        linear = LinearAccumulator + Grad - grown * Param
+        shrunk = (xp.sign(linear) * l1 - linear) / (root / LearningRate + 2.0 * l2)
+        return {
+            "ParamOut": xp.where(xp.abs(linear) > l1, shrunk, 0.0),
+            "SquaredAccumOut": squares,
+            "LinearAccumOut": linear,
+        }
+
+
+class Proximal(Update):
+    """A step, and then Param drawn towards 0: by rate * `l1`, and divided by 1 + rate * `l2`."""
+
+    l1 = attr(0.0)
+    l2 = attr(0.0)
+
+    def drawn(self, xp: Xp, moved: Value, rate: Value) -> Value:
+        """The parameter after its step, drawn towards 0."""
+        scale = 1.0 + rate * self.l2
+        if self.l1 <= 0.0:
+            return moved / scale
+        return xp.sign(moved) * xp.maximum(xp.abs(moved) - rate * self.l1, 0.0) / scale
+
+
+class ProximalGd(Proximal, op="proximal_gd"):
+    """Proximal gradient descent (Duchi & Singer, 2009). Reference: proximal_gd_op.h."""
+
+    def compute(self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value) -> Value:
+        return self.drawn(xp, Param - LearningRate * Grad, LearningRate)
+
+
+class ProximalAdagrad(Proximal, op="proximal_adagrad"):
+    """Moment += Grad**2, the step is LearningRate * Grad / sqrt(Moment); then drawn towards 0.
+
+    Reference: proximal_adagrad_op.h.
+    """
+
+    Moment = reads()
+    MomentOut = writes(inplace="Moment")
+
+    def compute(
+        self, xp: Xp, Param: Value, Moment: Value, Grad: Value, LearningRate: Value
+    ) -> Value:
+        moment = Moment + Grad * Grad
+        moved = Param - LearningRate * Grad / xp.sqrt(moment)
+        return {"ParamOut": self.drawn(xp, moved, LearningRate), "MomentOut": moment}
