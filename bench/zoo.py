@@ -1,0 +1,106 @@
+"""Every model by its name, small or as large as its paper has it, to train or to predict with.
+
+    from bench import zoo
+    recorded = zoo.build(fluid, "resnet50", image=112)          # a training and a test program
+    recorded = zoo.build(fluid, "unet", train=False, width=0.25)
+    batch = zoo.draw("resnet50", numpy.random.RandomState(0), 8, image=112)
+
+As `models.py`: Python 3.7, NumPy and a fluid that is passed in; `models.fed` makes LoD tensors of
+the sequences in a batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import namedtuple
+
+import numpy as np
+
+try:
+    from bench import image_models, joined_models, models, sequence_models, transformer
+except ImportError:  # beside this file, where the reference's Python runs it
+    import image_models
+    import joined_models
+    import models
+    import sequence_models
+    import transformer
+
+Entry = namedtuple("Entry", "build draw optimizer small")
+Entry.__doc__ = """A builder (fluid, **settings), what draws a batch (random, n, **settings), what
+it is trained with, and the settings that make a test of it quick."""
+
+QUICK = {"image": 32, "width": 0.125}
+"""Settings that leave every layer of a network on pictures in its place, but little in it."""
+
+
+def build(fluid, name, train=True, optimizer=None, **settings):
+    """Record a model: `models.Recorded`, with no optimizer in `main` where `train` is false.
+
+    Settings are its builder's: `image` (pixels a side), `width` (a factor of all channels),
+    `classes` and others of networks on pictures, `shape` of transformers. Names count from zero.
+    """
+    entry = MODELS[name]
+    chosen = (optimizer or entry.optimizer) if train else None
+    return models.record(
+        fluid, lambda module: models.Layers(*entry.build(module, **settings)), chosen
+    )
+
+
+def draw(name, random, n, **settings):
+    """A batch of n from a `numpy.random.RandomState`; sequences come as (array, lengths).
+
+    Settings are those `build` was given; the ones that no batch depends on are passed over.
+    """
+    return MODELS[name].draw(random, n, **settings)
+
+
+def small(name):
+    """Settings with which a model is built and trained in a moment."""
+    return dict(MODELS[name].small)
+
+
+def _pictures(random, n, image=32, classes=10, **_):
+    """`img` float32[n, 3, image, image] and `label` int64[n, 1]."""
+    pixels = random.rand(n, 3, image, image).astype(np.float32)
+    return {"img": pixels, "label": random.randint(0, classes, (n, 1)).astype(np.int64)}
+
+
+def _pictures_of_classes(random, n, image=32, classes=2, **_):
+    """The same with a class for each pixel: `label` int64[n, 1, image, image]."""
+    batch = _pictures(random, n, image, classes)
+    batch["label"] = random.randint(0, classes, (n, 1, image, image)).astype(np.int64)
+    return batch
+
+
+def _small_model(name):
+    """One of `models.MODELS`, which have no settings."""
+    return Entry(
+        models.MODELS[name],
+        functools.partial(models.draw, name),
+        models.OPTIMIZERS.get(name, models.sgd),
+        {},
+    )
+
+
+MODELS = {name: _small_model(name) for name in models.MODELS}
+for _name, _build in dict(image_models.MODELS, **joined_models.MODELS).items():
+    MODELS[_name] = Entry(_build, _pictures, models.momentum, QUICK)
+MODELS.update(
+    mobilenet_block=Entry(image_models.mobilenet_block, _pictures, models.sgd, {"image": 16}),
+    unet=Entry(joined_models.unet, _pictures_of_classes, models.adam, QUICK),
+    transformer_classifier=Entry(
+        transformer.encoder_classifier, transformer.draw_classified, models.adam, {}
+    ),
+    transformer=Entry(transformer.translator, transformer.draw_translated, models.adam, {}),
+    sentiment_stacked_lstm=Entry(
+        sequence_models.sentiment_stacked_lstm, sequence_models.draw_reviews, models.adam, {}
+    ),
+    tagger_gru_crf=Entry(
+        sequence_models.tagger_gru_crf, sequence_models.draw_tagged, models.sgd, {}
+    ),
+    static_rnn_lm=Entry(
+        sequence_models.static_rnn_lm, sequence_models.draw_states, models.momentum, {}
+    ),
+    while_power=Entry(sequence_models.while_power, sequence_models.draw_pairs, models.sgd, {}),
+)
+"""Those of golden recordings first, then those of papers."""
