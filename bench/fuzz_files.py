@@ -1,4 +1,4 @@
-"""Damaged `__model__` and parameter files: each is refused in words, or read as what it now says.
+"""Damaged files of programs, parameters and states: refused in words, or read as what they now say.
 
 No crash, no hang, and no more memory than twice what the undamaged file takes. The files are those
 that Paddle 1.8.5 saved for the tests, and a case is always the same by its number and `--seed`.
@@ -33,9 +33,10 @@ from compiler.errors import CompileError
 from compiler.ir.proto import Message, ProtoError, dump, parse
 from compiler.ir.serial import dump_program, load_program
 from fluid.framework import Program
+from fluid.state_file import load_state
 from runtime.checkpoint import CheckpointError, load_combined, load_tensor
 
-GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "inference"
+GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 CHUNK = 2_500
 """Cases in a process, so that a crash ends few of them."""
 
@@ -56,6 +57,7 @@ FAULTS = (
 """What is no word to a user; the rest of Python's errors end the process, and that is told too."""
 
 BYTES, FIELDS, TENSOR, COMBINED = "program: bytes", "program: fields", "parameter", "parameters"
+STATE = "state"
 COLUMNS = {"files": "", "cases": ",d", "refused": ",d", "read": ",d", "compiled": ",d"}
 COLUMNS |= {"memory ÷ honest": ".2f", "slowest ms": ".1f", "failed": ",d"}
 
@@ -94,9 +96,10 @@ class Tally:
 
 
 def originals() -> list[Original]:
-    """Programs, files of one parameter and files of all: of each kind as many."""
+    """Programs, files of one parameter, of all, and of `fluid.save`: of each kind as many."""
     found: list[Original] = []
-    for folder in sorted(GOLDEN.glob("*__separate")):
+    states = [path.read_bytes() for path in sorted((GOLDEN / "state").glob("model.pd[op][pa]*"))]
+    for place, folder in enumerate(sorted((GOLDEN / "inference").glob("*__separate"))):
         program = folder / "__model__"
         tensors = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != program]
         combined = folder.with_name(folder.name.replace("separate", "combined")) / "params"
@@ -105,6 +108,7 @@ def originals() -> list[Original]:
         found += [Original(kind, program.read_bytes()) for kind in (BYTES, FIELDS)]
         found += [Original(TENSOR, smallest.read_bytes())]
         found += [Original(COMBINED, combined.read_bytes(), names)]
+        found += [Original(STATE, states[place % len(states)])]
     return found
 
 
@@ -134,6 +138,8 @@ def read(original: Original, path: Path) -> Program | None:
         load_tensor(path)
     elif original.kind == COMBINED:
         load_combined(path, original.names)
+    elif original.kind == STATE:
+        load_state(path.read_bytes(), path.name)
     else:
         return load_program(path.read_bytes(), path.name, factory=Program)
     return None

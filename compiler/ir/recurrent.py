@@ -34,7 +34,7 @@ def recurrent(scan: BlockScan, op: OpDesc) -> None:
         source = scan.read(initial, op)
         scan.copied(state, source, source.type)
     for name in outputs:
-        _collect(scan, name, scan.block.lookup(name), op)
+        _collect(scan, name, scan.declared(name), op)
     for _ in range(MOST_WIDENINGS):
         inner = counter.inner(scan.inner(scan.body_of(op)), op)
         _run(scan, inner, op)
@@ -118,13 +118,10 @@ def _add_step(inner: BlockScan, name: str, value: Var, op: OpDesc) -> None:
     emit(inner, name, "write_to_array", sides, op)
 
 
-def _collect(scan: BlockScan, name: str, desc: Any, op: OpDesc, like: Var | None = None) -> None:
+def _collect(scan: BlockScan, name: str, whole: TensorType, op: OpDesc) -> None:
     """An empty array for the steps of a variable."""
-    if like is not None:
-        dtype, sizes = like.type.dtype, like.type.shape[1:]
-    else:
-        dtype, sizes = desc.element, (n if n >= 0 else "?" for n in (desc.dims or (1,))[1:])
-    attrs = {"dtype": dtype.code, "sizes": [str(size) for size in sizes]}
+    sizes = [str(size) for size in whole.shape[1:]]
+    attrs = {"dtype": whole.dtype.code, "sizes": sizes}
     emit(scan, name + STEPS, "empty_array", {}, op, **attrs)
 
 
@@ -175,7 +172,7 @@ def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
     for name, gradient in params.items():
         scan.note(gradient, zeros_like(scan, name, op, gradient))
     for name in inputs:
-        _collect(scan, name + GRAD, None, op, scan.read(name, op))
+        _collect(scan, name + GRAD, scan.read(name, op).type, op)
     for _ in range(MOST_WIDENINGS):
         inner, left = _walk_back(scan, op, runs, inputs, params)
         if not scan.widen(inner, left):

@@ -1,6 +1,7 @@
 """Old scripts run: `import paddle` is served on request, and `fluid run` runs what imports it."""
 
 import os
+import pickle  # noqa: TID251  what processes hand each other arrays with
 import re
 import subprocess
 import sys
@@ -188,6 +189,13 @@ def test_names_that_numpy_had_are_there(tmp_path: Path) -> None:
     assert done.stdout == "float64 3\n", done.stderr
 
 
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="it is a number there")
+def test_own_array_that_is_no_number_any_more_comes_with_a_hint(tmp_path: Path) -> None:
+    done = run("import numpy\nprint('%d' % numpy.ones(1))\n", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("install 'numpy<2.4'.")
+
+
 def test_no_script(tmp_path: Path) -> None:
     done = python("-m", "fluid", "run", "no.py", folder=tmp_path)
     assert done.returncode == 2
@@ -235,3 +243,14 @@ def test_fetched_loss_is_a_number_wherever_one_is_wanted(
     total = np.zeros(3, np.float32) + value
     assert type(total) is np.ndarray and type(value.mean()) is np.float32
     assert float(value * 2 + value) == 4.5 and repr(value) == "array([1.5], dtype=float32)"
+
+
+def test_rows_of_a_fetched_column_are_numbers(exe: fluid.Executor, fresh_programs: object) -> None:
+    doubled = fluid.layers.scale(fluid.data("x", [None, 1], "float32"), 2.0)
+    (column,) = exe.run(feed={"x": np.array([[1], [2.5]], np.float32)}, fetch_list=[doubled])
+    assert ["%.1f" % row for row in column] == ["2.0", "5.0"]  # noqa: UP031
+    assert float((column + 1)[0]) == 3.0 and type(column.sum()) is np.float32
+    with pytest.raises(TypeError, match=r"shape \(2, 1\) is no number"):
+        float(column)
+    again = pickle.loads(pickle.dumps(column))  # noqa: S301  what was just dumped
+    assert type(again) is np.ndarray and again.tolist() == [[2.0], [5.0]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.errors import CompileError
 from fluid import layers
 from fluid.framework import Variable, default_main_program
 
@@ -292,3 +293,13 @@ def test_an_assertion_that_fails(exe: fluid.Executor) -> None:
     assert exe.run(feed={"x_0": held}, fetch_list=[values])[0] == 0.5
     with pytest.raises(ValueError, match=r"does not hold: \[2.0\]"):
         exe.run(feed={"x_0": failed}, fetch_list=[values])
+
+
+def test_a_step_output_that_nobody_declared(exe: fluid.Executor) -> None:
+    rnn = layers.StaticRNN()
+    with rnn.step():
+        rnn.step_output(rnn.step_input(x(2)) * 2.0)
+    out = rnn()
+    del default_main_program().global_block().vars[out.name]
+    with pytest.raises(CompileError, match="has no declared shape"):
+        exe.run(feed={"x_0": np.zeros((3, 2), np.float32)}, fetch_list=[out.name])
