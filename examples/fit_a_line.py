@@ -1,11 +1,12 @@
 """The price of a house from 13 numbers about it: one layer, one line.
 
-    python examples/fit_a_line.py [--steps N] [--data FOLDER]
+    python examples/fit_a_line.py [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the houses are made up; with it they are those of `uci_housing` in that folder.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -34,7 +35,7 @@ def data_of(folder):
     return dataset.uci_housing.train(), dataset.uci_housing.test()
 
 
-def train(steps=STEPS, folder=None):
+def train(steps=STEPS, folder=None, save=None):
     """Learn from so many batches, price five other houses, and give the losses."""
     features = fluid.data("features", [None, 13], "float32")
     price = fluid.data("price", [None, 1], "float32")
@@ -51,16 +52,20 @@ def train(steps=STEPS, folder=None):
     batches = batch(reader.shuffle(learnt, buf_size=500), batch_size=20)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 50 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 50 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     some = feeder.feed(list(islice(tested(), 5)))
     guesses, prices = executor.run(test_program, feed=some, fetch_list=[guess, price])
     for pair in zip(guesses.ravel(), prices.ravel(), strict=True):
         print("guessed {:6.2f}, costs {:6.2f}".format(*pair))
+    if save:
+        fluid.io.save_inference_model(save, ["features"], [guess], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -68,5 +73,6 @@ if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above uci_housing")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data)
+    train(given.steps, given.data, save=given.save)

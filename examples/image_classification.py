@@ -1,12 +1,14 @@
 """What is in a small colour picture: a VGG or a residual network, with batch normalisation.
 
-    python examples/image_classification.py [--model vgg|resnet] [--steps N] [--data FOLDER]
+    python examples/image_classification.py [--model vgg|resnet]
+        [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the pictures are drawn: stripes, checks and discs of 16×16 pixels in any colours;
 with it they are those of `cifar` in that folder, ten kinds of things in 32×32 pixels.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -82,7 +84,7 @@ def data_of(folder):
     return dataset.cifar.train10(cycle=True), dataset.cifar.test10(), 32, 10
 
 
-def train(steps=STEPS, folder=None, model=resnet):
+def train(steps=STEPS, folder=None, model=resnet, save=None):
     """Learn from so many batches, tell how many other pictures are known, and give the losses."""
     learnt, tested, side, classes = data_of(folder)
     pixels = fluid.data("pixels", [None, 3 * side * side], "float32")
@@ -100,17 +102,21 @@ def train(steps=STEPS, folder=None, model=resnet):
     batches = batch(reader.shuffle(learnt, buf_size=500), batch_size=32)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 10 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 10 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     rates = [
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=50)()
     ]
     print(f"knows {np.mean(rates):.1%} of the pictures it has not seen")
+    if save:
+        fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -119,5 +125,6 @@ if __name__ == "__main__":
     parser.add_argument("--model", choices=["vgg", "resnet"], default="resnet", help="the network")
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above cifar")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data, globals()[given.model])
+    train(given.steps, given.data, globals()[given.model], save=given.save)

@@ -1,12 +1,13 @@
 """Who did what to whom: LSTMs upon each other, both ways in turns, and a random field.
 
-    python examples/label_semantic_roles.py [--depth N] [--steps N] [--data FOLDER]
+    python examples/label_semantic_roles.py [--depth N] [--steps N] [--data FOLDER] [--save FOLDER]
 
 Each word of a sentence is labelled with the role it plays for one verb. Without `--data` the
 sentences are made up, active and passive; with it they are those of `conll05st` in that folder.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -62,7 +63,7 @@ def scores(inputs, sizes, depth):
     return fluid.layers.fc([mixed, states], size=sizes[2])
 
 
-def train(steps=STEPS, folder=None, depth=DEPTH):
+def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
     """Learn from so many batches, label a few sentences, and give the losses."""
     *numbers, rows_of = data_of(folder)
     inputs = {name: fluid.data(name, [None, 1], "int64", lod_level=1) for name in INPUTS}
@@ -81,11 +82,12 @@ def train(steps=STEPS, folder=None, depth=DEPTH):
     batches = batch(reader.shuffle(rows_of, buf_size=8192), batch_size=20)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 10 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 10 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     words, _, labels = ({number: name for name, number in each.items()} for each in numbers)
     some = list(islice(rows_of(), 3))
@@ -94,6 +96,9 @@ def train(steps=STEPS, folder=None, depth=DEPTH):
     of_all = iter(np.array(found).ravel().tolist())
     for row in some:
         print(" ".join(f"{words.get(word, '?')}/{labels[next(of_all)]}" for word in row[0]))
+    if save:
+        fluid.io.save_inference_model(save, INPUTS[:-1], [path], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -102,5 +107,6 @@ if __name__ == "__main__":
     parser.add_argument("--depth", type=int, default=DEPTH, help="LSTMs upon each other")
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above conll05st")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data, given.depth)
+    train(given.steps, given.data, given.depth, save=given.save)

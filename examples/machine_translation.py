@@ -1,6 +1,6 @@
 """Sentences in another language: an encoder, a decoder that looks back at it, and a beam search.
 
-    python examples/machine_translation.py [--steps N] [--data FOLDER]
+    python examples/machine_translation.py [--steps N] [--data FOLDER] [--save FOLDER]
 
 A bidirectional GRU reads a sentence; a second one writes the translation, word by word, and weighs
 before each word all that was read (Bahdanau et al., 2015). Without `--data` the language is made
@@ -9,6 +9,7 @@ by the captions of `wmt16` in that folder.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -22,6 +23,7 @@ STEPS = 150
 FALLS = 20  # The loss becomes so many times smaller.
 WIDTH, BEAMS, LONGEST = 64, 3, 20
 START, END = 0, 1
+ASKED = ["words", "first", "score"]  # What a sentence is translated from.
 WORDS = "<s> <e> <unk> one two three four five six seven eight".split()
 NAMES = "<s> <e> <unk> eins zwei drei vier fuenf sechs sieben acht".split()
 
@@ -135,7 +137,7 @@ def translate(executor, program, found, sentences, place):
     return [numbers[ends[first] : ends[first + 1]].tolist() for first in firsts[:-1]]
 
 
-def train(steps=STEPS, folder=None):
+def train(steps=STEPS, folder=None, save=None):
     """Learn from so many batches, translate five other sentences, and give the losses."""
     words, names, learnt, others = data_of(folder)
     sizes = len(words), len(names)
@@ -153,17 +155,21 @@ def train(steps=STEPS, folder=None):
     batches = batch(reader.shuffle(learnt, buf_size=10000), batch_size=32)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 25 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 25 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     some = [row[0] for row in others()]
     translated = translate(executor, search_program, found, some, place)
     for sentence, numbers in zip(some, translated, strict=True):
         print(" ".join(words[number] for number in sentence[1:-1]), end=" → ")
         print(" ".join(names[number] for number in numbers if number not in (START, END)))
+    if save:
+        fluid.io.save_inference_model(save, ASKED, [found], executor, search_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -171,5 +177,6 @@ if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above wmt16")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data)
+    train(given.steps, given.data, save=given.save)

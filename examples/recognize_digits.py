@@ -1,12 +1,14 @@
 """Which digit somebody wrote: a perceptron with two hidden layers, or two convolutions.
 
-    python examples/recognize_digits.py [--model mlp|conv] [--steps N] [--data FOLDER]
+    python examples/recognize_digits.py [--model mlp|conv]
+        [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the digits are the 1,797 of 8×8 pixels that come with this package; with it they
 are those of `mnist` in that folder, 28×28 pixels.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
 
@@ -51,7 +53,7 @@ def data_of(folder):
     return dataset.mnist.train(), dataset.mnist.test(), 28
 
 
-def train(steps=STEPS, folder=None, model=conv):
+def train(steps=STEPS, folder=None, model=conv, save=None):
     """Learn from so many batches, tell how many of other digits are read, and give the losses."""
     learnt, tested, side = data_of(folder)
     pixels = fluid.data("pixels", [None, side * side], "float32")
@@ -69,17 +71,21 @@ def train(steps=STEPS, folder=None, model=conv):
     batches = batch(reader.shuffle(learnt, buf_size=1500), batch_size=64)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 25 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 25 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     rates = [
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=99)()
     ]
     print(f"reads {np.mean(rates):.1%} of the digits it has not seen")
+    if save:
+        fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -88,5 +94,6 @@ if __name__ == "__main__":
     parser.add_argument("--model", choices=["mlp", "conv"], default="conv", help="the network")
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above mnist")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data, globals()[given.model])
+    train(given.steps, given.data, globals()[given.model], save=given.save)

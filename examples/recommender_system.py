@@ -1,11 +1,12 @@
 """How somebody will like a film: vectors for people and for films that point the same way.
 
-    python examples/recommender_system.py [--steps N] [--data FOLDER]
+    python examples/recommender_system.py [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` people and films are made up; with it they are those of `movielens` in that folder.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -63,7 +64,7 @@ def film_vector(inputs, sizes):
     return fluid.layers.fc([film, fluid.layers.sequence_pool(genres, "sum"), words], 64, act="tanh")
 
 
-def train(steps=STEPS, folder=None):
+def train(steps=STEPS, folder=None, save=None):
     """Learn from so many batches, rate a few films, and give the losses."""
     rows_of, counts = data_of(folder)
     inputs = {name: fluid.data(name, [None, 1], "int64") for name in ONE}
@@ -83,16 +84,20 @@ def train(steps=STEPS, folder=None):
     batches = batch(reader.shuffle(rows_of, buf_size=2000), batch_size=64)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 50 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 50 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     some = list(islice(rows_of(), 5))
     (guesses,) = executor.run(test_program, feed=feeder.feed(some), fetch_list=[guess])
     for row, found in zip(some, guesses.ravel(), strict=True):
         print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, guessed {found:5.2f}")
+    if save:
+        fluid.io.save_inference_model(save, [*inputs], [guess], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -100,5 +105,6 @@ if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above movielens")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data)
+    train(given.steps, given.data, save=given.save)

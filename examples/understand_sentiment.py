@@ -1,12 +1,14 @@
 """Whether a review praises: convolutions over its words, or LSTMs stacked in both directions.
 
-    python examples/understand_sentiment.py [--model conv|stacked_lstm] [--steps N] [--data FOLDER]
+    python examples/understand_sentiment.py [--model conv|stacked_lstm]
+        [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the reviews are made up: `not` turns the next word around; with it they are those
 of `imdb` in that folder. Reviews of all lengths are one batch.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -63,7 +65,7 @@ def data_of(folder):
     return len(numbers), dataset.imdb.train(numbers), dataset.imdb.test(numbers)
 
 
-def train(steps=STEPS, folder=None, model=conv):
+def train(steps=STEPS, folder=None, model=conv, save=None):
     """Learn from so many batches, tell how many other reviews are understood; the losses."""
     size, learnt, tested = data_of(folder)
     words = fluid.data("words", [None, 1], "int64", lod_level=1)
@@ -81,17 +83,21 @@ def train(steps=STEPS, folder=None, model=conv):
     batches = batch(reader.shuffle(learnt, buf_size=25000), batch_size=50)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 25 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 25 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     rates = [
         executor.run(test_program, feed=feeder.feed(rows), fetch_list=[accuracy])[0]
         for rows in batch(tested, batch_size=100)()
     ]
     print(f"understands {np.mean(rates):.1%} of the reviews it has not seen")
+    if save:
+        fluid.io.save_inference_model(save, ["words"], [guess], executor, test_program)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -100,5 +106,6 @@ if __name__ == "__main__":
     parser.add_argument("--model", choices=["conv", "stacked_lstm"], default="conv")
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above imdb")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data, globals()[given.model])
+    train(given.steps, given.data, globals()[given.model], save=given.save)

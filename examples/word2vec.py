@@ -1,12 +1,13 @@
 """Vectors for words: each is learnt so that four words in a row tell the fifth.
 
-    python examples/word2vec.py [--steps N] [--data FOLDER]
+    python examples/word2vec.py [--steps N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the sentences are made up of a few words; with it they are those of `imikolov` in
 that folder.
 """
 
 from argparse import ArgumentParser
+from contextlib import suppress
 from itertools import count, islice
 
 import numpy as np
@@ -44,7 +45,7 @@ def data_of(folder):
     return numbers, in_a_row
 
 
-def train(steps=STEPS, folder=None):
+def train(steps=STEPS, folder=None, save=None):
     """Learn from so many batches, tell which words have become alike, and give the losses."""
     numbers, rows_of = data_of(folder)
     words = [fluid.data(f"word{place}", [None, 1], "int64") for place in range(WORDS)]
@@ -64,13 +65,17 @@ def train(steps=STEPS, folder=None):
     batches = batch(reader.shuffle(rows_of, buf_size=2000), batch_size=50)
 
     losses = []
-    for rows in islice((rows for _ in count() for rows in batches()), steps):
-        (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-        losses.append(float(value))
-        if len(losses) % 50 == 0:
-            print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
+        for rows in islice((rows for _ in count() for rows in batches()), steps):
+            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(value))
+            if len(losses) % 50 == 0:
+                print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
     tell_neighbours(np.array(fluid.global_scope().find_var("vectors").get_tensor()), numbers)
+    if save:
+        fluid.io.save_inference_model(save, [word.name for word in words[:-1]], [guess], executor)
+        print(f"saved: fluid inspect {save}")
     return losses
 
 
@@ -87,5 +92,6 @@ if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above imikolov")
+    parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data)
+    train(given.steps, given.data, save=given.save)

@@ -4,6 +4,7 @@ import importlib.util
 import random
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import fluid
+from fluid.cli.main import main
 from fluid.paddle.dataset import common
 from tests.fluid.dataset_files import make_all
 
@@ -90,6 +92,45 @@ def test_example_reads_data_sets(
     assert len(losses) == 3 and np.isfinite(losses).all()
 
 
+@pytest.mark.parametrize(("name", "model"), LESSONS)
+def test_example_saves_what_it_learnt(
+    name: str, model: str | None, fresh_programs: object, tmp_path: Path
+) -> None:
+    losses_of(loaded(name), model, steps=2, save=str(tmp_path))
+    executor = fluid.Executor()
+    program, feeds, (found,) = fluid.io.load_inference_model(str(tmp_path), executor)
+    assert set(feeds) <= set(program.global_block().vars)
+    assert found.name in program.global_block().vars
+
+
+def test_a_saved_example_answers_the_command_line(
+    fresh_programs: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses_of(loaded("fit_a_line"), None, save=str(tmp_path / "model"))
+    capsys.readouterr()
+    np.save(tmp_path / "houses.npy", np.zeros((2, 13), np.float32))
+    given = [str(tmp_path / "model"), "--input", str(tmp_path / "houses.npy")]
+    assert main(["infer", *given, "--output", str(tmp_path / "prices.npz")]) == 0
+    with np.load(tmp_path / "prices.npz") as prices:
+        (answers,) = (prices[name] for name in prices.files)
+    np.testing.assert_allclose(answers, [[22.5], [22.5]], atol=0.1)
+
+
+def test_an_interrupted_example_shows_what_it_has_learnt(
+    fresh_programs: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed, calls = fluid.DataFeeder.feed, count()
+
+    def interrupted(self: Any, rows: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return feed(self, rows)
+
+    monkeypatch.setattr(fluid.DataFeeder, "feed", interrupted)
+    assert len(losses_of(loaded("fit_a_line"), None)) == 3
+    assert capsys.readouterr().out.count("guessed") == 5
+
+
 HELP = """
 import runpy, sys
 for path in sys.argv[1:]:
@@ -107,3 +148,4 @@ def test_each_example_is_a_command_that_explains_itself() -> None:
     command = [sys.executable, "-c", HELP, *paths]
     shown = subprocess.check_output(command, text=True, env=environment)
     assert shown.count("--steps STEPS") == shown.count("--data FOLDER") == 2 * len(paths)
+    assert shown.count("--save FOLDER") == 2 * len(paths)
