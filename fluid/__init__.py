@@ -59,6 +59,7 @@ from fluid.lod_tensor import (
 )
 from fluid.missing import not_yet
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
+from fluid.predictor import Predictor, create_predictor
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -76,6 +77,7 @@ __all__ = [
     "LoDTensor",
     "LoDTensorArray",
     "ParamAttr",
+    "Predictor",
     "Program",
     "Scope",
     "Tensor",
@@ -88,6 +90,7 @@ __all__ = [
     "core",
     "cpu_places",
     "create_lod_tensor",
+    "create_predictor",
     "create_random_int_lodtensor",
     "cuda_pinned_places",
     "cuda_places",

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
-from compiler.ir.program import VarKind
-from compiler.ir.proto_schema import VarTypeId
-from compiler.ir.types import DType
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
 from fluid.places import is_compiled_with_cuda
+from fluid.var_types import VarDesc, kind_of, var_type
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -37,30 +35,6 @@ EnforceNotMet = CompileError
 
 class EOFException(Exception):
     """A reader that the program reads from has no next batch: `reset` it, and `start` it anew."""
-
-
-class VarDesc:
-    """Holds `VarType`, where the reference keeps it."""
-
-    VarType = VarTypeId
-
-
-def var_type(dtype: DType) -> VarTypeId:
-    """The number an element type has in fluid.
-
-    >>> var_type(DType.INT64)
-    <VarTypeId.INT64: 3>
-    """
-    return VarTypeId(dtype.code)
-
-
-def kind_of(type: int) -> VarKind:
-    """What a variable of this `VarType` holds; ValueError where no variable can be of that type.
-
-    >>> kind_of(VarDesc.VarType.LOD_TENSOR).name
-    'TENSOR'
-    """
-    return VarKind(VarTypeId(type).name)
 
 
 def get_cuda_device_count() -> int:

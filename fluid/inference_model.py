@@ -7,13 +7,14 @@ side saved the other loads (fluid_spec G.1, G.3).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.serial import dump_program, load_program
-from fluid.core import VarDesc
 from fluid.executor import Executor
 from fluid.files import PathName, as_path, replace_file
 from fluid.framework import Program, Variable
@@ -21,12 +22,22 @@ from fluid.persistables import (
     IN_MEMORY,
     expect_executor,
     expect_program,
-    load_persistables,
+    read_persistables,
     save_persistables,
+    set_variables,
 )
 from fluid.program_bytes import program_bytes
+from fluid.var_types import VarDesc
+from runtime.tensor import LoDTensor
 
-__all__ = ["append_fetch_ops", "load_inference_model", "prepend_feed_ops", "save_inference_model"]
+__all__ = [
+    "InferenceModel",
+    "append_fetch_ops",
+    "load_inference_model",
+    "prepend_feed_ops",
+    "read_inference_model",
+    "save_inference_model",
+]
 
 MODEL_FILE = "__model__"
 VarType = VarDesc.VarType
@@ -86,15 +97,35 @@ def load_inference_model(
     ops name. Raises ValueError for a folder that is not there, CompileError for a file that is no
     program, and what `load_vars` raises; then nothing was set.
     """
-    data, where, folder, params = _model(dirname, model_filename, params_filename)
-    program = load_program(data, where, factory=Program)
-    feeds = _edges(program, "feed", where)
-    fetches = _edges(program, "fetch", where)
-    load_persistables(executor, folder, program, params)
-    for op in program.global_block().ops if pserver_endpoints else ():
+    place = expect_executor(executor)
+    model = read_inference_model(dirname, model_filename, params_filename)
+    set_variables(model.params, place)
+    for op in model.program.global_block().ops if pserver_endpoints else ():
         if op.has_attr("epmap"):
             op._set_attr("epmap", pserver_endpoints)
-    return [program, [var.name for var in feeds], fetches]
+    return [model.program, [var.name for var in model.feeds], list(model.fetches)]
+
+
+@dataclass(frozen=True)
+class InferenceModel:
+    """A program for inference, the variables to feed and to fetch, and its parameters by name."""
+
+    program: Program
+    feeds: tuple[Variable, ...]
+    fetches: tuple[Variable, ...]
+    params: Mapping[str, LoDTensor]
+
+
+def read_inference_model(
+    dirname: PathName | None,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+) -> InferenceModel:
+    """What `load_inference_model` loads, and raises; no scope is changed."""
+    data, where, folder, params = _model(dirname, model_filename, params_filename)
+    program = load_program(data, where, factory=Program)
+    feeds, fetches = (tuple(_edges(program, kind, where)) for kind in ("feed", "fetch"))
+    return InferenceModel(program, feeds, fetches, read_persistables(folder, program, params))
 
 
 def prepend_feed_ops(

@@ -8,7 +8,6 @@ from typing import Any
 
 from fluid import unique_name
 from fluid.checks import check_type, check_variable
-from fluid.core import VarDesc
 from fluid.framework import (
     Operator,
     Parameter,
@@ -20,6 +19,7 @@ from fluid.framework import (
 )
 from fluid.initializer import Constant, Initializer, Xavier
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
+from fluid.var_types import VarDesc
 from fluid.weight_norm import create_normalized_weight
 
 __all__ = ["LayerHelper", "append_simple_op"]

@@ -43,6 +43,7 @@ __all__ = [
     "load_params",
     "load_persistables",
     "load_vars",
+    "read_persistables",
     "read_variables",
     "save_params",
     "save_persistables",
@@ -139,10 +140,23 @@ def load_vars(
     """
     place = expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
+    set_variables(_read(dirname, filename, chosen), place)
+
+
+def read_persistables(
+    dirname: PathName | None, program: Program, filename: str | bytes | None = None
+) -> dict[str, LoDTensor]:
+    """What `load_persistables` would set, by name; nothing is set. Raises as it does."""
+    return _read(dirname, filename, _chosen(program, None, is_persistable))
+
+
+def _read(
+    dirname: PathName | None, filename: str | bytes | None, chosen: Mapping[str, Variable]
+) -> dict[str, LoDTensor]:
     if dirname is None and filename is None:
         raise ValueError("dirname and filename cannot both be None: where are the variables?")
     found = read_variables(dirname, filename, list(chosen))
-    set_variables({name: _fitting(var, *found[name]) for name, var in chosen.items()}, place)
+    return {name: _fitting(var, *found[name]) for name, var in chosen.items()}
 
 
 def load_params(

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from fluid.arguments import typed
-from fluid.core import VarDesc
 from fluid.framework import Block, Parameter, Variable, name_scope
+from fluid.var_types import VarDesc
 
 __all__ = [
     "L1Decay",

@@ -13,10 +13,10 @@ from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
 from fluid.arithmetic import Arithmetic
-from fluid.core import VarDesc, kind_of, var_type
 from fluid.proto_text import var_text
 from fluid.recording import must_be_bool
 from fluid.slicing import Sliceable
+from fluid.var_types import VarDesc, kind_of, var_type
 from runtime.sizes import LOD
 
 __all__ = [

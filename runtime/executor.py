@@ -25,7 +25,7 @@ from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, StepError, wrong_dtype, wrong_shape
-from runtime.loader import Counters, Executable, load
+from runtime.loader import Counters, Executable, Params, load
 from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
 from runtime.sizes import LOD, Pattern, name_sizes, twins_of
@@ -104,13 +104,19 @@ class Compiled:
         self.scopes: WeakKeyDictionary[Scope, Loaded] = WeakKeyDictionary()
 
 
+def borrowed(module: Module, scope: Scope) -> Params:
+    """The arrays of a scope; what is kept for a scope must not keep the scope."""
+    return Arrays(cast(Scope, weakref.proxy(scope)))
+
+
 class Executor(Generic[P]):
     """Runs programs on one place.
 
     `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
     `declare` says what a program declares of a name that is fed; `digest` is equal for equal
     programs, so that a clone is not compiled again; `names` is what a program's code finds beside
-    its own; `recorder` gives what records the times of steps, or None.
+    its own; `recorder` gives what records the times of steps, or None; `params` where a module that
+    runs in a scope finds its state.
     """
 
     def __init__(
@@ -121,6 +127,7 @@ class Executor(Generic[P]):
         place: Place | None = None,
         names: Callable[[P], Mapping[str, Any]] = lambda _: {},
         recorder: Callable[[], Recorder | None] = lambda: None,
+        params: Callable[[Module, Scope], Params] = borrowed,
     ) -> None:
         self.place = place or CPUPlace()
         self.counters = Counters()
@@ -129,6 +136,7 @@ class Executor(Generic[P]):
         self._digest = digest
         self._names = names
         self._recorder = recorder
+        self._params = params
         self._busy = RLock()
         self._modules: dict[Signature, Module] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
@@ -169,6 +177,13 @@ class Executor(Generic[P]):
         if plan.repeats:
             fetched = [copy.deepcopy(value) for value in fetched]
         return _cut(plan, values, fetched) if plan.has_lod else fetched
+
+    def nbytes(self) -> int:
+        """The bytes of the arenas it holds; waits for a run that is under way."""
+        with self._busy:
+            scopes = [each for made in self._programs.values() for each in made.scopes.values()]
+            loaded = [each for known in scopes for each in known.executables.values()]
+            return sum(executable.nbytes for executable in loaded)
 
     def close(self) -> None:
         """Forget everything compiled and loaded; the next run begins anew."""
@@ -244,11 +259,10 @@ class Executor(Generic[P]):
     def _load(self, module: Module, program: P, scope: Scope) -> Executable:
         """A module loaded for a scope; while times are recorded, with clocks in it."""
         names, recorder = dict(self._names(program)), self._recorder()
+        params = self._params(module, scope)
         if recorder is not None:
             module, clocks = recorder.tap(module)
             names |= clocks
-        # What is kept for a scope must not keep the scope.
-        params = Arrays(cast(Scope, weakref.proxy(scope)))
         return load(module, self.place, params, counters=self.counters, names=names)
 
 

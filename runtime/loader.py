@@ -124,6 +124,11 @@ class Executable:
         self._bindings: dict[Shapes, Binding] = {}
         self._packings = Packings(module.buffers)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its arena: what the largest sizes so far have needed."""
+        return self._arena.nbytes
+
     def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
         """Run one step; copies of the fetched arrays in the order of `module.fetches`.
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from fluid import unique_name
 from fluid.checks import check_type, check_variable, check_variable_and_dtype
-from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.var_types import VarDesc
 
 __all__ = [
     "array_length",

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from fluid.checks import check_type, check_variable
-from fluid.core import VarDesc
 from fluid.framework import Block, Operator, Program, Variable
 from fluid.layer_helper import LayerHelper
+from fluid.var_types import VarDesc
 
 __all__ = ["BlockGuard", "ConditionalBlock", "ConditionalBlockGuard", "parent_of", "traffic"]
 

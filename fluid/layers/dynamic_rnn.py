@@ -12,7 +12,6 @@ from typing import Any
 
 from fluid import unique_name
 from fluid.checks import check_variable
-from fluid.core import VarDesc
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.arrays import (
@@ -27,6 +26,7 @@ from fluid.layers.blocks import parent_of
 from fluid.layers.logic import increment, less_than
 from fluid.layers.loops import While
 from fluid.layers.tensor import fill_constant
+from fluid.var_types import VarDesc
 
 __all__ = ["DynamicRNN"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid.checks import check_type
-from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.var_types import VarDesc
 
 __all__ = ["data"]
 

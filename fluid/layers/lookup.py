@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
-from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.var_types import VarDesc
 
 __all__ = ["embedding", "get_tensor_from_selected_rows", "merge_selected_rows"]
 

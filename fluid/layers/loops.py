@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fluid.checks import check_type
-from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.blocks import BlockGuard, parent_of, traffic
@@ -19,6 +18,7 @@ from fluid.layers.nested import (
     pack_sequence_as,
 )
 from fluid.layers.tensor import assign
+from fluid.var_types import VarDesc
 
 __all__ = ["While", "while_loop"]
 

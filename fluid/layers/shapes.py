@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
-from fluid.core import VarDesc
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.math import result_called
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.sizes import Sizes, spelled
+from fluid.var_types import VarDesc
 
 __all__ = [
     "concat",

@@ -8,10 +8,10 @@ from typing import Any
 
 from fluid import unique_name
 from fluid.checks import check_type, check_variable
-from fluid.core import VarDesc
 from fluid.framework import Block, Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.blocks import BlockGuard, parent_of, traffic
+from fluid.var_types import VarDesc
 
 __all__ = ["StaticRNN"]
 
