@@ -18,6 +18,7 @@ from fluid import (
     metrics,
     nets,
     optimizer,
+    parallel_executor,
     param_attr,
     profiler,
     reader,
@@ -58,6 +59,7 @@ from fluid.lod_tensor import (
     create_random_int_lodtensor,
 )
 from fluid.missing import not_yet
+from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from fluid.predictor import Predictor, create_predictor
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
@@ -76,6 +78,7 @@ __all__ = [
     "Executor",
     "LoDTensor",
     "LoDTensorArray",
+    "ParallelExecutor",
     "ParamAttr",
     "Predictor",
     "Program",
@@ -126,6 +129,7 @@ __all__ = [
     "nets",
     "one_hot",
     "optimizer",
+    "parallel_executor",
     "param_attr",
     "profiler",
     "program_guard",

@@ -33,6 +33,10 @@ LESSONS = [
 ]
 
 
+OLD_WAYS = ["parallel_executor"]
+"""Lessons of how scripts of that time do things; they need no data sets and keep no model."""
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder with tiny files of every data set."""
@@ -68,6 +72,14 @@ def test_example_learns(
     assert np.mean(losses[-10:]) < losses[0] / module.FALLS
     if name == "machine_translation":
         translations_are_right(module, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", OLD_WAYS)
+def test_old_way_learns(name: str, fresh_programs: object) -> None:
+    module = loaded(name)
+    losses = losses_of(module, None)
+    assert len(losses) == module.STEPS
+    assert np.mean(losses[-10:]) < losses[0] / module.FALLS
 
 
 def translations_are_right(module: ModuleType, printed: str) -> None:
@@ -143,9 +155,10 @@ for path in sys.argv[1:]:
 
 
 def test_each_example_is_a_command_that_explains_itself() -> None:
-    paths = [str(EXAMPLES / f"{name}.py") for name in sorted({name for name, _ in LESSONS})]
+    lessons = sorted({name for name, _ in LESSONS})
+    paths = [str(EXAMPLES / f"{name}.py") for name in [*lessons, *OLD_WAYS]]
     environment = {"PYTHONPATH": str(EXAMPLES.parent), "PYTHONWARNINGS": "error"}
     command = [sys.executable, "-c", HELP, *paths]
     shown = subprocess.check_output(command, text=True, env=environment)
-    assert shown.count("--steps STEPS") == shown.count("--data FOLDER") == 2 * len(paths)
-    assert shown.count("--save FOLDER") == 2 * len(paths)
+    assert shown.count("--steps STEPS") == 2 * len(paths)
+    assert shown.count("--data FOLDER") == shown.count("--save FOLDER") == 2 * len(lessons)
