@@ -82,7 +82,7 @@ def compile_stages(
     """The same as `compile`, and keeps the graph, the plan and what the passes declined."""
     settings = options or Options.from_env()
     writer = _target(target)
-    context = Context(params, settings.typical)
+    context = Context(params, settings.typical, settings.memory_budget)
     with without_collections():
         graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
         run_passes(graph, pipeline(settings), context, [*observers, *_observers(settings, dump)])

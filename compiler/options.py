@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,16 +15,25 @@ class Options:
     `disable` names passes to leave out. `check` 0 trusts the passes to keep numbers, as verified
     graphs do; 2 also runs the interpreter before and after each pass on made-up feeds and stops
     at the first one that moves a number. `typical` stands for an unknown size when orders of
-    execution are compared.
+    execution are compared. `memory_budget` is how many bytes the temporaries may take at once, as a
+    number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
+    values are then computed twice rather than kept. Where sizes are unknown it holds for the
+    typical one.
     """
 
     disable: frozenset[str] = frozenset()
     check: int = 0
     typical: int = 32
+    memory_budget: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_budget is not None:
+            budget_bytes(self.memory_budget, 0)
 
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
-        """Options from `FLUID_DISABLE` (pass names, commas between) and `FLUID_CHECK` (0 or 2).
+        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0 or 2) and
+        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -35,4 +45,31 @@ class Options:
             raise ValueError(
                 f"FLUID_CHECK is {check!r}; it is 0 (off) or 2 (numbers before and after)"
             )
-        return Options(frozenset(filter(None, names)), int(check))
+        budget = environ.get("FLUID_MEMORY_BUDGET") or None
+        return Options(frozenset(filter(None, names)), int(check), memory_budget=budget)
+
+
+_BUDGET = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(%|[kKMGT]?i?B)")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def budget_bytes(budget: int | str, whole: int) -> int:
+    """The bytes a budget allows; a percentage is one of `whole`.
+
+    Raises ValueError for text that is neither bytes with a unit nor a percentage.
+
+    >>> budget_bytes("1.5MB", 0), budget_bytes("2 KiB", 0), budget_bytes("60%", 1000)
+    (1500000, 2048, 600)
+    """
+    if isinstance(budget, int):
+        return budget
+    found = _BUDGET.fullmatch(budget.strip())
+    if found is None:
+        raise ValueError(
+            f"memory_budget is {budget!r}, expected bytes (300000000, '300MB', '1.5GiB') or '60%'"
+        )
+    number, unit = float(found[1]), found[2]
+    if unit == "%":
+        return int(number / 100 * whole)
+    base = 1024 if unit.endswith("iB") else 1000
+    return int(number * base ** _POWERS[unit.removesuffix("B").removesuffix("i")])

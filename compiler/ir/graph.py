@@ -272,6 +272,14 @@ class Graph:
             self.nx.remove_node(op)
             del self._ops[op]
 
+    def rewire(self, op: Op, old: Var, new: Var) -> None:
+        """Let an op read `new`, of the same type, wherever it reads `old`."""
+        op.inputs = {
+            slot: [new if var is old else var for var in vars] for slot, vars in op.inputs.items()
+        }
+        self.nx.remove_edge(old, op)
+        self.nx.add_edge(new, op)
+
     def sweep(self) -> list[Var]:
         """Drop vars that no op touches and nobody asks for (feeds stay); returns them."""
         dropped: list[Var] = []

@@ -42,6 +42,7 @@ from compiler.ir.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.program import GRAD
 from compiler.ir.slots import (
     BOOKKEEPING,
+    Again,
     Attr,
     Slot,
     attr,
@@ -59,11 +60,11 @@ from compiler.ir.slots import (
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 __all__ = [
-    "BOOKKEEPING", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad", "Rowwise",
-    "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call", "check_attributes", "find",
-    "fit", "has", "listed", "parameters", "reads", "reads_lod", "reads_previous", "reads_rows",
-    "reduced_axes", "registered", "required", "slot_of", "type_of", "writes", "writes_lod",
-    "writes_rows",
+    "BOOKKEEPING", "Again", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
+    "Rowwise", "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call",
+    "check_attributes", "find", "fit", "has", "listed", "parameters", "reads", "reads_lod",
+    "reads_previous", "reads_rows", "reduced_axes", "registered", "required", "slot_of",
+    "type_of", "writes", "writes_lod", "writes_rows",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
@@ -92,6 +93,8 @@ class OpDef:
     """True for what must run though nobody reads its outputs."""
     is_random: ClassVar[bool] = False
     """True for what gives other numbers every time, and so is no constant."""
+    is_cheap: ClassVar[bool] = False
+    """True for what takes little time beside a matrix product, so that it may be done twice."""
     lod_like: ClassVar[str | None] = None
     """The slot whose LoD the outputs share that have as many rows; None for the first input."""
     rows_like: ClassVar[str] = ""
@@ -134,6 +137,10 @@ class OpDef:
         """The op that does the same to tensor arrays, where that is another one."""
         return ""
 
+    def again(self) -> Again | None:
+        """How to make outputs a second time, the same to the bit, where that is another op."""
+        return None
+
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
         """The types of what stands in input slots, as `infer_types` takes them."""
         held = {slot: [each.type for each in items] for slot, items in inputs.items()}
@@ -159,6 +166,8 @@ class OpDef:
 
 class Pointwise(OpDef):
     """Each element of the outputs comes from the same element of the broadcast inputs."""
+
+    is_cheap = True
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
         """The shape to view a slot in before NumPy broadcasting; slots not named stay."""

@@ -109,6 +109,20 @@ class Slot:
         return list(items) if self.many else next(iter(items), None)
 
 
+@dataclass(frozen=True)
+class Again:
+    """An op that makes outputs of another one again.
+
+    `inputs` names, for each of its input slots, a slot of the other op, input or output; `outputs`,
+    for each output slot of the other op that it makes, its own.
+    """
+
+    kind: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    attrs: Mapping[str, Any]
+
+
 def listed(value: Any) -> list[Any]:
     """The items of a slot's value: those of a list, or the only one."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]

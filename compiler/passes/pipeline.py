@@ -9,6 +9,7 @@ from compiler.passes.fold_constants import FoldConstants
 from compiler.passes.fuse_batch_norm import FuseBatchNorm
 from compiler.passes.fuse_pointwise import FusePointwise
 from compiler.passes.insert_deletes import InsertDeletes
+from compiler.passes.recompute import Recompute
 from compiler.passes.reuse_memory import ReuseMemory
 from compiler.passes.schedule import Schedule
 
@@ -18,6 +19,7 @@ PASSES: tuple[type[Pass], ...] = (
     EliminateDead,
     FusePointwise,
     Schedule,
+    Recompute,
     ReuseMemory,
     InsertDeletes,
 )
@@ -28,9 +30,11 @@ def pipeline(options: Options) -> list[Pass]:
     """The passes that options leave on, in order.
 
     Memory is planned for an order that does not change any more, so without its search `schedule`
-    still settles the order as written.
+    still settles the order as written. Without a budget nothing is computed twice.
     """
-    kept = [each() for each in PASSES if each.name not in options.disable or each is Schedule]
+    off = options.disable - {Schedule.name}
+    off |= {Recompute.name} if options.memory_budget is None else set[str]()
+    kept = [each() for each in PASSES if each.name not in off]
     return [Schedule(search=False) if each.name in options.disable else each for each in kept]
 
 

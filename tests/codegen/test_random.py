@@ -21,7 +21,7 @@ NAMES = [each.name for each in PASSES]
 
 def computed(graph, options, feed, state):
     """Results of a graph's generated code; `state` is updated."""
-    run_passes(graph, pipeline(options), Context())
+    run_passes(graph, pipeline(options), Context(memory_budget=options.memory_budget))
     return runtime.load(NumpyTarget().emit(freeze(graph)), params=state)(feed)
 
 
@@ -33,7 +33,8 @@ def test_code_of_a_random_graph_computes_what_the_graph_means(seed):
     feed, state = arrays(graph.feeds(), seed, 5), arrays(graph.params(), seed + 1, 5)
     theirs = {name: array.copy() for name, array in state.items()}
     want = run(parse(show(graph)), feed, theirs)
-    got = computed(graph, Options(disable=left_out), feed, state)
+    budget = rng.choice([None, "70%", 1])
+    got = computed(graph, Options(disable=left_out, memory_budget=budget), feed, state)
     for var, a, b in zip(graph.results, got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"{var.label}, {left_out}")
     for name, array in theirs.items():

@@ -32,7 +32,8 @@ def rewritten(header, before):
     names = header.removeprefix("// run:").split("//")[0].replace(",", " ").split()
     graph = parse(before)
     params = {var.name: made_up(var.type, i) for i, var in enumerate(graph.params())}
-    context = Context(None if "no params" in header else dict(params))
+    budget = header.partition("// budget ")[2] or None
+    context = Context(None if "no params" in header else dict(params), memory_budget=budget)
     run_passes(graph, named(names), context)
     misses = "".join(f"// {each.op}: {each.reason}\n" for each in context.refusals)
     return graph, params | dict(context.params or {}), misses + show(graph)

@@ -37,6 +37,8 @@ class InstanceNorm(OpDef, op="instance_norm"):
     1/sqrt(variance + epsilon). Reference: instance_norm_op.cc.
     """
 
+    is_cheap = True
+
     X = reads()
     Scale = reads(optional=True)
     Bias = reads(optional=True)
@@ -92,6 +94,8 @@ class GroupNorm(OpDef, op="group_norm"):
     X, as in the reference, and so learns nothing of a channel whose Scale is 0.
     Reference: group_norm_op.cc, which is right for images of two axes only.
     """
+
+    is_cheap = True
 
     X = reads()
     Scale = reads(optional=True)

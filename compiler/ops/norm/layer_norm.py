@@ -19,6 +19,8 @@ class LayerNorm(OpDef, op="layer_norm"):
     each of a row, Mean and (biased) Variance one for each row. Reference: layer_norm_op.cc.
     """
 
+    is_cheap = True
+
     X = reads()
     Scale = reads(optional=True)
     Bias = reads(optional=True)

@@ -124,6 +124,35 @@ def normalize_by_kept(
     np.copyto(saved[0], mean)
 
 
+def normalize_again(
+    x: Array,
+    y: Array,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    inverse: Array,
+    factor: Array,
+    shift: Array,
+    frozen: bool,
+) -> None:
+    """Normalise x [N, places, C] to y as it was done before, from mean and 1/deviation.
+
+    `factor` and `shift` are scratch. The order of the steps is that of the first time: the numbers
+    are the same to the bit.
+    """
+    np.multiply(inverse, scale, out=factor)
+    if frozen:
+        np.subtract(bias, np.multiply(mean, factor, out=shift), out=shift)
+        np.multiply(x, factor, out=y)
+        np.add(y, shift, out=y)
+    elif x.size == mean.size:
+        np.copyto(y, x)
+    else:
+        np.subtract(x, mean, out=y)
+        np.multiply(y, factor, out=y)
+        np.add(y, bias, out=y)
+
+
 def normalize_gradient(
     x: Array,
     d_y: Array,

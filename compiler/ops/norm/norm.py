@@ -9,13 +9,14 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import Again, OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import is_channels_last
 from compiler.ops.norm.loops import (
     channel_rows,
     normalised,
+    normalize_again,
     normalize_by_batch,
     normalize_by_kept,
     normalize_gradient,
@@ -24,7 +25,29 @@ from compiler.ops.norm.loops import (
 )
 
 
-class BatchNormalisation(OpDef):
+class Layouts(OpDef):
+    """What normalises channels, whichever axis they are."""
+
+    data_layout = attr("NCHW")
+
+    def channel_axis(self, rank: int) -> int:
+        """The axis of the channels."""
+        return rank - 1 if is_channels_last(self.data_layout) else 1
+
+    def seen(self, k: Kernel, X: Operand) -> str:
+        """The expression for X as [N, places, C]."""
+        axis = self.channel_axis(X.type.rank)
+        before, channels, after = (
+            product(X.shape[:axis]),
+            X.shape[axis],
+            product(X.shape[axis + 1 :]),
+        )
+        if after == 1:
+            return X.view((1, before, channels))
+        return k.once(f"{X.view((before, channels, after))}.mT", [X], "npc")
+
+
+class BatchNormalisation(Layouts):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
     X is [N, C, …], or […, C] with data_layout NHWC; all else is [C]. In training, mean and (biased)
@@ -75,13 +98,15 @@ class BatchNormalisation(OpDef):
         kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
         return {"Y": X, **kept, **saved}
 
-    def channel_axis(self, rank: int) -> int:
-        """The axis of the channels."""
-        return rank - 1 if is_channels_last(self.data_layout) else 1
-
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
     """Normalisation over a batch."""
+
+    def again(self) -> Again:
+        """Y follows from X and the statistics that backward reads."""
+        inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
+        attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
+        return Again("batch_norm_again", inputs, {"Y": "Y"}, attrs)
 
     @property
     def is_frozen(self) -> bool:
@@ -167,17 +192,46 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         name = k.function(normalize_gradient)
         k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
 
-    def seen(self, k: Kernel, X: Operand) -> str:
-        """The expression for X as [N, places, C]."""
-        axis = self.channel_axis(X.type.rank)
-        before, channels, after = (
-            product(X.shape[:axis]),
-            X.shape[axis],
-            product(X.shape[axis + 1 :]),
-        )
-        if after == 1:
-            return X.view((1, before, channels))
-        return k.once(f"{X.view((before, channels, after))}.mT", [X], "npc")
+
+class BatchNormAgain(Layouts, op="batch_norm_again"):
+    """Y of a `batch_norm`, once more, from the statistics that it used: the same to the bit.
+
+    No program has it; the pass `recompute` writes it. `frozen` says that the statistics were those
+    that were kept.
+    """
+
+    X = reads()
+    Scale = reads()
+    Bias = reads()
+    SavedMean = reads()
+    SavedVariance = reads()
+    Y = writes()
+    frozen = attr(False)
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
+
+    def numpy(
+        self, X: Array, Scale: Array, Bias: Array, SavedMean: Array, SavedVariance: Array
+    ) -> Array:
+        x = channel_rows(X, self.data_layout)
+        if len(x) == 1 and not self.frozen:
+            return X
+        return rows_like((x - SavedMean) * SavedVariance * Scale + Bias, X, self.data_layout)
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand,
+        Bias: Operand,
+        SavedMean: Operand,
+        SavedVariance: Operand,
+        Y: Operand,
+    ) -> None:
+        images = f"{self.seen(k, X)}, {self.seen(k, Y)}, {Scale}, {Bias}"
+        rest = f"{SavedMean}, {SavedVariance}, {_like(k, Scale)}, {_like(k, Scale)}, {self.frozen}"
+        k.line(f"{k.function(normalize_again)}({images}, {rest})")
 
 
 class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
+from compiler.ir.opdef import Again, OpDef, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 
 SEED_LIMIT = 2**32
@@ -47,6 +47,11 @@ class Dropout(OpDef, op="dropout"):
     fix_seed = attr(False)
     seed = attr(0)
     dropout_implementation = attr("downgrade_in_infer")
+
+    def again(self) -> Again:
+        """Out is X where Mask is, as the gradient of X is that of Out."""
+        inputs = {"Mask": "Mask", "Out@GRAD": "X"}
+        return Again("dropout_grad", inputs, {"Out": "X@GRAD"}, self.attributes)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         if not 0.0 <= self.dropout_prob <= 1.0:

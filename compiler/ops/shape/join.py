@@ -57,6 +57,8 @@ class Concat(OpDef, op="concat"):
     Reference: concat_op.cc.
     """
 
+    is_cheap = True
+
     X = reads(many=True)
     AxisTensor = reads(optional=True, no_grad=True)
     Out = writes()
@@ -127,6 +129,8 @@ class Split(OpDef, op="split"):
     One section may be -1 and takes what remains. The axis may stand in AxisTensor, the sections in
     a tensor each. Reference: split_op.cc.
     """
+
+    is_cheap = True
 
     X = reads()
     AxisTensor = reads(optional=True, no_grad=True)
@@ -223,6 +227,8 @@ def slices_along(X: Array, axis: int, count: int) -> list[Array]:
 
 class Stack(OpDef, op="stack"):
     """Y = the tensors of X, which have one shape, along a new axis. Reference: stack_op.cc."""
+
+    is_cheap = True
 
     X = reads(many=True)
     Y = writes()

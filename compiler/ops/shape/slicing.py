@@ -125,6 +125,8 @@ class Slice(Slicing, op="slice"):
     `decrease_axis`, of which one place is taken, are left out. Reference: slice_op.h.
     """
 
+    is_cheap = True
+
     def infer(
         self,
         Input: TensorType,

@@ -16,6 +16,7 @@ class Transposing(OpDef):
     Reference: transpose_op.cc.
     """
 
+    is_cheap = True
     lod_like = ""
 
     X = reads()

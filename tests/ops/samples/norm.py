@@ -17,6 +17,13 @@ def normalisation(shape, channels, op="batch_norm", **attrs):
     return Sample(op, inputs, attrs, LEARNT)
 
 
+def again(shape, **attrs):
+    """Return a sample that normalises three channels by statistics it is given."""
+    names = ("Scale", "Bias", "SavedMean", "SavedVariance")
+    vectors = {slot: numbers(3, low=0.5, high=1.5, seed=i) for i, slot in enumerate(names)}
+    return Sample("batch_norm_again", {"X": numbers(*shape, high=3.0), **vectors}, attrs)
+
+
 def scaled(op, shape, size, given="Scale Bias", **attrs):
     """Return a sample that scales and shifts by vectors of a size, as far as they are given."""
     vectors = {"Scale": numbers(size, low=0.5, high=1.5, seed=1), "Bias": numbers(size, seed=2)}
@@ -80,6 +87,14 @@ SAMPLES += [
     normalisation((4, 2, 5, 3), 3, "inplace_abn", activation="elu", alpha=0.7, data_layout="NHWC"),
     normalisation((4, 3, 2, 5), 3, "inplace_abn", activation="leaky_relu", alpha=0.3),
     normalisation((4, 3), 3, "inplace_abn", activation="elu", use_global_stats=True),
+]
+
+SAMPLES += [
+    again((4, 3, 2, 5)),
+    again((1, 3)),
+    again((4, 2, 5, 3), data_layout="NHWC"),
+    again((4, 3, 2, 5), frozen=True),
+    again((1, 3), frozen=True),
 ]
 
 SAMPLES += [
