@@ -1,0 +1,313 @@
+"""`fluid.core.AnalysisConfig` and `NativeConfig`: what release 1.8.5 asks before it loads a model.
+
+Which model, by name or by position, and which passes are left out mean here what they mean there.
+Settings of libraries that are not here (MKL-DNN, TensorRT, Lite) and of the log are kept, so that
+what asks for them is answered, and change nothing: numbers come from NumPy, memory is always used
+again. What was asked for in earnest and cannot be had, such as a GPU, is warned of.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from copy import deepcopy
+from enum import IntEnum
+
+__all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace", "Precision"]
+
+PASSES = (
+    "fuse_batch_norm", "fold_constants", "eliminate_dead", "fuse_pointwise", "schedule",
+    "reuse_memory", "insert_deletes",
+)  # fmt: skip
+"""The compiler's passes, in order."""
+
+IR_PASSES = frozenset({"fuse_batch_norm", "fold_constants", "fuse_pointwise"})
+"""Those that run other ops than the model has; without them every op is run as it is written."""
+
+
+class PaddlePlace(IntEnum):
+    """Where data lies, by the reference's numbers."""
+
+    UNK = -1
+    CPU = 0
+    GPU = 1
+
+
+class Precision(IntEnum):
+    """What TensorRT would compute in."""
+
+    Float32 = 0
+    Int8 = 1
+    Half = 2
+
+
+class PaddlePassBuilder:
+    """Names of passes in order; those of the reference may stand among them and mean nothing.
+
+    >>> builder = PaddlePassBuilder(["fold_constants", "fc_fuse_pass"])
+    >>> builder.delete_pass("fc_fuse_pass")
+    >>> builder.all_passes()
+    ['fold_constants']
+    """
+
+    def __init__(self, passes: Sequence[str]) -> None:
+        self._passes = list(passes)
+
+    def all_passes(self) -> list[str]:
+        """The names."""
+        return list(self._passes)
+
+    def set_passes(self, passes: Sequence[str]) -> None:
+        """Have these and no others."""
+        self._passes = list(passes)
+
+    def append_pass(self, name: str) -> None:
+        """Have one more at the end."""
+        self._passes.append(name)
+
+    def insert_pass(self, index: int, name: str) -> None:
+        """Have one more before another."""
+        self._passes.insert(index, name)
+
+    def delete_pass(self, name: str) -> None:
+        """Have it no more; a name that is not there is let pass."""
+        self._passes = [each for each in self._passes if each != name]
+
+
+class NativeConfig:
+    """Which model, and how it is fed: attributes to set.
+
+    `specify_input_name` has `run` look at the names of tensors instead of their order.
+    """
+
+    def __init__(self) -> None:
+        self.model_dir = ""
+        self.prog_file = ""
+        self.param_file = ""
+        self.use_gpu = False
+        self.device = 0
+        self.fraction_of_gpu_memory = -1.0
+        self.specify_input_name = False
+        self._threads = 1
+
+    def cpu_math_library_num_threads(self) -> int:
+        """What was set; 1 before."""
+        return self._threads
+
+    def set_cpu_math_library_num_threads(self, cpu_math_library_num_threads: int) -> None:
+        """Note it: OPENBLAS_NUM_THREADS sets the threads of matrix products, for the process."""
+        self._threads = cpu_math_library_num_threads
+
+
+class AnalysisConfig:
+    """Which model, how it is fed and what is left out, each set by a call.
+
+    Made of a folder, of the files of program and parameters, or of another config.
+    """
+
+    Precision = Precision
+
+    def __init__(
+        self, model_dir: str | AnalysisConfig | None = None, params_file: str | None = None
+    ) -> None:
+        self._model_dir = self._prog_file = self._params_file = ""
+        self._buffers: tuple[bytes, bytes] | None = None
+        self._passes = PaddlePassBuilder(PASSES)
+        self._ir_optim, self._feed_fetch_ops, self._by_name = True, True, False
+        self._memory_mb, self._threads = 100, 1
+        self._mkldnn, self._glog_disabled = False, False
+        if isinstance(model_dir, AnalysisConfig):
+            vars(self).update(deepcopy(vars(model_dir)))
+        elif model_dir is not None:
+            self.set_model(model_dir, params_file)
+
+    # Which model
+
+    def set_model(self, model_dir: str, params_file: str | None = None) -> None:
+        """A folder as `save_inference_model` writes it, or the files of program and parameters."""
+        if params_file is None:
+            self._model_dir = model_dir
+        else:
+            self._prog_file, self._params_file = model_dir, params_file
+
+    def set_model_buffer(
+        self, prog_buffer: bytes, prog_size: int, params_buffer: bytes, params_size: int
+    ) -> None:
+        """The bytes of a program and of its parameters."""
+        self._buffers = prog_buffer[:prog_size], params_buffer[:params_size]
+
+    def set_prog_file(self, prog_file: str) -> None:
+        """The file of the program."""
+        self._prog_file = prog_file
+
+    def set_params_file(self, params_file: str) -> None:
+        """The file of all parameters."""
+        self._params_file = params_file
+
+    def model_dir(self) -> str:
+        """The folder; empty where files are named."""
+        return self._model_dir
+
+    def prog_file(self) -> str:
+        """The file of the program; empty where a folder is named."""
+        return self._prog_file
+
+    def params_file(self) -> str:
+        """The file of all parameters; empty where a folder is named."""
+        return self._params_file
+
+    def model_from_memory(self) -> bool:
+        """Whether the model was given as bytes."""
+        return self._buffers is not None
+
+    def buffers(self) -> tuple[bytes, bytes] | None:
+        """The bytes of program and parameters where they were given."""
+        return self._buffers
+
+    # How it is fed
+
+    def switch_specify_input_names(self, x: bool = True) -> None:
+        """Let `run` look at the names of tensors instead of their order."""
+        self._by_name = bool(x)
+
+    def specify_input_name(self) -> bool:
+        """Whether `run` looks at names."""
+        return self._by_name
+
+    def switch_use_feed_fetch_ops(self, x: bool = True) -> None:
+        """Note it: `run` and `zero_copy_run` both work, whichever was asked for."""
+        self._feed_fetch_ops = bool(x)
+
+    def use_feed_fetch_ops_enabled(self) -> bool:
+        """What was asked for; True before."""
+        return self._feed_fetch_ops
+
+    # What is left out
+
+    def switch_ir_optim(self, x: bool = True) -> None:
+        """Whether ops may be folded and fused; without that each is run as it is written."""
+        self._ir_optim = bool(x)
+
+    def ir_optim(self) -> bool:
+        """Whether ops may be folded and fused."""
+        return self._ir_optim
+
+    def pass_builder(self) -> PaddlePassBuilder:
+        """The passes by name."""
+        return self._passes
+
+    def delete_pass(self, pass_name: str) -> None:
+        """Leave out a pass; the reference's have no name here, and are let pass."""
+        self._passes.delete_pass(pass_name)
+
+    def disabled(self) -> Collection[str]:
+        """The compiler's passes that are left out."""
+        kept = set(self._passes.all_passes()) - (set() if self._ir_optim else IR_PASSES)
+        return frozenset(PASSES) - kept
+
+    # What changes nothing
+
+    def disable_gpu(self) -> None:
+        """Run on the CPU, as always."""
+
+    def enable_use_gpu(self, memory_pool_init_size_mb: int, device_id: int = 0) -> None:
+        """Warn that there is no GPU; the model runs on the CPU, as in a reference built without."""
+        self._memory_mb = memory_pool_init_size_mb
+        _warn("enable_use_gpu: this version has no GPU target, the model runs on the CPU")
+
+    def use_gpu(self) -> bool:
+        """False."""
+        return False
+
+    def gpu_device_id(self) -> int:
+        """0."""
+        return 0
+
+    def memory_pool_init_size_mb(self) -> int:
+        """What was asked for; 100 before."""
+        return self._memory_mb
+
+    def fraction_of_gpu_memory_for_pool(self) -> float:
+        """0."""
+        return 0.0
+
+    def enable_memory_optim(self) -> None:
+        """Use memory again once nothing reads it, as always."""
+
+    def enable_mkldnn(self) -> None:
+        """Note it: NumPy computes."""
+        self._mkldnn = True
+
+    def mkldnn_enabled(self) -> bool:
+        """Whether it was asked for."""
+        return self._mkldnn
+
+    def set_mkldnn_cache_capacity(self, capacity: int = 0) -> None:
+        """Let pass: there is no such cache."""
+
+    def set_mkldnn_op(self, ops: Collection[str]) -> None:
+        """Let pass: NumPy computes all ops."""
+
+    def set_cpu_math_library_num_threads(self, cpu_math_library_num_threads: int) -> None:
+        """Note it: OPENBLAS_NUM_THREADS sets the threads of matrix products, for the process."""
+        self._threads = cpu_math_library_num_threads
+
+    def cpu_math_library_num_threads(self) -> int:
+        """What was set; 1 before."""
+        return self._threads
+
+    def enable_tensorrt_engine(
+        self, workspace_size: int = 1 << 20, max_batch_size: int = 1, min_subgraph_size: int = 3,
+        precision_mode: Precision = Precision.Float32, use_static: bool = False,
+        use_calib_mode: bool = True,
+    ) -> None:  # fmt: skip
+        """Warn that there is no TensorRT."""
+        _warn("enable_tensorrt_engine: there is no TensorRT here, the model runs in its own types")
+
+    def tensorrt_engine_enabled(self) -> bool:
+        """False."""
+        return False
+
+    def enable_lite_engine(
+        self, zero_copy: bool = False, precision_mode: Precision = Precision.Float32,
+        passes_filter: Sequence[str] = (), ops_filter: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """Warn that there is no Paddle Lite."""
+        _warn("enable_lite_engine: there is no Paddle Lite here, the model runs in its own types")
+
+    def lite_engine_enabled(self) -> bool:
+        """False."""
+        return False
+
+    def enable_quantizer(self) -> None:
+        """Warn that nothing is quantised."""
+        _warn("enable_quantizer: nothing is quantised here, the model runs in its own types")
+
+    def enable_profile(self) -> None:
+        """Say how to take times."""
+        _warn("enable_profile: for times, put `with fluid.profiler.profiler('CPU'):` around runs")
+
+    def set_optim_cache_dir(self, opt_cache_dir: str) -> None:
+        """Let pass: nothing is kept on disk."""
+
+    def switch_ir_debug(self, x: bool = True) -> None:
+        """Let pass: `fluid inspect --dump` shows a model after each pass."""
+
+    def disable_glog_info(self) -> None:
+        """Be silent, as always."""
+        self._glog_disabled = True
+
+    def glog_info_disabled(self) -> bool:
+        """Whether it was asked for."""
+        return self._glog_disabled
+
+    def to_native_config(self) -> NativeConfig:
+        """The same model for a native predictor."""
+        native = NativeConfig()
+        native.model_dir, native.specify_input_name = self._model_dir, self._by_name
+        native.prog_file, native.param_file = self._prog_file, self._params_file
+        return native
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
