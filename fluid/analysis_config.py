@@ -17,9 +17,9 @@ __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace",
 
 PASSES = (
     "fuse_batch_norm", "fold_constants", "eliminate_dead", "fuse_pointwise", "schedule",
-    "reuse_memory", "insert_deletes",
+    "recompute", "reuse_memory", "insert_deletes",
 )  # fmt: skip
-"""The compiler's passes, in order."""
+"""The compiler's passes that may be left out, in order."""
 
 IR_PASSES = frozenset({"fuse_batch_norm", "fold_constants", "fuse_pointwise"})
 """Those that run other ops than the model has; without them every op is run as it is written."""
