@@ -23,6 +23,7 @@ from fluid import (
     profiler,
     reader,
     regularizer,
+    transpiler,
     unique_name,
 )
 from fluid.as_paddle import install_as_paddle
@@ -62,6 +63,7 @@ from fluid.missing import not_yet
 from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from fluid.predictor import Predictor, create_predictor
+from fluid.transpiler import memory_optimize, release_memory
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -124,6 +126,7 @@ __all__ = [
     "load_op_library",
     "load_program_state",
     "lod_tensor",
+    "memory_optimize",
     "metrics",
     "name_scope",
     "nets",
@@ -135,11 +138,13 @@ __all__ = [
     "program_guard",
     "reader",
     "regularizer",
+    "release_memory",
     "require_version",
     "save",
     "scope_guard",
     "set_flags",
     "set_program_state",
+    "transpiler",
     "unique_name",
 ]
 

@@ -37,6 +37,7 @@ def append_backward(
         if not callable(callback):
             raise ValueError("'callback' must be a callable object.")
     wanted = _parameters(loss, parameter_list)
+    loss.block.program._grow()
     kept = [_name(each, "checkpoints") for each in checkpoints or ()]
     forward = list(loss.block.ops)
 
@@ -83,6 +84,7 @@ def gradients(
         seeds[target.name] = None if seed is None else seed.name
     block = targets[0].block
     names = [each.name for each in inputs]
+    block.program._grow()
     found = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
     return [block.var(found[name]) if name in found else None for name in names]
 

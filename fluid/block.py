@@ -178,6 +178,7 @@ class Block(ir.Block):
             raise ValueError("`type` of an Operator can not be None")
         check_type(type, "type", str, "append_op")
         check_type(attrs, "attrs", (Mapping, NoneType), type)
+        self.program._grow()
         op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
         self.ops.insert(index, op)
         self._claim(op)

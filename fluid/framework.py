@@ -8,6 +8,7 @@ with the user's line (fluid_spec A.1). Every edit bumps `Program.version`.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from textwrap import indent
 from typing import Any
 
 from compiler.ir import program as ir
+from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
 from fluid import pruning
 from fluid.arguments import typed
@@ -25,7 +27,7 @@ from fluid.operator import Operator
 from fluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluid.program_bytes import program_bytes, program_from_bytes
 from fluid.proto_text import program_text
-from fluid.recording import must_be_bool
+from fluid.recording import must_be_bool, user_line
 from fluid.variable import (
     Parameter,
     Variable,
@@ -70,6 +72,7 @@ class Program(ir.Program):
     """
 
     _global_seed = 0
+    _is_mem_optimized = False
 
     def __init__(self) -> None:
         self.current_block_idx = 0
@@ -207,6 +210,25 @@ class Program(ir.Program):
                 found = {name: value for name, value in batch if name in known} | found
         return found
 
+    # ---- names that memory_optimize took
+
+    def _take_names_back(self) -> bool:
+        """Undo what `memory_optimize` renamed; tells whether there was anything."""
+        renamed = has_reuses(self)
+        if renamed:
+            restore_own_names(self)
+        self._is_mem_optimized = False
+        return renamed
+
+    def _grow(self) -> None:
+        """Before ops are appended: a new op may read any variable, by the name it was given."""
+        if self._is_mem_optimized and self._take_names_back():
+            warnings.warn(
+                f"{user_line()}: an op is appended after memory_optimize, which is undone: call it "
+                "once the program is complete, after minimize",
+                stacklevel=2,
+            )
+
     # ---- copies
 
     def clone(self, for_test: bool = False) -> Program:
@@ -233,13 +255,14 @@ class Program(ir.Program):
         """
         feeds = feeded_var_names if isinstance(feeded_var_names, list) else [feeded_var_names]
         names = self._target_names(targets if isinstance(targets, list) else [targets])
-        written = {n for op in self.global_block().ops for n in op.writes()}
+        pruned = self._copy()
+        pruned._take_names_back()
+        written = {n for op in pruned.global_block().ops for n in op.writes()}
         for name in [*feeds, *names]:
             if not isinstance(name, str):
                 raise ValueError(f"feeds are names, but received {type(name).__name__}")
             if name in names and name not in feeds and name not in written:
                 raise ValueError(f"no operator computes the target variable {name!r}")
-        pruned = self._copy()
         pruning.keep_needed(pruned, feeds, names)
         known = pruned.global_block().vars
         pruned._reads = [read for read in self._reads if not known.keys().isdisjoint(read[1])]

@@ -69,6 +69,7 @@ def save_inference_model(
     _check_ends(feeds, targets)
     expect_executor(executor)
     program = expect_program(main_program).clone()
+    program._take_names_back()
     results = [_result(program, index, var.name) for index, var in enumerate(targets)]
     if export_for_deployment:
         program = _deployable(program, feeds, results)

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from compiler.errors import CompileError
 from compiler.ir.blocks import conditional, repeat
 from compiler.ir.body_scan import BlockScan, Handlers
 from compiler.ir.earlier import with_earlier_values
 from compiler.ir.graph import Graph
+from compiler.ir.infer import op_text
+from compiler.ir.own_names import with_own_names
 from compiler.ir.program import OpDesc, Program
 from compiler.ir.recurrent import recurrent, recurrent_gradient
 from compiler.ir.types import Shape
@@ -33,7 +36,26 @@ def _named_print(scan: BlockScan, op: OpDesc) -> None:
     scan.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
 
 
+def _deleted(scan: BlockScan, op: OpDesc) -> None:
+    """`delete_var`: no op behind it finds a value any more.
+
+    When memory is free again is for passes to say, who know the order that ops are run in; what is
+    fetched is kept.
+    """
+    for name in op.reads():
+        if scan.is_state(name):
+            raise CompileError(
+                f"{name!r} outlives a run, so no run can delete it",
+                op=op_text(op),
+                source=op.source,
+                hint="erase it from the scope: scope.erase([name])",
+            )
+        scan.read(name, op)
+        scan.deleted[name] = op
+
+
 _HANDLERS: Handlers = {
+    "delete_var": _deleted,
     "print": _named_print,
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
@@ -55,7 +77,7 @@ def to_graph(
     CompileError for an unknown op, a variable nobody writes or feeds, an unknown fetch, and
     whatever types do not go together, with the op and the user's line.
     """
-    block = with_earlier_values(program).blocks[0]
+    block = with_earlier_values(with_own_names(program)).blocks[0]
     scan = BlockScan(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():
         scan.feed(var, shape)

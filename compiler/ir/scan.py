@@ -45,6 +45,7 @@ class Scan:
     lods: dict[Var, list[Var]] = field(default_factory=dict[Var, list[Var]])
     rows: dict[Var, tuple[Var, Size]] = field(default_factory=dict[Var, tuple[Var, Size]])
     dense: dict[Var, Var] = field(default_factory=dict[Var, Var])
+    deleted: dict[str, OpDesc] = field(default_factory=dict[str, OpDesc])
 
     # ---- ops ----
 
@@ -95,6 +96,8 @@ class Scan:
 
     def read(self, name: str, op: OpDesc) -> Var:
         """The var a name stands for; state and captured vars are declared when first read."""
+        if name in self.deleted:
+            raise _gone(name, op, self.deleted[name])
         found = self.seen(name, op)
         if found is not None:
             return found
@@ -147,6 +150,7 @@ class Scan:
 
     def note(self, name: str, var: Var) -> Var:
         """From here on a name stands for this var."""
+        self.deleted.pop(name, None)
         self.current[name] = var
         return var
 
@@ -362,6 +366,17 @@ def copying(var: Var) -> str:
 def offsets_type(count: Size) -> TensorType:
     """The type of a LoD level of so many sequences."""
     return TensorType(DType.INT64, (count + 1,))
+
+
+def _gone(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
+    """What to say of an op that reads what was deleted."""
+    return CompileError(
+        f"variable {name!r} has no value any more: a delete_var before this op took it "
+        f"({deletion.source or 'no line is known'})",
+        op=op_text(op),
+        source=op.source,
+        hint="call release_memory when the program is complete, or name it in skip_opt_set",
+    )
 
 
 def _of_known_size(name: str, type: TensorType) -> TensorType:

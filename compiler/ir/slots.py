@@ -13,9 +13,9 @@ from compiler.errors import BadAttribute
 T = TypeVar("T")
 
 BOOKKEEPING = frozenset(
-    "op_role op_role_var op_namescope op_callstack op_device with_quant_attr use_cudnn use_mkldnn "
-    "mkldnn_data_type use_quantizer is_mkldnn workspace_size_MB exhaustive_search fuse_relu "
-    "fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
+    "op_role op_role_var op_namescope op_callstack op_device op_reuses with_quant_attr use_cudnn "
+    "use_mkldnn mkldnn_data_type use_quantizer is_mkldnn workspace_size_MB exhaustive_search "
+    "fuse_relu fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
     "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
     "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
     "y_data_format quantize_weights is_cpu is_calc_type use_addto "

@@ -1,0 +1,127 @@
+"""Names that were given up: `memory_optimize` lets a variable stand under the name of another one.
+
+The op that writes such a variable says so in the attribute `op_reuses`: from there on the shared
+name means this variable, until an op writes it anew. So each can have its own name back, and that
+is what is compiled: a value is found by its name whether or not the program was rewritten, and no
+number can depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.ir.program import Block, OpDesc, Program, VarDesc
+
+REUSES = "op_reuses"
+"""The attribute of an op whose outputs stand under names of others: a `Reuse` after the other."""
+ROLE_VAR = "op_role_var"
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """A variable that stands under the name `storage`, and what was declared of it."""
+
+    storage: str
+    name: str
+    dims: tuple[int, ...]
+    lod_level: int = 0
+    stop_gradient: bool = False
+
+    def words(self) -> list[str]:
+        """Itself as an attribute holds it."""
+        sizes = ",".join(map(str, self.dims))
+        return [self.storage, self.name, sizes, str(self.lod_level), str(int(self.stop_gradient))]
+
+
+_WORDS = 5
+_NUMBERS = re.compile(r"(-?\d+(?:,-?\d+)*) (\d+) ([01])")
+
+
+def reuses(op: OpDesc) -> list[Reuse]:
+    """What the outputs of an op were called before; CompileError where the attribute is damaged."""
+    words = op.attrs.get(REUSES, ())
+    return [_reuse(op, words[at : at + _WORDS]) for at in range(0, len(words), _WORDS)]
+
+
+def _reuse(op: OpDesc, words: Sequence[Any]) -> Reuse:
+    found = _NUMBERS.fullmatch(" ".join(map(str, words[2:])))
+    if len(words) != _WORDS or found is None:
+        raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} names no reuse")
+    sizes, level, stop = found.groups()
+    dims = tuple(map(int, sizes.split(",")))
+    return Reuse(str(words[0]), str(words[1]), dims, int(level), stop == "1")
+
+
+def note_reuse(op: OpDesc, reuse: Reuse) -> None:
+    """Let an op say that one of its outputs stands under another name."""
+    op.attrs[REUSES] = [*op.attrs.get(REUSES, ()), *reuse.words()]
+
+
+def has_reuses(program: Program) -> bool:
+    """True where some variable stands under the name of another one."""
+    return any(REUSES in op.attrs for block in program.blocks for op in block.ops)
+
+
+def with_own_names(program: Program) -> Program:
+    """The program; a copy in which every variable has its own name, if some have given it up."""
+    if not has_reuses(program):
+        return program
+    made = Program()
+    for block in program.blocks:
+        copy = made.add_block(block.parent_idx) if block.idx else made.blocks[0]
+        copy.forward_block_idx = block.forward_block_idx
+        copy.vars = dict(block.vars)
+        copy.ops = [OpDesc(o.type, o.inputs, o.outputs, o.attrs, o.source) for o in block.ops]
+    restore_own_names(made)
+    return made
+
+
+def restore_own_names(program: Program) -> None:
+    """Give every variable its own name back, in the program itself, and declare it again.
+
+    What a block of gradients reads of its forward block is what stood there at the end of that.
+    """
+    ends: dict[int, dict[str, str]] = {}
+    for block in program.blocks:
+        meant = dict(ends.get(block.forward_block_idx, {}))
+        for op in block.ops:
+            _restore(block, op, meant)
+        ends[block.idx] = meant
+    program.touch()
+
+
+def _restore(block: Block, op: OpDesc, meant: dict[str, str]) -> None:
+    """Rename what an op touches; `meant` has what shared names mean, before it and then after."""
+    read = set(op.reads())
+    renamed = slots_renamed(op.inputs, meant)
+    for name in [each for each in op.writes() if each in meant and each not in read]:
+        del meant[name]
+    for reuse in reuses(op):
+        _declare(block, reuse)
+        meant[reuse.storage] = reuse.name
+    op.inputs, op.outputs = renamed, slots_renamed(op.outputs, meant)
+    if ROLE_VAR in op.attrs:
+        op.attrs[ROLE_VAR] = [meant.get(name, name) for name in op.attrs[ROLE_VAR]]
+    op.attrs.pop(REUSES, None)
+
+
+def _declare(block: Block, reuse: Reuse) -> None:
+    like = block.lookup(reuse.storage) or VarDesc(reuse.storage)
+    fields: dict[str, Any] = {"shape": reuse.dims, "dtype": like.element, "kind": like.kind}
+    fields |= {"lod_level": reuse.lod_level, "stop_gradient": reuse.stop_gradient}
+    block.add_var(reuse.name, **fields)
+
+
+def slots_renamed(
+    slots: Mapping[str, Sequence[str]], names: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Slots with other names for some variables.
+
+    >>> slots_renamed({"X": ["a", "b"]}, {"a": "c"})
+    {'X': ['c', 'b']}
+    """
+    return {slot: [names.get(name, name) for name in held] for slot, held in slots.items()}

@@ -1,0 +1,8 @@
+"""Rewriting programs: a trained one for inference, any one for less memory (seeds 000 to 002)."""
+
+from fluid.missing import not_yet
+from fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
+
+__all__ = ["memory_optimize", "release_memory"]
+
+__getattr__ = not_yet(__name__, globals())

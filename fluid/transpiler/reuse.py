@@ -1,0 +1,110 @@
+"""Which variable of a program may stand under the name of which other one (fluid_spec D.4).
+
+Ops are visited in order. What dies is kept in a pool; what an op makes anew takes the first place
+in the pool that fits. Only what is made once may move, and only where the other is never mentioned
+again, so that every name means one value at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from compiler.ir.own_names import Reuse, note_reuse, slots_renamed
+from compiler.ir.program import VarDesc
+from fluid.transpiler.units import ROLE_VAR, Step, Unit, is_temporary
+
+__all__ = ["Move", "apply_moves", "planned_moves"]
+
+
+@dataclass(frozen=True)
+class Move:
+    """From step `at` of a unit on, `var` stands under the name of `storage`.
+
+    `index` is the place that was found for it in a pool of `size`.
+    """
+
+    at: int
+    var: VarDesc
+    storage: VarDesc
+    index: int
+    size: int
+
+
+def planned_moves(unit: Unit, kept: Collection[str], level: int) -> list[Move]:
+    """The moves of one unit, in order; none of `kept` moves or is moved to."""
+    return list(_Plan(unit, kept, level).moves())
+
+
+@dataclass
+class _Plan:
+    """The walk that makes a plan: `pool` is what is free, `storage` what others stand under."""
+
+    unit: Unit
+    kept: Collection[str]
+    level: int
+    pool: list[VarDesc] = field(default_factory=list)
+    storage: dict[str, VarDesc] = field(default_factory=dict)
+
+    def moves(self) -> Iterator[Move]:
+        steps = self.unit.steps
+        made = Counter(n for s in steps for n in s.writes if n not in s.reads)
+        fixed = set(self.kept).union(*(step.inside for step in steps))
+        for at, step in enumerate(steps):
+            for name in dict.fromkeys(step.writes):
+                once = made[name] == 1 and self.unit.first[name] == at and name not in step.reads
+                if once and name not in fixed and is_temporary(step.block, name):
+                    yield from self.move(at, step.block.vars[name])
+            self.free(at, step, made)
+
+    def move(self, at: int, var: VarDesc) -> Iterator[Move]:
+        """The move of a variable to the first place that fits, if there is one."""
+        here = self.unit.steps[at].block.vars
+        for index, place in enumerate(self.pool):
+            if here.get(place.name) is place and _fits(var, place, self.level):
+                self.storage[var.name] = place
+                yield Move(at, var, place, index, len(self.pool))
+                del self.pool[index]
+                return
+
+    def free(self, at: int, step: Step, made: Collection[str]) -> None:
+        """Put what ends with a step into the pool, the smaller before the larger."""
+        ended = [n for n in step.dying if self.unit.last[n] == at and n in made]
+        ended = [n for n in ended if n not in self.kept and is_temporary(step.block, n)]
+        places = [self.storage.get(name, step.block.vars[name]) for name in ended]
+        for place in sorted(places, key=lambda each: each.name):
+            self.pool.insert(bisect_right(self.pool, _size(place), key=_size), place)
+
+
+def _size(var: VarDesc) -> tuple[bool, int]:
+    """What the pool is sorted by: what grows with the batch comes first, then elements count."""
+    dims = var.dims or ()
+    return dims[0] != -1, abs(prod(dims))
+
+
+def _fits(var: VarDesc, place: VarDesc, level: int) -> bool:
+    """Level 0 wants equal shapes; level 1 as much room, for a batch where that is of a batch."""
+    if var.element != place.element:
+        return False
+    if level == 0:
+        return var.dims == place.dims
+    return _size(var)[0] == _size(place)[0] and _size(var) <= _size(place)
+
+
+def apply_moves(unit: Unit, moves: list[Move]) -> None:
+    """Rename what moves, in every op of a unit; the op that writes it says what it was."""
+    names = {move.var.name: move.storage.name for move in moves}
+    for step in unit.steps:
+        op = step.op
+        op.inputs, op.outputs = slots_renamed(op.inputs, names), slots_renamed(op.outputs, names)
+        if ROLE_VAR in op.attrs:
+            op.attrs[ROLE_VAR] = [names.get(name, name) for name in op.attrs[ROLE_VAR]]
+    for move in moves:
+        var, step = move.var, unit.steps[move.at]
+        told = (var.dims or (), var.lod_level, var.stop_gradient)
+        note_reuse(step.op, Reuse(move.storage.name, var.name, *told))
+        del step.block.vars[var.name]
+        move.storage.op = step.op

@@ -1,0 +1,140 @@
+"""Stretches of ops over which variables of a program live, and what of them must stay as it is.
+
+A unit is the main block, or a block that an op runs together with the block of its gradients: what
+the second reads of the first lives on until then (fluid_spec D.1). Lives follow from a walk from
+the end (D.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler.ir.own_names import ROLE_VAR
+from compiler.ir.program import GRAD, NO_BLOCK, Block, OpDesc, OpRole, Program, VarKind
+from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes
+
+__all__ = ["Step", "Unit", "kept_names", "units"]
+
+_NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
+
+
+@dataclass(frozen=True)
+class Step:
+    """An op in its block, with what it reads and writes, inside its own blocks as well.
+
+    `dying` is what it reads and no later op of the unit does.
+    """
+
+    block: Block
+    op: OpDesc
+    reads: frozenset[str]
+    writes: tuple[str, ...]
+    inside: frozenset[str]
+    dying: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Ops in the order in which they run, each name with the first and the last to mention it."""
+
+    steps: tuple[Step, ...]
+    first: dict[str, int] = field(default_factory=dict)
+    last: dict[str, int] = field(default_factory=dict)
+
+
+def units(program: Program) -> list[Unit]:
+    """The units of a program, that of the main block first."""
+    forward = [block for block in program.blocks if block.forward_block_idx == NO_BLOCK]
+    return [_unit(program, block) for block in forward]
+
+
+def _unit(program: Program, block: Block) -> Unit:
+    blocks = [block, *(b for b in program.blocks if b.forward_block_idx == block.idx)]
+    steps = [_step(program, each, op) for each in blocks for op in each.ops]
+    unit = Unit(tuple(_with_dying(steps)))
+    for at, step in enumerate(unit.steps):
+        for name in (*step.reads, *step.writes, *step.inside):
+            unit.first.setdefault(name, at)
+            unit.last[name] = at
+    return unit
+
+
+def _step(program: Program, block: Block, op: OpDesc) -> Step:
+    read, inside = frozenset(reads(program, op)), frozenset(names_inside(program, op))
+    return Step(block, op, read, tuple(writes(program, op)), inside)
+
+
+def _with_dying(steps: list[Step]) -> list[Step]:
+    live: set[str] = set()
+    found: list[Step] = []
+    for step in reversed(steps):
+        dying = step.reads - live
+        found.append(Step(step.block, step.op, step.reads, step.writes, step.inside, dying))
+        live = (live - set(step.writes)) | step.reads
+    return found[::-1]
+
+
+def is_temporary(block: Block, name: str) -> bool:
+    """True for a tensor that this very block declares and that does not outlive a run."""
+    var = block.vars.get(name)
+    return var is not None and var.kind is VarKind.TENSOR and not var.persistable and bool(var.dims)
+
+
+# ---- what must stay ------------------------------------------------------------------------------
+
+
+def kept_names(
+    program: Any, skip: Iterable[str], *, gradients: bool, edges: bool = True
+) -> set[str]:
+    """Names that must neither be given up nor deleted (fluid_spec D.3, D.5).
+
+    Those of `skip`; outputs that are forced onto the CPU; what a block-owning op calls by name, and
+    what stands in its slots for the sake of its blocks. With `gradients` the gradients that
+    optimizers read; with `edges` what users give and take: feeds, fetches, losses, and what no op
+    reads.
+    """
+    kept = set(skip)
+    for block in program.blocks:
+        for op in block.ops:
+            kept |= set(_forced(op, gradients))
+            kept |= set(_called(program, op))
+            kept |= set(_edges(op)) if edges else set()
+    return kept | (_fed(program) | _unread(program) if edges else set())
+
+
+def _forced(op: OpDesc, gradients: bool) -> list[str]:
+    updated = gradients and op.role == OpRole.OPTIMIZE
+    found = op.writes() if op.attrs.get("force_cpu") else []
+    return found + (list(op.attrs.get(ROLE_VAR, ())[1::2]) if updated else [])
+
+
+def _called(program: Program, op: OpDesc) -> Iterator[str]:
+    """Names that a block-owning op knows its block's variables by, and those of their gradients."""
+    if not inner_blocks(program, op):
+        return
+    lists = (value for name, value in op.attrs.items() if name != ROLE_VAR)
+    named = (item for value in lists if isinstance(value, list) for item in value)
+    inner = {name for block in inner_blocks(program, op) for name in block.vars}
+    for name in [*op.reads(), *op.writes(), *(each for each in named if isinstance(each, str))]:
+        yield from (each for each in (name, name + GRAD) if each in inner)
+
+
+def _edges(op: OpDesc) -> list[str]:
+    if op.type == "fetch":
+        return op.reads()
+    is_loss = op.role & OpRole.LOSS and not op.role & _NOT_FORWARD
+    return op.writes() if is_loss or op.type == "feed" else []
+
+
+def _fed(program: Any) -> set[str]:
+    """What users or readers give a program."""
+    data = {var.name for var in program.all_vars() if getattr(var, "is_data", False)}
+    return data.union(*(names for _, names in program._reads))
+
+
+def _unread(program: Program) -> set[str]:
+    """What ops write and no op reads: it is there to be fetched."""
+    ops = [op for block in program.blocks for op in block.ops if op.type != DELETE]
+    return {n for op in ops for n in op.writes()} - {n for op in ops for n in op.reads()}
