@@ -17,13 +17,17 @@ from compiler.ops.image.conv_loops import (
     convolution_image_gradient,
     window_axes,
 )
-from compiler.ops.image.im2col import (
-    Geometry,
-    convolve,
-    filter_gradient,
-    filter_shares,
-    image_gradient,
-    workplace,
+from compiler.ops.image.im2col import Geometry, convolve, workplace
+from compiler.ops.image.tiles import (
+    PLACES,
+    backward_tiling,
+    convolve_rows,
+    filter_gradient_tiles,
+    forward_tiling,
+    image_gradient_tiles,
+    product_gradient,
+    tile_share,
+    tile_work,
 )
 from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
 
@@ -148,9 +152,8 @@ class Conv2d(Convolution, op="conv2d"):
         if self.is_product(g):
             self.lower_product(k, g, Input, Filter, Output)
         else:
-            images, outputs = self.seen(k, Input), self.seen(k, Output)
-            matrix = Filter.view(g.filter_matrix)
-            k.line(f"{k.function(convolve)}({images}, {matrix}, {outputs}, {workplace(k, g)})")
+            seen = f"{self.seen(k, Input)}, {Filter.view(g.filter_matrix)}, {self.seen(k, Output)}"
+            self.lower_windows(k, g, seen)
         if Bias is not None:
             bias = Bias.view(windows.in_layout(self.data_format, (1, g.filters, 1, 1)))
             k.line(f"np.add({Output}, {bias}, out={Output})")
@@ -168,15 +171,51 @@ class Conv2d(Convolution, op="conv2d"):
         g, above = self.geometry(Input, Filter), self.seen(k, d_Output)
         if d_Bias is not None:
             k.line(f"np.einsum('ncyx->c', {above}, out={d_Bias})")
+        if self.is_product(g):
+            wanted = (d_Input, d_Filter)
+            d_Input, d_Filter = self.lower_product_grad(k, g, Input, Filter, d_Output, *wanted)
         if d_Input is None and d_Filter is None:
             return
-        work = workplace(k, g)
+        tiling = backward_tiling(g)
+        work, place = tile_work(k, tiling), f"{g.rows.stride}, {g.rows.before}"
         if d_Filter is not None:
-            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {filter_shares(k, g)}"
-            k.line(f"{k.function(filter_gradient)}({self.seen(k, Input)}, {above}, {target})")
+            target = f"{d_Filter.view(g.filter_matrix)}, {work}, {tile_share(k, tiling)}, {place}"
+            function = k.function(filter_gradient_tiles)
+            k.line(f"{function}({self.seen(k, Input)}, {above}, {target})")
         if d_Input is not None:
-            target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}"
-            k.line(f"{k.function(image_gradient)}({above}, {target})")
+            target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}, {place}"
+            k.line(f"{k.function(image_gradient_tiles)}({above}, {target})")
+
+    def lower_product_grad(
+        self,
+        k: Kernel,
+        g: Geometry,
+        Input: Operand,
+        Filter: Operand,
+        d_Output: Operand,
+        d_Input: Operand | None,
+        d_Filter: Operand | None,
+    ) -> tuple[Operand | None, Operand | None]:
+        """Write products of images as they lie; returns the gradients that tiles make faster."""
+        matrix = (g.filters, g.images.shape[1])
+        if d_Input is not None:
+            k.line(f"np.matmul({Filter.view(matrix)}.T, {flat(d_Output)}, out={flat(d_Input)})")
+        places = product(g.grid)
+        if d_Filter is None or not isinstance(places, int) or places < PLACES // 2:
+            return None, d_Filter
+        function, share = k.function(product_gradient), k.scratch(matrix, g.images.dtype)
+        target = f"{d_Filter.view(matrix)}, {share}"
+        k.line(f"{function}({flat(Input)}, {flat(d_Output)}, {target})")
+        return None, None
+
+    def lower_windows(self, k: Kernel, g: Geometry, seen: str) -> None:
+        """Write filters times windows, by rows of an image or by whole images."""
+        tiling = forward_tiling(g)
+        if tiling is None:
+            k.line(f"{k.function(convolve)}({seen}, {workplace(k, g)})")
+            return
+        place = f"{g.rows.stride}, {g.rows.before}"
+        k.line(f"{k.function(convolve_rows)}({seen}, {tile_work(k, tiling)}, {place})")
 
     def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
         """The sizes a lowering goes by."""
@@ -198,10 +237,13 @@ class Conv2d(Convolution, op="conv2d"):
         self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
         """Write one product of matrices an image."""
-        batch, channels, *image = g.images.shape
-        seen = Input.view((batch, channels, product(image)))
-        made = Output.view((batch, g.filters, product(image)))
-        k.line(f"np.matmul({Filter.view((g.filters, channels))}, {seen}, out={made})")
+        matrix = Filter.view((g.filters, g.images.shape[1]))
+        k.line(f"np.matmul({matrix}, {flat(Input)}, out={flat(Output)})")
+
+
+def flat(images: Operand) -> str:
+    """The expression for images [N, C, H, W] as matrices [N, C, places]."""
+    return images.view((*images.shape[:2], product(images.shape[2:])))
 
 
 class DepthwiseConv2d(Conv2d, op="depthwise_conv2d"):

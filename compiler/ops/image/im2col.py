@@ -8,8 +8,8 @@ small that they stay in the cache, and memory does not grow with the batch. One 
 keeps the products of small images on one thread: threads of BLAS wait for each other by turning in
 circles, which on a busy machine takes a thousand times longer than the product.
 
-`convolve` and the two gradients are carried into generated code; they know nothing but their
-arguments and `np`.
+Images too large for that are worked on by rows, and the gradients too: `compiler.ops.image.tiles`.
+`convolve` is carried into generated code; it knows nothing but its arguments and `np`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Dim, Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import Kernel
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
 
@@ -92,13 +92,12 @@ class Geometry:
         fitting = BLOCK_ELEMENTS // work + 1
         if not isinstance(fitting, int):
             return 1
-        block = 1 << (fitting * 3 // 4).bit_length()
+        block = nearest_power(fitting)
         return min(batch, block) if isinstance(batch, int) else block
 
-    @property
-    def most(self) -> Size:
+    def most(self, block: int) -> Size:
         """How many images a block has at most: `block`, or all there are if they are fewer."""
-        batch, block = self.images.shape[0], self.block
+        batch = self.images.shape[0]
         if isinstance(batch, int) or block == 1:
             return block
         is_short = 1 // (batch // block + 1)
@@ -118,35 +117,40 @@ def workplace(k: Kernel, g: Geometry) -> str:
     filters, oh, ow]. If there are several groups, columns and products have an axis for them.
     """
     dtype, places = g.images.dtype, product(g.grid)
-    images = _images_at_once(k, g)
-    frame = k.scratch((g.most * g.images.shape[1] * g.area + g.reach,), dtype)
-    columns = k.scratch((g.most, *g.grouped(g.depth, places)), dtype)
-    products = k.scratch((g.most, *g.grouped(g.filters, places)), dtype)
+    images, most = at_once(k, g, g.block)
+    frame = k.scratch((most * g.images.shape[1] * g.area + g.reach,), dtype)
+    columns = k.scratch((most, *g.grouped(g.depth, places)), dtype)
+    products = k.scratch((most, *g.grouped(g.filters, places)), dtype)
     inside = k.once(_inside(g, str(frame), images), [frame], "inside")
     windows = k.once(_windows(g, str(frame), images), [frame], "windows")
-    seen = f"{products}.reshape{_text((images, g.filters, *g.grid))}"
+    seen = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
     valid = k.once(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
     return k.once(parts, [frame, columns, products], "work")
 
 
-def filter_shares(k: Kernel, g: Geometry) -> Operand:
-    """Scratch for the gradient of the filters: the sum so far, and what each image adds to it."""
-    return k.scratch((g.most + 1, *g.filter_matrix), g.images.dtype)
+def at_once(k: Kernel, g: Geometry, block: int) -> tuple[Size, Size]:
+    """How many images a block of a size has: by a name known at binding, and as an expression."""
+    most = g.most(block)
+    if isinstance(most, int):
+        return most, most
+    return Dim.named(k.once(f"min({g.images.shape[0]}, {block})", [], "images")), most
 
 
-def _images_at_once(k: Kernel, g: Geometry) -> Size:
-    """The number of images in a block, by name where it is known at binding only."""
-    if isinstance(g.most, int):
-        return g.most
-    return Dim.named(k.once(f"min({g.images.shape[0]}, {g.block})", [], "images"))
+def nearest_power(number: int) -> int:
+    """The power of 2 nearest to a number from 0 on.
+
+    >>> [nearest_power(number) for number in (0, 1, 2, 5, 6)]
+    [1, 1, 2, 4, 8]
+    """
+    return 1 << (number * 3 // 4).bit_length()
 
 
 def _inside(g: Geometry, frame: str, images: Size) -> str:
     """The images in the middle of their padding."""
     shape = (images, g.images.shape[1], g.rows.padded, g.columns.padded)
     rows, columns = (f"{axis.before}:{axis.before + axis.size}" for axis in (g.rows, g.columns))
-    return f"{frame}[:{product(shape)}].reshape{_text(shape)}[:, :, {rows}, {columns}]"
+    return f"{frame}[:{product(shape)}].reshape{sizes_text(shape)}[:, :, {rows}, {columns}]"
 
 
 def _windows(g: Geometry, frame: str, images: Size) -> str:
@@ -161,10 +165,11 @@ def _windows(g: Geometry, frame: str, images: Size) -> str:
         shape = [*shape, rows.count, columns.count]
         steps = [*steps, rows.stride * width, columns.stride]
     strides = [step * g.images.dtype.itemsize for step in steps]
-    return f"np.lib.stride_tricks.as_strided({frame}, {_text(shape)}, {_text(strides)})"
+    return f"np.lib.stride_tricks.as_strided({frame}, {sizes_text(shape)}, {sizes_text(strides)})"
 
 
-def _text(sizes: Sequence[Size]) -> str:
+def sizes_text(sizes: Sequence[Size]) -> str:
+    """A shape as a Python tuple."""
     return f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
 
 
@@ -180,44 +185,3 @@ def convolve(images: Array, filters: Array, outputs: Array, work: tuple[Array, .
         np.copyto(gathered[:count], windows[:count])
         np.matmul(filters, columns[:count], out=products[:count])
         outputs[first : first + block] = valid[:count]
-
-
-def filter_gradient(
-    images: Array, d_outputs: Array, d_filters: Array, work: tuple[Array, ...], shares: Array
-) -> None:
-    """Sum over all places: the output's gradient times what the window saw there.
-
-    `shares` is scratch: the sum so far, and what each image of a block adds to it.
-    """
-    frame, inside, windows, columns, products, valid = work
-    block, gathered = len(inside) or 1, columns.reshape(windows.shape)
-    for whole in (frame, products, d_filters):
-        whole.fill(0)
-    for first in range(0, len(images), block):
-        part = images[first : first + block]
-        count = len(part)
-        inside[:count] = part
-        valid[:count] = d_outputs[first : first + block]
-        np.copyto(gathered[:count], windows[:count])
-        np.copyto(shares[0], d_filters)
-        np.matmul(products[:count], columns[:count].mT, out=shares[1 : count + 1])
-        np.add.reduce(shares[: count + 1], axis=0, out=d_filters)
-
-
-def image_gradient(
-    d_outputs: Array, filters: Array, d_images: Array, work: tuple[Array, ...]
-) -> None:
-    """Give every element the sum over the windows that saw it: filter times output's gradient."""
-    frame, inside, windows, columns, products, valid = work
-    block, scattered = len(inside) or 1, columns.reshape(windows.shape)
-    taps = [(windows[:, :, i, j], scattered[:, :, i, j]) for i, j in np.ndindex(windows.shape[2:4])]
-    products.fill(0)
-    for first in range(0, len(d_outputs), block):
-        part = d_outputs[first : first + block]
-        count = len(part)
-        valid[:count] = part
-        np.matmul(filters.mT, products[:count], out=columns[:count])
-        frame.fill(0)
-        for seen, share in taps:
-            np.add(seen, share, out=seen)
-        d_images[first : first + block] = inside[:count]

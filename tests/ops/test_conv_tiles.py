@@ -1,0 +1,80 @@
+"""Convolution by tiles: rows, images and channels in parts give what the whole gives."""
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.interpret import run
+from compiler.ir.opdef import find
+from compiler.ir.text import parse
+from compiler.ops.image import im2col, tiles
+from tests.codegen.support import inputs, module_of
+
+GRAPH = """graph main {{
+  feed x: f32[{batch}, {channels}, {height}, {width}]
+  feed above: {above}
+  param w: f32[{filters}, {depth}, {taps}, {taps}]
+  (Output=y: {above}) = conv2d(Input=x, Filter=w) {attrs}
+  (Filter@GRAD=dw: f32[{filters}, {depth}, {taps}, {taps}],
+   Input@GRAD=dx: f32[{batch}, {channels}, {height}, {width}]) =
+   conv2d_grad(Input=x, Filter=w, Output@GRAD=above) {attrs}
+  return y, dx, dw
+}}
+"""
+
+CASES = [
+    {},
+    {"stride": 2, "height": 12, "width": 9},
+    {"stride": 3, "taps": 2, "padding": 0},
+    {"taps": 5, "padding": 2, "height": 11},
+    {"taps": 1, "padding": 0, "stride": 2},
+    {"taps": 1, "padding": 0},
+    {"dilation": 2, "padding": 2, "height": 13},
+    {"groups": 2, "channels": 4, "filters": 6},
+    {"groups": 6, "channels": 6, "filters": 6, "height": 14},
+    {"padding": 1, "channels": 7, "batch": 5},
+    {"batch": "N"},
+]
+
+
+def text(
+    batch=2, channels=3, height=10, width=8, filters=4, taps=3, stride=1, padding=1, dilation=1,
+    groups=1,
+):  # fmt: skip
+    """A graph with a convolution and its gradients."""
+    sizes = [
+        (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1 for size in (height, width)
+    ]
+    above = f"f32[{batch}, {filters}, {sizes[0]}, {sizes[1]}]"
+    attrs = {"strides": [stride] * 2, "paddings": [padding] * 2, "dilations": [dilation] * 2}
+    given = {"batch": batch, "channels": channels, "height": height, "width": width}
+    given |= {"filters": filters, "depth": channels // groups, "taps": taps, "above": above}
+    made = GRAPH.format(**given, attrs=attrs | {"groups": groups})
+    return made.replace(",\n   Input@", ", Input@").replace(" =\n   ", " = ")
+
+
+@pytest.mark.parametrize("places", [1, 20])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_tiles_give_what_the_whole_gives(case, places, monkeypatch):
+    assert find("conv2d")
+    monkeypatch.setattr(tiles, "PLACES", places)
+    monkeypatch.setattr(tiles, "COLUMN_ELEMENTS", 40)
+    monkeypatch.setattr(im2col, "BLOCK_ELEMENTS", 64)
+    graph = parse(text(**case))
+    feed, state = inputs(graph, 3)
+    got = runtime.load(module_of(text(**case)), params=dict(state), poison=True)(feed)
+    for var, mine, wanted in zip(graph.results, got, run(graph, feed, state), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=2e-5, atol=1e-4, err_msg=var.label)
+
+
+def test_scratch_does_not_grow_with_the_image_or_the_batch():
+    images = {"height": 64, "width": 64}
+    sizes = [images, {"height": 128, "width": 128}, {"batch": 16, **images}]
+    found = [scratch(text(channels=16, filters=16, **size)) for size in sizes]
+    assert max(found) < 2 * min(found)
+
+
+def scratch(graph):
+    """Bytes of a module's buffers that no value has, at the fullest."""
+    buffers = [each for each in module_of(graph).buffers if each.name.startswith("t")]
+    return max(sum(b.nbytes for b in buffers if b.start == step) for step in range(3))
