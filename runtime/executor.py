@@ -28,7 +28,7 @@ from runtime.errors import NotInitialized, StepError, wrong_dtype, wrong_shape
 from runtime.loader import Counters, Executable, Params, load
 from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
-from runtime.sizes import LOD, Pattern, name_sizes, twins_of
+from runtime.sizes import LOD, Pattern, name_sizes, twins_of, with_products
 from runtime.tensor import LoDTensor
 
 KEPT_PLANS = 1024
@@ -139,6 +139,7 @@ class Executor(Generic[P]):
         self._params = params
         self._busy = RLock()
         self._modules: dict[Signature, Module] = {}
+        self._unfit: dict[Signature, None] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
 
     def run(
@@ -189,6 +190,7 @@ class Executor(Generic[P]):
         """Forget everything compiled and loaded; the next run begins anew."""
         self._programs.clear()
         self._modules.clear()
+        self._unfit.clear()
 
     def _loaded(self, program: P, scope: Scope) -> Loaded:
         compiled = self._programs.get(program)
@@ -228,13 +230,30 @@ class Executor(Generic[P]):
 
         What does not go together either way is said in the numbers that were fed.
         """
+        for each in (pattern, with_products(pattern, exact)):
+            with suppress(ShapeError):
+                return self._prepared(program, each, exact, fetch, scope)
+        return self._executable(program, {**exact}, fetch, scope)
+
+    def _prepared(
+        self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
+        scope: Scope,
+    ) -> Executable:  # fmt: skip
+        """The program for a pattern, bound to these sizes; ShapeError where it does not fit.
+
+        A pattern that cannot be compiled is not tried again.
+        """
+        key = self._key(program, pattern, fetch)
+        if key in self._unfit:
+            raise ShapeError(f"the program does not fit the sizes {pattern}")
         try:
             executable = self._executable(program, pattern, fetch, scope)
-            with suppress(NotInitialized):  # what is missing may be fed
-                executable.prepare(exact)
-            return executable
         except ShapeError:
-            return self._executable(program, {**exact}, fetch, scope)
+            _remember(self._unfit, key, None, KEPT_MODULES)
+            raise
+        with suppress(NotInitialized):  # what is missing may be fed
+            executable.prepare(exact)
+        return executable
 
     def _explain(
         self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: Sequence[str]
@@ -248,13 +267,17 @@ class Executor(Generic[P]):
     ) -> Executable:
         """The program compiled for a pattern and loaded for a scope."""
         executables = self._loaded(program, scope).executables
-        key = (self._programs[program].digest, *pattern.items(), *fetch)
+        key = self._key(program, pattern, fetch)
         if key not in self._modules:
             _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
             self.counters.compiles += 1
         if key not in executables:
             executables[key] = self._load(self._modules[key], program, scope)
         return executables[key]
+
+    def _key(self, program: P, pattern: Pattern, fetch: list[str]) -> Signature:
+        """What is equal for runs that one Module serves."""
+        return (self._programs[program].digest, *pattern.items(), *fetch)
 
     def _load(self, module: Module, program: P, scope: Scope) -> Executable:
         """A module loaded for a scope; while times are recorded, with clocks in it."""

@@ -254,7 +254,8 @@ def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
 def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
     """What each name in the shapes of the feeds stands for, given the shapes in numbers."""
     sizes: dict[str, int] = {}
-    for tensor, given in zip(module.feeds, shapes, strict=True):
+    pairs = zip(module.feeds, shapes, strict=True)
+    for tensor, given in sorted(pairs, key=lambda pair: _has_product(pair[0])):
         if len(given) != len(tensor.shape):
             raise wrong_shape(tensor.name, tensor.shape, given)
         known = dict(sizes)
@@ -263,6 +264,12 @@ def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:
             if evaluate(size, sizes) != number:
                 raise wrong_shape(tensor.name, tensor.shape, given, _said(known))
     return sizes
+
+
+def _has_product(tensor: Tensor) -> bool:
+    """Whether a size is a product of names, which other tensors tell."""
+    sizes = [size for size in tensor.shape if not isinstance(size, int)]
+    return any(len(monomial) > 1 for size in sizes for monomial, _ in size.terms)
 
 
 def _said(sizes: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ other feeds, so it has a name of its own, shared only by feeds of one and the sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from itertools import combinations_with_replacement, count
 from typing import TypeAlias
 
 import numpy as np
@@ -67,6 +67,29 @@ def name_sizes(
         for name in sorted(declared)
     }
     return shapes | {name: (f"{names.get(n, n)} + 1",) for name, n in levels.items()}
+
+
+def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
+    """The pattern where a size that is the product of two others is said to be that.
+
+    A program that flattens [N, M] to rows cannot be made for rows of any number; it can for N·M of
+    them. Whether the product is chance, only compiling tells.
+
+    >>> pattern = {"label": ("N", 1), "words": ("M", "K")}
+    >>> with_products(pattern, {"label": (24, 1), "words": (4, 6)})
+    {'label': ('M*K', 1), 'words': ('M', 'K')}
+    """
+    entries = [pair for name in pattern for pair in zip(pattern[name], given[name], strict=True)]
+    numbers = {name: size for name, size in entries if isinstance(name, str) and name.isalnum()}
+    levels = {name for name, _ in entries if isinstance(name, str) and not name.isalnum()}
+    made: dict[int | str, int | str] = {}
+    for name in sorted(numbers, key=numbers.__getitem__):
+        factors = [other for other in numbers if other != name and other not in made]
+        pairs = combinations_with_replacement(factors, 2)
+        found = [f"{a}*{b}" for a, b in pairs if numbers[a] * numbers[b] == numbers[name]]
+        if found and f"{name} + 1" not in levels:
+            made[name] = found[0]
+    return {name: tuple(made.get(size, size) for size in shape) for name, shape in pattern.items()}
 
 
 def _open(

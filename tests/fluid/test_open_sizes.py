@@ -44,3 +44,37 @@ def test_a_branch_that_gets_no_rows(limit: int, exe: Any, fresh_programs: Any) -
     feed = {"x": np.ones((2, 4), "float32"), "label": np.array([[1], [2]])}
     (gradient,) = exe.run(feed=feed, fetch_list=["fc_0.w_0@GRAD"])
     assert gradient.any() == (limit == 9)
+
+
+def test_labels_of_flattened_rows_do_not_recompile(exe: Any, fresh_programs: Any) -> None:
+    """A label for each word of padded sentences: N·M rows, which no name of their own can be."""
+    words = fluid.data("words", [None, None, 1], "int64")
+    label = fluid.data("label", [None, 1], "int64")
+    rows = layers.reshape(layers.embedding(words, [20, 4]), [-1, 4])
+    losses = layers.softmax_with_cross_entropy(layers.fc(rows, 6), label)
+    loss = layers.mean(losses)
+    exe.run(fluid.default_startup_program())
+    before = exe.counters.compiles
+    for sentences, length in ((3, 5), (3, 7), (2, 9), (6, 11)):
+        feed = {
+            "words": np.ones((sentences, length, 1), "int64"),
+            "label": np.zeros((sentences * length, 1), "int64"),
+        }
+        values, mean = exe.run(feed=feed, fetch_list=[losses, loss])
+        assert values.shape == (sentences * length, 1)
+        assert mean == pytest.approx(values.mean())
+    assert exe.counters.compiles - before == 1
+    with pytest.raises(ValueError, match="34"):
+        exe.run(feed=feed | {"label": np.zeros((34, 1), "int64")}, fetch_list=[loss])
+
+
+def test_labels_of_square_batches(exe: Any, fresh_programs: Any) -> None:
+    """As many words as sentences: N·N rows."""
+    x, y = fluid.data("x", [None, None, 2], "float32"), fluid.data("y", [None, 1], "float32")
+    total = layers.elementwise_add(layers.reduce_sum(x, -1), layers.reshape(y, layers.shape(x)[:2]))
+    rows = layers.elementwise_sub(layers.reshape(total, [-1, 1]), y)
+    for size in (3, 4, 5):
+        given = np.ones((size, size, 2), "float32"), np.ones((size * size, 1), "float32")
+        (found,) = exe.run(feed=dict(zip("xy", given, strict=True)), fetch_list=[rows])
+        assert (found == 2).all() and found.shape == (size * size, 1)
+    assert exe.counters.compiles == 1
