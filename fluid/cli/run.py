@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import sys
 import traceback
@@ -19,7 +20,7 @@ __all__ = ["prepare", "run_script"]
 
 OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
 """Names that NumPy gave to Python's own types until 1.24, and scripts of that time use."""
-ONE_ELEMENT = "only 0-dimensional arrays can be converted"
+ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
 ONE_ELEMENT_HINT = """\
 hint: NumPy from 2.4 on takes no array of shape [1] for a number. Arrays that are fetched still may
 stand for one; for those that a script makes itself, install 'numpy<2.4'."""
@@ -57,6 +58,6 @@ def _show(
 ) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next
-    if isinstance(error, TypeError) and ONE_ELEMENT in str(error):
+    if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)):
         error.add_note(ONE_ELEMENT_HINT)
     traceback.print_exception(error.with_traceback(trace))

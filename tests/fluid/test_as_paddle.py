@@ -190,8 +190,9 @@ def test_names_that_numpy_had_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="it is a number there")
-def test_own_array_that_is_no_number_any_more_comes_with_a_hint(tmp_path: Path) -> None:
-    done = run("import numpy\nprint('%f' % numpy.ones(1))\n", tmp_path)
+@pytest.mark.parametrize("form", ["%f", "%d"])
+def test_own_array_that_is_no_number_any_more_comes_with_a_hint(form: str, tmp_path: Path) -> None:
+    done = run(f"import numpy\nprint({form!r} % numpy.ones(1))\n", tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("install 'numpy<2.4'.")
 
