@@ -7,40 +7,15 @@ of one table, named by `bench`. Several runs may be appended to one file.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
-from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import compile_time, memory, models, step
+from bench.lines import append, machine
 from bench.table import Row
-
-PACKAGES = ("numpy", "networkx", "torch")
-
-
-def machine() -> dict[str, Any]:
-    """The processor, how many of it, and the versions of Python and of what numbers depend on."""
-    return {
-        "machine": _processor(),
-        "cpus": os.cpu_count(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in PACKAGES},
-    }
-
-
-def _processor() -> str:
-    """The processor's name where Linux tells it, else its architecture."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def run_all(given: argparse.Namespace) -> dict[str, list[Row]]:
@@ -65,13 +40,6 @@ def _compile_report(rows: dict[str, list[Row]]) -> str:
     return compile_time.report(model, synthetic, rows["torch_compile"])
 
 
-def json_lines(rows: dict[str, Sequence[Row]]) -> str:
-    """The machine, then every row with the name of its benchmark."""
-    records = [{"bench": "machine", **machine()}]
-    records += [{"bench": bench, **row} for bench, found in rows.items() for row in found]
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-
-
 def main() -> None:
     """Run all and write what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -83,9 +51,7 @@ def main() -> None:
     print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
     rows = run_all(given)
     if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        with given.json.open("a", encoding="utf-8") as file:
-            file.write(json_lines(rows))
+        append(given.json, rows)
 
 
 if __name__ == "__main__":

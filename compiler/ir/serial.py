@@ -17,6 +17,7 @@ from compiler.ir.later_releases import is_later, settle
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.proto import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.serial_attrs import Opaque, dump_attr, load_attr
+from compiler.ir.serial_gradients import asked_attrs
 from compiler.ir.types import DType
 
 __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
@@ -126,13 +127,14 @@ def _dump_tensor(var: VarDesc) -> dict[str, Message]:
 
 
 def _dump_op(op: OpDesc) -> Message:
-    said = [item for item in op.attrs.items() if item[0] != CALL_STACK and item[1] is not None]
+    given = {name: value for name, value in op.attrs.items() if value is not None}
+    attrs = {**asked_attrs(op.type), **given}
     return build(
         "OpDesc",
         inputs=_dump_slots(op.inputs),
         outputs=_dump_slots(op.outputs),
         type=op.type,
-        attrs=[dump_attr(op.type, name, value) for name, value in said],
+        attrs=[dump_attr(op.type, n, v) for n, v in attrs.items() if n != CALL_STACK],
     )
 
 

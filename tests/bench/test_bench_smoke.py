@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fluid
-from bench import allocators, compile_time, memory, models, run, step, table
+from bench import allocators, compile_time, lines, memory, models, step, table
 from bench.peers import started
 from compiler.pack import Life
 
@@ -104,8 +104,8 @@ def test_a_peer_that_dies_says_why() -> None:
 
 
 def test_json_lines_begin_with_the_machine() -> None:
-    lines = run.json_lines({"step": [{"model": "fit_a_line", "ours": 0.1}]}).splitlines()
-    first, second = map(json.loads, lines)
+    said = lines.json_lines({"step": [{"model": "fit_a_line", "ours": 0.1}]})
+    first, second = map(json.loads, said.splitlines())
     assert first["bench"] == "machine"
     assert {"machine", "cpus", "python", "numpy", "torch"} <= first.keys()
     assert second == {"bench": "step", "model": "fit_a_line", "ours": 0.1}

@@ -1,0 +1,163 @@
+"""Files of models handed to Paddle 1.8.5 and back: what loads there computes the same.
+
+Each side trains every model of the zoo for a step and writes it in every way that fluid has: for
+inference, with parameters one by one and together, by `save_params`, `save_persistables` and
+`fluid.save`, and its training program. `fluid convert` then writes the models for inference anew.
+Both sides read all of it, predict, and train on: with programs of their own, and with the program
+of the file. What comes out is held against what its writer had.
+
+`--reference PYTHON` is a Python with Paddle 1.8.5; without it, ours reads what ours wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import zoo
+from bench.lines import append
+from bench.real_models import DIFFERENCE, difference
+from bench.table import Row, goal, table
+from fluid.cli.main import main as fluid_command
+
+ROOT = Path(__file__).resolve().parents[1]
+LOSSES = ("persistables", "together", "state", "program")
+"""The ways of reading whose numbers are the losses of training on; of the others, an output."""
+
+INFERENCE = {
+    "separate": ("separate", None, None),
+    "combined": ("combined", "model", "params"),
+    "to combined": ("to_combined", "__model__", "__params__"),
+    "to separate": ("to_separate", None, None),
+    "to pdmodel": ("to_pdmodel", "inference.pdmodel", "inference.pdiparams"),
+    "and back": ("back", None, None),
+}
+"""Models for inference by what they are called here: folder, program and parameters."""
+
+CONVERSIONS = (
+    ("separate", "to_combined", "--combined"),
+    ("combined/model", "to_separate"),
+    ("combined/model", "to_pdmodel/inference.pdmodel"),
+    ("to_pdmodel", "back"),
+)
+"""What `fluid convert` is told, in the folder of a writer."""
+
+COLUMNS = {"model": "", "written by": "", "read by": "", "ways": ",d", "difference": ".1e"}
+
+
+# ---- processes ----------------------------------------------------------------------------------
+
+
+def told(python: str | None, request: Mapping[str, Any]) -> None:
+    """Let a process write or read; RuntimeError with its last words where it dies."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    path = str(ROOT / "bench") if python else str(ROOT)
+    environment = {**os.environ, **threads, "PYTHONPATH": path, "GLOG_minloglevel": "2"}
+    command = [python or sys.executable, str(ROOT / "bench/exchange_worker.py")]
+    command += ["paddle.fluid" if python else "fluid", json.dumps(request)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{request['model']}: {done.stderr[-600:]}")
+
+
+def write(python: str | None, model: str, folder: Path) -> None:
+    """Let a side write every kind of files into a folder, and convert those for inference."""
+    folder.mkdir()
+    told(python, {"do": "write", "model": model, "folder": str(folder)})
+    for source, target, *options in CONVERSIONS:
+        convert(str(folder / source), str(folder / target), *options)
+
+
+def convert(*arguments: str) -> None:
+    """Run `fluid convert`, and say nothing; RuntimeError where it does not end well."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = fluid_command(["convert", *arguments])
+    if code:
+        raise RuntimeError(f"fluid convert {' '.join(arguments)} ended with {code}")
+
+
+def read(python: str | None, model: str, folder: Path) -> dict[str, NDArray[Any]]:
+    """What a side computes from each kind of files in a folder; texts where it failed."""
+    out = folder / "found.npz"
+    request = {"do": "read", "model": model, "folder": str(folder), "out": str(out)}
+    told(python, {**request, "models": INFERENCE})
+    with np.load(out) as found:
+        return dict(found)
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+def measure(names: Sequence[str], reference: str | None) -> Iterator[Row]:
+    """A row for each model, writer and reader."""
+    sides = {"ours": None, **({"1.8.5": reference} if reference else {})}
+    for name in names:
+        with TemporaryDirectory(prefix="exchange-") as space:
+            for writer, python in sides.items():
+                folder = Path(space, writer)
+                write(python, name, folder)
+                for reader, other in sides.items():
+                    if reader == "ours" or writer == "ours":
+                        row = {"model": name, "written by": writer, "read by": reader}
+                        yield {**row, **compared(folder, read(other, name, folder))}
+
+
+def compared(folder: Path, found: Mapping[str, NDArray[Any]]) -> Row:
+    """How many ways of reading there are, the largest difference, and what failed in which."""
+    with np.load(folder / "numbers.npz") as numbers:
+        wanted = {"output": numbers["output"], "losses": numbers["losses"]}
+    failed = {way: str(each) for way, each in found.items() if each.dtype.kind == "U"}
+    differences = {
+        way: difference([each], [wanted["losses" if way in LOSSES else "output"]])
+        for way, each in found.items()
+        if way not in failed
+    }
+    worst = max(differences, key=lambda way: differences[way], default="")
+    row = {"ways": len(found), "difference": differences.get(worst), "worst": worst}
+    return {**row, "failed": failed}
+
+
+def report(rows: Sequence[Row]) -> str:
+    """The table, what failed, and whether the goal is met."""
+    lines = [table("Files handed over", rows, COLUMNS)]
+    for row in rows:
+        who = f"{row['model']}, {row['written by']} → {row['read by']}"
+        lines += [f"  {who}, {way}: {what[:300]}" for way, what in row["failed"].items()]
+    failed = sum(len(row["failed"]) for row in rows)
+    worst = max((row["difference"] or 0.0 for row in rows), default=0.0)
+    ways = sum(row["ways"] for row in rows)
+    lines.append(goal(f"{failed} of {ways:,} readings fail", not failed, "0"))
+    lines.append(goal(f"numbers differ by {worst:.1e} at most", worst <= DIFFERENCE, "≤ 1e-4"))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Hand over and print; 1 where a reading failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=list(zoo.MODELS), choices=zoo.MODELS)
+    parser.add_argument("--json", type=Path, help="append the rows to this file")
+    parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
+    given = parser.parse_args()
+    rows = list(measure(given.models, given.reference))
+    print(report(rows))
+    if given.json:
+        append(given.json, {"exchange": rows})
+    return int(any(row["failed"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

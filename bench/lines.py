@@ -1,0 +1,48 @@
+"""Results of benchmarks as lines of JSON: first what machine and versions, then a row a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench.table import Row
+
+PACKAGES = ("numpy", "networkx", "torch")
+
+
+def machine() -> dict[str, Any]:
+    """The processor, how many of it, and the versions of Python and of what numbers depend on."""
+    return {
+        "machine": _processor(),
+        "cpus": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    """The processor's name where Linux tells it, else its architecture."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def json_lines(rows: Mapping[str, Sequence[Row]]) -> str:
+    """The machine, then every row with the name of its benchmark."""
+    records = [{"bench": "machine", **machine()}]
+    records += [{"bench": bench, **row} for bench, found in rows.items() for row in found]
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def append(path: Path, rows: Mapping[str, Sequence[Row]]) -> None:
+    """Write rows, by the names of their benchmarks, at the end of a file, new or not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json_lines(rows))
