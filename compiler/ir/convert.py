@@ -22,6 +22,7 @@ from compiler.ir.earlier import with_earlier_values
 from compiler.ir.graph import Graph
 from compiler.ir.infer import op_text
 from compiler.ir.own_names import with_own_names
+from compiler.ir.owners import check_owners
 from compiler.ir.program import OpDesc, Program
 from compiler.ir.recurrent import recurrent, recurrent_gradient
 from compiler.ir.types import Shape
@@ -77,6 +78,7 @@ def to_graph(
     CompileError for an unknown op, a variable nobody writes or feeds, an unknown fetch, and
     whatever types do not go together, with the op and the user's line.
     """
+    check_owners(program, list(_HANDLERS.keys() - {"print"}))
     block = with_earlier_values(with_own_names(program)).blocks[0]
     scan = BlockScan(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():

@@ -50,7 +50,13 @@ def recurrent(scan: BlockScan, op: OpDesc) -> None:
 
 def _states(op: OpDesc) -> list[tuple[str, str]]:
     """Each ex-state with the outer variable it begins as."""
-    return list(zip(op.attrs["ex_states"], op.inputs.get("initial_states", []), strict=True))
+    before = op.attrs.get("ex_states", [])
+    return list(zip(before, op.inputs.get("initial_states", []), strict=True))
+
+
+def _behind(op: OpDesc) -> list[str]:
+    """What a run leaves for each ex-state."""
+    return op.attrs.get("states", [])
 
 
 class _Counter:
@@ -98,7 +104,7 @@ def _run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
         inner.capture(name, scan.read(name, op))
     for each in inner.block.ops:
         inner.add(each)
-    _hand_on(inner, dict(zip(op.attrs["ex_states"], op.attrs["states"], strict=True)), op)
+    _hand_on(inner, dict(zip((s for s, _ in _states(op)), _behind(op), strict=True)), op)
     for name in op.outputs.get("outputs", []):
         _add_step(inner, name + STEPS, inner.read(name, op), op)
 
@@ -131,9 +137,8 @@ def _kept(inner: BlockScan, op: OpDesc) -> tuple[list[Kept], str]:
     gradients = gradient_blocks(inner.block, runs)
     if not gradients:
         return [], ""
-    began = set(op.attrs["ex_states"])
-    own = [each for each in kept_values(inner, gradients, [], op) if each.name not in began]
-    states = op.attrs["ex_states"]
+    states = [state for state, _ in _states(op)]
+    own = [each for each in kept_values(inner, gradients, [], op) if each.name not in states]
     entries = [keep(inner, name, at_entry(inner, name, op.source)) for name in states]
     return [keep(inner, INDEX, None), *entries, *own], runs
 
@@ -219,7 +224,7 @@ def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
             emit(inner, name + GRAD, "take_step", sides, op)
         elif inner.sees(name):
             inner.note(name + GRAD, zeros_like(inner, name, op, name + GRAD))
-    for (after, _), state in zip(_states(op), op.attrs["states"], strict=True):
+    for (after, _), state in zip(_states(op), _behind(op), strict=True):
         carried = {"X": [inner.current[after + GRAD]]}
         emit(inner, state + GRAD, "assign", carried, op)
         del inner.current[after + GRAD]
