@@ -55,9 +55,7 @@ def _deleted(scan: BlockScan, op: OpDesc) -> None:
         scan.deleted[name] = op
 
 
-_HANDLERS: Handlers = {
-    "delete_var": _deleted,
-    "print": _named_print,
+_OWNERS: Handlers = {
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
     "conditional_block_grad": unwind_conditional,
@@ -66,6 +64,7 @@ _HANDLERS: Handlers = {
     "while": repeat,
     "while_grad": unwind_loop,
 }
+_HANDLERS: Handlers = {"delete_var": _deleted, "print": _named_print, **_OWNERS}
 
 
 def to_graph(
@@ -78,7 +77,7 @@ def to_graph(
     CompileError for an unknown op, a variable nobody writes or feeds, an unknown fetch, and
     whatever types do not go together, with the op and the user's line.
     """
-    check_owners(program, list(_HANDLERS.keys() - {"print"}))
+    check_owners(program, _OWNERS)
     block = with_earlier_values(with_own_names(program)).blocks[0]
     scan = BlockScan(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():

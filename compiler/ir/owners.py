@@ -7,7 +7,7 @@ walks through blocks trusts what is checked here, once for each program.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, cast
 
 from compiler.errors import BadAttribute, CompileError, MissingSlot
@@ -28,7 +28,7 @@ _NEEDED = {
 """Inputs that these ops cannot do without."""
 
 
-def check_owners(program: Program, kinds: Sequence[str]) -> None:
+def check_owners(program: Program, kinds: Collection[str]) -> None:
     """Hold the ops that own blocks, `kinds` and all that say so, against what they must say.
 
     Raises CompileError for a block that is not there or that the op itself lies in, BadAttribute
