@@ -52,7 +52,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid": ("compiler", "runtime"),
     "fleet": ("compiler", "runtime", "fluid"),
 }
-FOLDERS = {"compiler.ir", "compiler.ops", "compiler.passes", "compiler.codegen", *HOUSE[1:]}
+ROOMS = ("compiler.ir", "compiler.ops", "compiler.pack", "compiler.passes", "compiler.codegen")
+FOLDERS = {*ROOMS, *HOUSE[1:]}
 
 # Dependency → the modules by which it enters. What is not listed does not enter at all.
 DOORS: dict[str, tuple[str, ...]] = {
@@ -324,7 +325,7 @@ FAULTS = [
     ("compiler/ir/graph.py", "from compiler import plan", "imports compiler.plan"),
     ("compiler/ir/graph.py", "from .. import plan", "imports compiler.plan"),
     ("compiler/ir/graph.py", "from ..plan import Plan", "imports compiler.plan"),
-    ("compiler/pack.py", "from compiler.ir import graph", "compiler.pack may import nothing"),
+    ("compiler/pack/plan.py", "from compiler.ir import graph", "compiler.pack may import nothing"),
     ("compiler/interpret.py", "import compiler.ops.relu", "imports compiler.ops.relu"),
     ("compiler/extra.py", "", "has no room"),
     ("runtime/loader.py", "from compiler.passes import base", "imports compiler.passes"),

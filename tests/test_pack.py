@@ -3,16 +3,20 @@
 import csv
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler import pack as packer
-from compiler.pack import Block, Life, Occupancy, PackError, Packing, check, lower_bound, pack
+from compiler.pack import Life, PackError, Packing, Stack, check, greedy, lower_bound, pack
+from compiler.pack.greedy import Cover, Occupancy
+from compiler.pack.life import blocks_of, height_of
 
-DATA = Path(__file__).with_name("data")
+DATA = Path(__file__).parents[1] / "bench" / "data"
+CAPACITY = 1_048_576
+DENSENET = DATA / "buffers" / "infer_densenet121.csv"
 
 LIVES = st.lists(
     st.builds(
@@ -28,13 +32,19 @@ ALIGNS = st.sampled_from([1, 16, 64, 100])
 # Three lives of 3 bytes share steps 2 and 3. Taken by size, the one of 4 bytes lies at 0 and
 # pushes one of them to 4, the other two no longer fit below it, and the arena is 10 bytes high.
 SIZE_MISLEADS = [Life(0, 4, 3), Life(1, 4, 3), Life(5, 8, 4), Life(2, 6, 3)]
-# No order that `pack` begins with reaches 3 bytes; laying what stands out earlier does.
+# No order that greedy begins with reaches 3 bytes; laying what stands out earlier does.
 ORDERS_MISLEAD = [Life(3, 6, 2), Life(0, 1, 2), Life(1, 4, 1), Life(0, 2, 1)]
 
+# Found by trying many: at each step at most 10 bytes are alive, and no packing is below 11.
+ABOVE_THE_BOUND = [
+    Life(2, 6, 3), Life(6, 9, 4), Life(1, 3, 4), Life(0, 2, 1), Life(3, 6, 3), Life(5, 8, 4),
+    Life(2, 4, 3), Life(1, 2, 4),
+]  # fmt: skip
 
-def read_lives(name: str) -> list[Life]:
+
+def read_lives(path: Path) -> list[Life]:
     """Read `id,lower,upper,size` rows."""
-    with (DATA / name).open(newline="") as file:
+    with path.open(newline="") as file:
         rows = csv.DictReader(file)
         return [Life(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
 
@@ -54,6 +64,12 @@ def plain_best_fit(lives: Sequence[Life], order: Sequence[int]) -> list[int]:
     return [offsets[index] for index in range(len(lives))]
 
 
+def laid(lives: Sequence[Life], tries: int, align: int = 1) -> int:
+    """How high greedy packing alone comes."""
+    blocks = blocks_of(lives, align)
+    return height_of(blocks, greedy.greedy(blocks, 0, tries))
+
+
 def live_sum(lives: Sequence[Life], step: int) -> int:
     return sum(life.size for life in lives if life.start <= step < life.stop)
 
@@ -67,8 +83,8 @@ class Counter(Occupancy):
         super().__init__()
         Counter.tries += 1
 
-    def taken(self, block: Block) -> list[tuple[int, int]]:
-        ranges = super().taken(block)
+    def taken(self, cover: Cover) -> list[tuple[int, int]]:
+        ranges = super().taken(cover)
         Counter.placements += 1
         Counter.looks += len(ranges)
         return ranges
@@ -76,8 +92,8 @@ class Counter(Occupancy):
 
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> type[Counter]:
-    """Give a counter at zero, and let `pack` use it."""
-    monkeypatch.setattr(packer, "Occupancy", Counter)
+    """Give a counter at zero, and let greedy packing use it."""
+    monkeypatch.setattr(greedy, "Occupancy", Counter)
     Counter.tries = Counter.placements = Counter.looks = 0
     return Counter
 
@@ -122,13 +138,13 @@ def test_where_size_alone_misleads_pressure_does_not() -> None:
 
 
 def test_what_stands_out_is_laid_earlier() -> None:
-    assert pack(ORDERS_MISLEAD, align=1, effort=len(packer.ORDERS)).height == 4
-    assert pack(ORDERS_MISLEAD, align=1).height == lower_bound(ORDERS_MISLEAD, align=1) == 3
+    assert laid(ORDERS_MISLEAD, tries=len(greedy.ORDERS)) == 4
+    assert laid(ORDERS_MISLEAD, tries=greedy.TRIES) == lower_bound(ORDERS_MISLEAD, align=1) == 3
 
 
-@pytest.mark.parametrize("name", ["lives_infer_densenet121.csv", "lives_train_resnet50.csv"])
-def test_networks_reach_the_bound(name: str) -> None:
-    lives = read_lives(name)
+@pytest.mark.parametrize("path", sorted(DATA.glob("buffers/*.csv")), ids=lambda path: path.stem)
+def test_networks_reach_the_bound(path: Path) -> None:
+    lives = read_lives(path)
     packing = pack(lives)
     check(lives, packing)
     assert packing.ratio == 1.0
@@ -153,9 +169,94 @@ def test_the_same_lives_give_the_same_packing(lives: list[Life]) -> None:
     assert pack(lives) == pack(tuple(lives))
 
 
-@given(LIVES, st.integers(1, 8))
-def test_more_effort_is_never_worse(lives: list[Life], effort: int) -> None:
-    assert pack(lives, 1, effort + 1).height <= pack(lives, 1, effort).height
+@given(LIVES, st.integers(0, 300), st.integers(1, 300))
+def test_more_effort_is_never_worse(lives: list[Life], effort: int, more: int) -> None:
+    assert pack(lives, 1, effort + more).height <= pack(lives, 1, effort).height
+
+
+@given(LIVES)
+def test_searching_is_never_worse_than_greed(lives: list[Life]) -> None:
+    assert pack(lives, 1, 200).height <= laid(lives, greedy.TRIES)
+
+
+def lowest(lives: Sequence[Life]) -> int:
+    """The height of the best packing: every order in which lives may be put on each other."""
+    best = sum(life.size for life in lives)
+
+    def put(offsets: dict[int, int], top: int) -> None:
+        nonlocal best
+        if len(offsets) == len(lives):
+            best = min(best, top)
+        for index, life in enumerate(lives):
+            under = (
+                offsets[i] + other.size for i, other in enumerate(lives)
+                if i in offsets and other.start < life.stop and life.start < other.stop
+            )  # fmt: skip
+            end = max(under, default=0) + life.size
+            if index not in offsets and end < best:
+                put({**offsets, index: end - life.size}, max(top, end))
+
+    put({}, 0)
+    return best
+
+
+SMALL_LIVES = st.lists(
+    st.builds(
+        lambda start, steps, size: Life(start, start + steps, size),
+        st.integers(0, 6),
+        st.integers(1, 4),
+        st.integers(1, 6),
+    ),
+    max_size=6,
+)
+
+
+@given(SMALL_LIVES)
+def test_small_packings_are_as_low_as_trying_everything(lives: list[Life]) -> None:
+    assert pack(lives, 1).height == lowest(lives)
+
+
+def test_a_packing_above_the_bound_is_proved_to_be_the_lowest() -> None:
+    packing = pack(ABOVE_THE_BOUND, 1)
+    assert packing.height == lowest(ABOVE_THE_BOUND) == packing.bound + 1
+    assert packing.note == (
+        "1 bytes above the bound: the search went through all there is, and nothing is lower"
+    )
+
+
+@pytest.mark.parametrize("name", "ABCDEFGHIJK")
+def test_hard_cases_fit_their_capacity(name: str) -> None:
+    lives = read_lives(DATA / "minimalloc" / f"{name}.1048576.csv")
+    packing = pack(lives, effort=300_000, enough=CAPACITY)
+    check(lives, packing)
+    assert packing.height <= CAPACITY
+
+
+def test_a_search_that_ends_early_says_so() -> None:
+    lives = read_lives(DATA / "minimalloc" / "D.1048576.csv")
+    packing = pack(lives, effort=500)
+    above = packing.height - packing.bound
+    assert packing.note.startswith(f"{above} bytes above the bound: 50")
+    assert packing.note.endswith(f"nothing is below {packing.bound} bytes")
+    assert pack(lives, effort=500, seconds=0.0).height >= packing.height
+
+
+@given(LIVES, ALIGNS, st.data())
+def test_an_order_that_was_found_packs_other_sizes(
+    lives: list[Life], align: int, data: st.DataObject
+) -> None:
+    packing = pack(lives, align, 200)
+    stack = Stack.of(lives, packing)
+    again = stack.settle(lives, align)
+    assert again is not None and again.height <= packing.height
+    sizes = data.draw(st.tuples(*(st.integers(0, 300) for _ in lives)))
+    grown = [replace(life, size=size) for life, size in zip(lives, sizes, strict=True)]
+    settled = stack.settle(grown, align)
+    known = all(life.size or not other.size for life, other in zip(lives, grown, strict=True))
+    assert (settled is not None) == known
+    if settled is not None:
+        check(grown, settled, align)
+        assert settled.bound == lower_bound(grown, align)
 
 
 @given(LIVES, st.integers(-1000, 1000), st.integers(1, 7))
@@ -201,7 +302,7 @@ def test_the_tree_sees_what_a_plain_scan_sees(count: int) -> None:
     sums = [live_sum(lives, step) for step in range(count)]
     peaks = [max(sums[life.start : life.stop]) for life in lives]
     order = sorted(range(count), key=lambda n: (-peaks[n], n))
-    assert list(pack(lives, align=1, effort=1).offsets) == plain_best_fit(lives, order)
+    assert greedy.greedy(blocks_of(lives, 1), 0, tries=1) == plain_best_fit(lives, order)
 
 
 # Faults and bad input
@@ -215,21 +316,23 @@ def test_check_catches_a_changed_offset() -> None:
     with pytest.raises(PackError) as caught:
         check(lives, wrong)
     assert str(caught.value) == (
-        "lives 0 and 1 overlap: life 0 holds bytes [0, 100) in steps [0, 4), "
+        "life 0 and life 1 overlap: life 0 holds bytes [0, 100) in steps [0, 4), "
         "life 1 holds bytes [64, 128) in steps [2, 6)"
     )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_check_catches_one_fault_in_a_whole_network(seed: int) -> None:
-    lives = read_lives("lives_infer_densenet121.csv")
+    lives = read_lives(DENSENET)
     packing = pack(lives)
     wrong = random.Random(seed).randrange(1, len(lives))
     # What ran one step before is still being read: take its bytes.
     victim = max(i for i, life in enumerate(lives) if life.start < lives[wrong].start < life.stop)
     changed = list(packing.offsets)
     changed[wrong] = changed[victim]
-    with pytest.raises(PackError, match=rf"lives ({wrong} and \d+|\d+ and {wrong}) overlap"):
+    with pytest.raises(
+        PackError, match=rf"life ({wrong} and life \d+|\d+ and life {wrong}) overlap"
+    ):
         check(lives, Packing(tuple(changed), 2 * packing.height, packing.bound))
 
 
@@ -254,7 +357,7 @@ def test_check_says_what_lies_wrong(packing: Packing, message: str) -> None:
         (Life(0, 1, -1), 64, 8, "life 0 must have 0 bytes or more, got -1"),
         (Life(3, 3, 1), 64, 8, "life 0 must stop after 3, got stop 3"),
         (Life(0, 1, 1), 0, 8, "align must be at least 1 byte, got 0"),
-        (Life(0, 1, 1), 64, 0, "effort must be at least 1, got 0"),
+        (Life(0, 1, 1), 64, -1, "effort must be 0 steps or more, got -1"),
     ],
 )
 def test_bad_input_is_refused(life: Life, align: int, effort: int, message: str) -> None:
@@ -267,7 +370,7 @@ def test_bad_input_is_refused(life: Life, align: int, effort: int, message: str)
 
 
 def test_the_search_ends_at_the_bound(counter: type[Counter]) -> None:
-    lives = read_lives("lives_infer_densenet121.csv")
+    lives = read_lives(DENSENET)
     assert pack(lives, effort=1000).ratio == 1.0
     assert counter.tries == 1
 
@@ -294,9 +397,9 @@ def mixed(count: int) -> list[Life]:
     return long + short(count - 20)
 
 
-def test_effort_limits_the_placements(counter: type[Counter]) -> None:
+def test_tries_limit_the_placements(counter: type[Counter]) -> None:
     lives = short(1_250)
-    assert pack(lives, effort=3).ratio > 1.0
+    assert laid(lives, tries=3, align=64) > lower_bound(lives)
     assert counter.placements == 3 * len(lives)
 
 
@@ -305,7 +408,7 @@ def test_the_work_grows_little_faster_than_the_lives(family, counter: type[Count
     looks = []
     for count in (1_250, 10_000):
         counter.looks = 0
-        pack(family(count), effort=1)
+        laid(family(count), tries=1)
         looks.append(counter.looks)
     # Eight times the lives: n² would be 64 times the looks, n log n is 10.3 times.
     assert looks[1] <= 14 * looks[0]

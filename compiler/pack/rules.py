@@ -1,0 +1,64 @@
+"""The rules a packing keeps: aligned, inside the arena, and no two alive at once overlap."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from compiler.pack.life import Life, PackError, Packing, aligned, expect_packable
+
+
+def check(
+    lives: Sequence[Life], packing: Packing, align: int = 64, names: Sequence[str] = ()
+) -> None:
+    """Verify a packing in one sweep over time: aligned, inside the arena, nothing overlapping.
+
+    Raises PackError naming the life that lies wrong, or the two that overlap: by what `names` has
+    for them, by their numbers without.
+
+    >>> check([Life(0, 2, 64), Life(1, 3, 64)], Packing((0, 0), 64, 128), names=["x", "y"])
+    Traceback (most recent call last):
+    compiler.pack.life.PackError: 'x' and 'y' overlap: 'x' holds bytes [0, 64) in steps [0, 2), \
+'y' holds bytes [0, 64) in steps [1, 3)
+    """
+    expect_packable(lives, align)
+    if len(packing.offsets) != len(lives):
+        raise PackError(f"{len(lives)} lives need as many offsets, got {len(packing.offsets)}")
+    shown = [repr(name) for name in names] or [f"life {index}" for index in range(len(lives))]
+    for life, offset, name in zip(lives, packing.offsets, shown, strict=True):
+        _expect_inside(name, offset, aligned(life.size, align), packing.height, align)
+    _expect_disjoint(lives, packing.offsets, align, shown)
+
+
+def _expect_inside(name: str, offset: int, size: int, height: int, align: int) -> None:
+    if offset % align:
+        raise PackError(f"{name} must lie at a multiple of {align} bytes, got {offset}")
+    if offset < 0 or offset + size > height:
+        held = f"bytes [{offset}, {offset + size})"
+        raise PackError(f"{name} must lie within {height} bytes, got {held}")
+
+
+def _expect_disjoint(
+    lives: Sequence[Life], offsets: Sequence[int], align: int, shown: Sequence[str]
+) -> None:
+    """Keep the ranges alive now sorted: a newcomer can only overlap one of its neighbours."""
+    held = [index for index, life in enumerate(lives) if life.size]
+    tops = [offsets[index] + aligned(life.size, align) for index, life in enumerate(lives)]
+    events = [(lives[i].stop, False, i) for i in held] + [(lives[i].start, True, i) for i in held]
+    alive: list[tuple[int, int]] = []
+    for _, begins, index in sorted(events):
+        place = bisect_left(alive, (offsets[index], index))
+        if not begins:
+            del alive[place]
+            continue
+        for _, other in alive[max(place - 1, 0) : place + 1]:
+            if offsets[index] < tops[other] and offsets[other] < tops[index]:
+                one, two = sorted((index, other))
+                pair = [_held(shown[i], lives[i], offsets[i]) for i in (one, two)]
+                raise PackError(f"{shown[one]} and {shown[two]} overlap: {', '.join(pair)}")
+        alive.insert(place, (offsets[index], index))
+
+
+def _held(name: str, life: Life, offset: int) -> str:
+    held = f"bytes [{offset}, {offset + life.size})"
+    return f"{name} holds {held} in steps [{life.start}, {life.stop})"

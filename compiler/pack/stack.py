@@ -1,0 +1,53 @@
+"""A packing as who lies on whom: an order that was found once packs other sizes in one sweep.
+
+A plan's lives stay the same from batch size to batch size, and most of its sizes grow together.
+Blocks that keep lying on each other as they did need no search then: each begins where the highest
+of those right below it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.pack.life import Life, Packing, aligned, blocks_of
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Lives from the lowest up, each with those that lie right below it in some step."""
+
+    below: tuple[tuple[int, tuple[int, ...]], ...]
+
+    @staticmethod
+    def of(lives: Sequence[Life], packing: Packing) -> Stack:
+        """Who lies on whom in a packing. Lives without bytes lie nowhere.
+
+        >>> lives = [Life(0, 2, 64), Life(1, 3, 64)]
+        >>> Stack.of(lives, Packing((0, 64), 128, 128)).below
+        ((0, ()), (1, (0,)))
+        """
+        blocks = sorted(blocks_of(lives, 1), key=lambda block: packing.offsets[block.index])
+        tops = [-1] * max((block.last for block in blocks), default=0)
+        below: list[tuple[int, tuple[int, ...]]] = []
+        for block in blocks:
+            under = sorted(set(tops[block.first : block.last]) - {-1})
+            below.append((block.index, tuple(under)))
+            tops[block.first : block.last] = [block.index] * (block.last - block.first)
+        return Stack(tuple(below))
+
+    def settle(self, lives: Sequence[Life], align: int = 64) -> Packing | None:
+        """The same lives with other sizes, lying on each other as they did.
+
+        The packing is valid, but may be higher than another. None where a life that lay nowhere
+        has bytes now.
+        """
+        sizes = [aligned(life.size, align) for life in lives]
+        if sum(map(bool, sizes)) > sum(1 for number, _ in self.below if sizes[number]):
+            return None
+        offsets, tops = [0] * len(lives), [0] * len(lives)
+        for number, under in self.below:
+            offset = max([tops[each] for each in under], default=0)
+            offsets[number], tops[number] = offset, offset + sizes[number]
+        bound = max((block.pressure for block in blocks_of(lives, align)), default=0)
+        return Packing(tuple(offsets), max(tops, default=0), bound)
