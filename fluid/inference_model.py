@@ -33,6 +33,7 @@ from runtime.tensor import LoDTensor
 __all__ = [
     "InferenceModel",
     "append_fetch_ops",
+    "edges",
     "load_inference_model",
     "prepend_feed_ops",
     "read_inference_model",
@@ -125,7 +126,7 @@ def read_inference_model(
     """What `load_inference_model` loads, and raises; no scope is changed."""
     data, where, folder, params = _model(dirname, model_filename, params_filename)
     program = load_program(data, where, factory=Program)
-    feeds, fetches = (tuple(_edges(program, kind, where)) for kind in ("feed", "fetch"))
+    feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
     return InferenceModel(program, feeds, fetches, read_persistables(folder, program, params))
 
 
@@ -221,7 +222,7 @@ def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, A
     raise ValueError(f"there is no directory named {str(path)!r}")
 
 
-def _edges(program: Program, kind: str, where: str) -> list[Variable]:
+def edges(program: Program, kind: str, where: str) -> list[Variable]:
     """The variables that the feed ops write or the fetch ops read, in the order of columns."""
     block = program.global_block()
     ops = [op for op in block.ops if op.type == kind]

@@ -62,7 +62,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "triton": ("compiler.codegen.triton",),
     "torch": ("runtime.device", "runtime.collective"),
     "grpc": ("runtime.ps.wire",),
-    "PIL": ("fluid.paddle.dataset.image",),
+    "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures"),
 }
 # Opened by name, when first needed: what is optional, and what only a compilation needs.
 OPTIONAL_ROOMS = (*DOORS["triton"], *DOORS["grpc"], "compiler.driver", "compiler.ir.text")

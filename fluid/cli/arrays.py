@@ -21,6 +21,14 @@ _SUFFIX = ".npy"
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
+def is_archive_or_array(path: Path) -> bool:
+    """Whether a file is a `.npy` or a `.npz`, by its name or by how it begins."""
+    if path.suffix in (".npz", _SUFFIX):
+        return True
+    with path.open("rb") as file:
+        return file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX or zipfile.is_zipfile(path)
+
+
 def read_arrays(path: Path) -> Array | dict[str, Array]:
     """The array of a `.npy` file, or those of a `.npz` file by name.
 

@@ -1,181 +1,163 @@
-"""`fluid infer`: arrays from files through a saved model."""
+"""`fluid infer`: arrays, numbers or pictures through a saved model."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
-import compiler
-import runtime
-from compiler.errors import did_you_mean
 from compiler.ir.types import Array
-from fluid.cli.arrays import brief, expect_output, read_arrays, write_arrays
-from fluid.cli.model import CommandError, SavedModel, load_model, shape_text
-from fluid.cli.table import count, table
-from fluid.framework import Variable
-from runtime.errors import missing_feed, wrong_dtype, wrong_shape
+from fluid.cli.arrays import expect_output, read_arrays, write_arrays
+from fluid.cli.compare import compare, compared
+from fluid.cli.describe import describe, described
+from fluid.cli.inputs import Feed, read_feeds
+from fluid.cli.layout import Layout, locate
+from fluid.cli.model import load_model
+from fluid.cli.pictures import PictureOptions
+from fluid.cli.results import shown
+from fluid.cli.table import count
+from fluid.predictor import Predictor
+from runtime.sizes import LOD
+from runtime.tensor import LoDTensor
 
-ROWS = 10
-"""Rows whose likeliest class is shown."""
+WARM_UPS, REPEATS, PATIENCE = 2, 50, 1.0
+"""Runs before the clock starts; runs that `--time` makes at most, and seconds after which it begins
+no other.
+"""
 
-REPEATS, PATIENCE = 50, 1.0
-"""Runs that `--time` makes at most, and seconds after which it begins no other."""
+CLEAR, EVERY = "\r\033[K", 0.1
+"""What takes a line back on a terminal; seconds between two lines."""
 
 
 def infer(given: argparse.Namespace) -> int:
-    """Feed a model, print its outputs briefly, write them where asked."""
+    """Describe a model, or feed it, print its outputs, and write, time and compare them."""
+    layout = locate(given.model_dir, given.model_filename, given.params_filename)
+    if given.describe:
+        return _describe(layout)
     started = time.perf_counter()
-    model = load_model(given.model_dir, given.model_filename, given.params_filename)
+    with _progress("loading"):
+        model = load_model(layout.folder, layout.model, layout.params)
+        theirs = _other(given.check)
     if given.output:
         expect_output(given.output, len(model.fetches))
-    feed = check_feed(model, read_inputs(model, given.input))
+    feed = read_feeds(model, given.input, given.lod, _pictures(given))
     loaded = time.perf_counter()
-    executable = load_executable(model, feed)
-    outputs = dict(zip(model.fetch_names, executable(feed), strict=True))
+    predictor = model.predictor()
+    with _progress("compiling and running"):
+        outputs = dict(zip(model.fetch_names, predictor.run(feed), strict=True))
     finished = time.perf_counter()
-    print(_shown(feed, outputs))
-    print(
-        f"\nloaded in {_ms(loaded - started)}, compiled and first run in {_ms(finished - loaded)}"
-    )
-    if given.time:
-        print(_timed(executable, feed))
+    print(shown(feed, outputs, given.show))
+    spent = f"loaded in {_ms(loaded - started)}, compiled and first run in {_ms(finished - loaded)}"
+    print(f"\n{spent}")
+    if given.time or given.repeat:
+        print(_timed(predictor, feed, given.repeat))
+    return _kept(given, _arrays(outputs), theirs)
+
+
+def _describe(layout: Layout) -> int:
+    found = describe(layout)
+    print(described(found))
+    return 1 if found.obstacles else 0
+
+
+def _pictures(given: argparse.Namespace) -> PictureOptions:
+    """What becomes of pictures."""
+    return PictureOptions(given.scale, given.mean, given.std, given.bgr, given.short, given.size)
+
+
+def _other(path: Path | None) -> dict[str, Array] | None:
+    """The results of another run, if there are any to compare with."""
+    if path is None:
+        return None
+    found = read_arrays(path)
+    return found if isinstance(found, dict) else {path.stem: found}
+
+
+def _kept(
+    given: argparse.Namespace, arrays: Mapping[str, Array], theirs: Mapping[str, Array] | None
+) -> int:
+    """Write and compare results; the exit code."""
     if given.output:
-        write_arrays(given.output, outputs)
-        print(f"written to {given.output}: {', '.join(outputs)}")
-    return 0
+        write_arrays(given.output, arrays)
+        print(f"written to {given.output}: {', '.join(arrays)}")
+    if theirs is None:
+        return 0
+    found = compare(_comparable(arrays, theirs), theirs, given.tolerance)
+    print(f"\n{compared(found, str(given.check))}")
+    return 1 if any(each.why for each in found) else 0
 
 
-def load_executable(model: SavedModel, feed: Mapping[str, Array]) -> runtime.Executable:
-    """The model compiled for feeds of these shapes; trained batch norms are folded."""
-    params = dict(model.params)
-    module = compiler.compile(model.program, feed=feed, fetch=model.fetch_names, params=params)
-    return runtime.load(module, runtime.CPUPlace(), params)
+def _comparable(arrays: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Array]:
+    """The results, with their offsets only where the other run has offsets too."""
+    told = any(LOD in name for name in theirs)
+    return {name: array for name, array in arrays.items() if told or LOD not in name}
 
 
-# ---- what is fed --------------------------------------------------------------------------------
-
-
-def read_inputs(model: SavedModel, inputs: Sequence[str]) -> dict[str, Array]:
-    """The arrays of `--input` by the names of feeds.
-
-    Each is `x.npz` with such names, `name=x.npy`, or `x.npy` for the only feed. Raises
-    CommandError for a name the model is not fed or is given twice, and what reading raises.
-    """
-    found: dict[str, Array] = {}
-    for text in inputs:
-        for name, array in _read_input(model, text).items():
-            if name in found:
-                raise CommandError(f"feed {name!r} is given twice: by {text} and before")
-            found[name] = array
-    return found
-
-
-def _read_input(model: SavedModel, text: str) -> dict[str, Array]:
-    names = [var.name for var in model.feeds]
-    name, file = _split(text)
-    if not Path(file).is_file():
-        raise CommandError(f"{file} is not there, or is no file")
-    arrays = read_arrays(Path(file))
-    if isinstance(arrays, dict):
-        arrays = _named(name, arrays, file)
-    elif name is None and len(names) != 1:
-        hint = " ".join(f"--input {each}={each}.npy" for each in names)
-        raise CommandError(f"the model has {count(len(names), 'feed')}; say which: {hint}")
-    else:
-        arrays = {name or names[0]: arrays}
-    for each in arrays:
-        if each not in names:
-            hint = did_you_mean(each, names) or f"it is fed {', '.join(names)}"
-            raise CommandError(f"{file}: the model has no feed {each!r}; {hint}")
+def _arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Results as arrays, each level of sequences as offsets `NAME@LOD0` and so on."""
+    arrays: dict[str, Array] = {}
+    for name, value in outputs.items():
+        arrays[name] = np.asarray(value)
+        if isinstance(value, LoDTensor):
+            levels = enumerate(value.lod())
+            arrays |= {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
     return arrays
 
 
-def _split(text: str) -> tuple[str | None, str]:
-    """The name before the first `=`, if there is one, and the file; a file may have = in it."""
-    name, equals, file = text.partition("=")
-    return (name, file) if equals and not Path(text).is_file() else (None, text)
+# ---- time ---------------------------------------------------------------------------------------
 
 
-def _named(name: str | None, arrays: Mapping[str, Array], file: str) -> dict[str, Array]:
-    if name is None:
-        return dict(arrays)
-    if name not in arrays:
-        raise CommandError(f"{file} has no array {name!r}; it has {', '.join(arrays) or 'none'}")
-    return {name: arrays[name]}
-
-
-def check_feed(model: SavedModel, feed: Mapping[str, Array]) -> dict[str, Array]:
-    """The feeds in the model's order; FeedError or ShapeError says what is missing or does not fit.
-
-    Nothing is converted: an array of another element type is refused.
-    """
-    missing = [var for var in model.feeds if var.name not in feed]
-    if missing:
-        needed = [(var.name, str(var.element.numpy), var.dims or ()) for var in missing]
-        raise missing_feed(needed, hint=f"give it: --input {missing[0].name}=FILE.npy")
-    for var in model.feeds:
-        _expect_fit(var, feed[var.name])
-    return {var.name: feed[var.name] for var in model.feeds}
-
-
-def _expect_fit(var: Variable, array: Array) -> None:
-    if array.dtype != var.element.numpy:
-        raise wrong_dtype(var.name, str(var.element.numpy), str(array.dtype))
-    if var.dims is None:
-        return
-    fits = all(want in (-1, size) for want, size in zip(var.dims, array.shape, strict=False))
-    if len(var.dims) != array.ndim or not fits:
-        raise wrong_shape(var.name, var.dims, array.shape, hint=f"the model says {shape_text(var)}")
-
-
-# ---- what comes out -----------------------------------------------------------------------------
-
-
-def _shown(feed: Mapping[str, Array], outputs: Mapping[str, Array]) -> str:
-    rows = [(f"feed   {name}", _kind(array), brief(array)) for name, array in feed.items()]
-    rows += [(f"fetch  {name}", _kind(array), brief(array)) for name, array in outputs.items()]
-    lines = [table(rows, indent="", left=3)]
-    for name, array in outputs.items():
-        if looks_like_probabilities(array):
-            lines.append(f"likeliest class in each row of {name}: {_classes(array)}")
-    return "\n".join(lines)
-
-
-def _kind(array: Array) -> str:
-    return f"{array.dtype} {list(array.shape)}"
-
-
-def looks_like_probabilities(array: Array) -> bool:
-    """True for rows of at least two numbers that are not negative and add up to 1.
-
-    >>> looks_like_probabilities(np.float32([[0.25, 0.75], [1, 0]]))
-    True
-    """
-    if array.ndim != 2 or array.dtype.kind != "f" or array.shape[1] < 2 or not array.size:
-        return False
-    return bool((array >= 0).all() and np.allclose(array.sum(axis=1), 1, atol=1e-3))
-
-
-def _classes(array: Array) -> str:
-    more = " …" if len(array) > ROWS else ""
-    return " ".join(map(str, array.argmax(axis=1)[:ROWS])) + more
-
-
-def _timed(executable: runtime.Executable, feed: Mapping[str, Array]) -> str:
-    """Milliseconds of more runs, the median and the best."""
+def _timed(predictor: Predictor, feed: Mapping[str, Feed], repeat: int | None) -> str:
+    """Milliseconds of more runs: the median, the best, and what nine of ten stay below."""
     spent: list[float] = []
-    until = time.perf_counter() + PATIENCE
-    while len(spent) < REPEATS and (not spent or time.perf_counter() < until):
-        start = time.perf_counter()
-        executable(feed)
-        spent.append(time.perf_counter() - start)
-    return f"{count(len(spent), 'more run')}: {_ms(median(spent))} each, the best {_ms(min(spent))}"
+    with _progress("timing") as tell:
+        for _ in range(WARM_UPS):
+            predictor.run(feed)
+        until = time.perf_counter() + PATIENCE
+        while _goes_on(spent, repeat, until):
+            start = time.perf_counter()
+            predictor.run(feed)
+            spent.append(time.perf_counter() - start)
+            tell(len(spent), repeat or REPEATS)
+    most = float(np.quantile(spent, 0.9))
+    return (
+        f"{count(len(spent), 'more run')}: {_ms(median(spent))} each (median), "
+        f"the best {_ms(min(spent))}, nine of ten below {_ms(most)}"
+    )
+
+
+def _goes_on(spent: Sequence[float], repeat: int | None, until: float) -> bool:
+    if repeat is not None:
+        return len(spent) < repeat
+    return len(spent) < REPEATS and (not spent or time.perf_counter() < until)
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.1f} ms"
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A line on a terminal about what takes a while, taken back at its end."""
+    shown = 0.0
+
+    def tell(done: int, of: int) -> None:
+        nonlocal shown
+        if sys.stderr.isatty() and time.perf_counter() - shown > EVERY:
+            shown = time.perf_counter()
+            print(f"{CLEAR}{what}: {done} of {of}", end="", file=sys.stderr, flush=True)
+
+    if sys.stderr.isatty():
+        print(f"{CLEAR}{what} …", end="", file=sys.stderr, flush=True)
+    try:
+        yield tell
+    finally:
+        if sys.stderr.isatty():
+            print(CLEAR, end="", file=sys.stderr, flush=True)

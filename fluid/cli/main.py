@@ -23,7 +23,7 @@ import numpy as np
 from compiler.errors import CompileError
 from compiler.options import Options
 from fluid.cli.convert import add_convert
-from fluid.cli.infer import infer
+from fluid.cli.infer_arguments import add_infer
 from fluid.cli.inspect import inspect, size
 from fluid.cli.model import CommandError
 from fluid.cli.run import prepare, run_script
@@ -67,18 +67,6 @@ examples:
   fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
   fluid inspect DIR --model-filename model --params-filename params
 """
-
-INFER = """\
-Run a saved model on arrays from files. Arrays must have the element types and shapes that the model
-declares; nothing is converted silently.
-"""
-INFER_EXAMPLES = """\
-examples:
-  fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
-  fluid infer DIR --input img=x.npy --input scale=y.npy
-  fluid infer DIR --input feeds.npz                   its arrays have the names of the feeds
-"""
-
 
 RUN = """\
 Run a script written for paddle 1.x as it is: `import paddle`, `paddle.fluid` and what is below them
@@ -133,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     top.set_defaults(command=partial(_teach, top))
     _add_demo(commands)
     _add_inspect(commands)
-    _add_infer(commands)
+    add_infer(commands)
     _add_run(commands)
     add_convert(commands)
     add_weights(commands)
@@ -192,25 +180,6 @@ def _add_inspect(commands: Any) -> None:
         "--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
         help=f"what an open size stands for where memory is counted ({Options.typical})",
     )  # fmt: skip
-
-
-def _add_infer(commands: Any) -> None:
-    command = commands.add_parser(
-        "infer",
-        help="run a saved model on arrays from files",
-        description=INFER,
-        epilog=INFER_EXAMPLES,
-    )
-    command.set_defaults(command=infer)
-    _add_model(command)
-    command.add_argument(
-        "--input", action="append", default=[], metavar="[NAME=]FILE",
-        help="a .npy for a feed, or a .npz with several; may be given again",
-    )  # fmt: skip
-    command.add_argument(
-        "--output", type=Path, metavar="FILE", help="write what comes out to a .npz (or .npy)"
-    )
-    command.add_argument("--time", action="store_true", help="run again and again, say how long")
 
 
 def _add_run(commands: Any) -> None:

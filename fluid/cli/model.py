@@ -8,11 +8,10 @@ from pathlib import Path
 
 from compiler.errors import CompileError
 from compiler.ir.types import Array
-from fluid import io
-from fluid.executor import Executor, scope_guard
 from fluid.framework import Program, Variable
-from fluid.inference_model import MODEL_FILE
-from runtime.scope import Scope
+from fluid.inference_model import MODEL_FILE, InferenceModel, read_inference_model
+from fluid.predictor import Predictor
+from runtime.tensor import LoDTensor
 
 
 class CommandError(Exception):
@@ -34,6 +33,11 @@ class SavedModel:
         """The names of what it gives, in order."""
         return [var.name for var in self.fetches]
 
+    def predictor(self) -> Predictor:
+        """What runs it, over its parameters."""
+        params = {name: LoDTensor(array) for name, array in self.params.items()}
+        return Predictor(InferenceModel(self.program, self.feeds, self.fetches, params))
+
 
 def load_model(folder: Path, model: str | None = None, params: str | None = None) -> SavedModel:
     """Load what `save_inference_model` wrote, here or in release 1.8.5.
@@ -43,19 +47,17 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
     what reading a corrupt file raises.
     """
     _expect_files(folder, model, params)
-    scope = Scope()
     try:
-        with scope_guard(scope):
-            found = io.load_inference_model(str(folder), Executor(), model, params)
+        found = read_inference_model(folder, model, params)
     except FileNotFoundError as error:
         hint = "if all parameters are in one file, name it with --params-filename"
         raise CommandError(f"{error}\n  hint: {hint}") from error
     except RuntimeError as error:
         raise CommandError(str(error)) from error
-    program, names, fetches = found
-    feeds = tuple(program.global_block().var(name) for name in names)
+    arrays = {name: tensor.array for name, tensor in found.params.items()}
+    params_by_name = {name: array for name, array in arrays.items() if array is not None}
     path = folder / (model or MODEL_FILE)
-    return SavedModel(path, program, feeds, tuple(fetches), dict(scope.arrays()))
+    return SavedModel(path, found.program, found.feeds, found.fetches, params_by_name)
 
 
 def _expect_files(folder: Path, model: str | None, params: str | None) -> None:

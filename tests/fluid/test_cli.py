@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 
 from fluid.cli import main as cli
 from fluid.cli.arrays import read_arrays
-from fluid.cli.infer import looks_like_probabilities
+from fluid.cli.infer_arguments import INFER_EXAMPLES
 from fluid.cli.inspect import LISTED, size
+from fluid.cli.results import looks_like_probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "inference"
@@ -81,10 +83,10 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 
 def test_examples_in_help_parse():
-    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.INSPECT_EXAMPLES, cli.INFER_EXAMPLES])
+    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.INSPECT_EXAMPLES, INFER_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
-    commands = [line.split("   ")[0].split()[1:] for line in lines]
-    assert len(commands) == 14
+    commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
+    assert len(commands) == 18
     names = {cli.parser().parse_args(command).name for command in commands}
     assert names == {"demo", "inspect", "infer", "run"}
 

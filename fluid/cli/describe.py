@@ -1,0 +1,207 @@
+"""`fluid infer --describe`: what a model takes, gives and is made of, before anything of it runs.
+
+Only the program is read, so a model is described whose parameters are missing, or whose ops are
+not known here: those are listed with where they stand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from textwrap import fill
+
+from compiler.errors import CompileError
+from compiler.ir.draw import size_text
+from compiler.ir.infer import bind, check_slots, op_text
+from compiler.ir.opdef import check_attributes
+from compiler.ir.program import OpDesc, VarKind
+from compiler.ir.serial import load_program
+from fluid.cli.layout import Layout
+from fluid.cli.pictures import takes_pictures
+from fluid.cli.table import count, table
+from fluid.framework import Program, Variable
+from fluid.inference_model import edges
+from fluid.persistables import is_persistable
+
+__all__ = ["Description", "Obstacle", "describe", "described"]
+
+LISTED = 20
+"""Parameters listed by name; of more, the largest."""
+
+NAMED = 5
+"""Ops of a kind that are listed where they cannot run."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """An op that cannot run here: its kind, why, where it stands, the op and the user's line."""
+
+    kind: str
+    why: str
+    where: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a program says of a model."""
+
+    layout: Layout
+    program: Program
+    feeds: tuple[Variable, ...]
+    fetches: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    missing: tuple[Path, ...]
+    obstacles: tuple[Obstacle, ...]
+
+
+def describe(layout: Layout) -> Description:
+    """Read the program of a model and hold its ops against those there are.
+
+    Raises CompileError for a file that is no program; OSError.
+    """
+    where = str(layout.program)
+    program = load_program(layout.program.read_bytes(), where, factory=Program)
+    kept = [var for var in program.list_vars() if is_persistable(var)]
+    params = tuple(var for var in kept if var.kind is not VarKind.RAW)
+    files = layout.files([var.name for var in params])
+    return Description(
+        layout=layout,
+        program=program,
+        feeds=tuple(edges(program, "feed", where)),
+        fetches=tuple(edges(program, "fetch", where)),
+        params=params,
+        missing=tuple(path for path in files if not path.is_file()),
+        obstacles=tuple(_obstacles(program)),
+    )
+
+
+def _obstacles(program: Program) -> Iterator[Obstacle]:
+    for block in program.blocks:
+        for index, op in enumerate(block.ops):
+            if op.type not in ("feed", "fetch") and (why := _why_not(op)):
+                where = f"block {block.idx}, op {index}"
+                yield Obstacle(op.type, why, where, op_text(op), op.source)
+
+
+def _why_not(op: OpDesc) -> str:
+    """Why an op cannot run here; empty where nothing is known against it."""
+    try:
+        check_slots(op)
+        check_attributes(op.type, op.attrs)
+        bind(op)
+    except CompileError as error:
+        return error.message
+    return ""
+
+
+# ---- as text ------------------------------------------------------------------------------------
+
+
+def described(found: Description) -> str:
+    """A description for people."""
+    parts = [_headline(found), _edges(found), _ops(found), _parameters(found), _missing(found)]
+    parts.append(_refused(found) or "every op of it is known here")
+    if found.feeds and not found.obstacles:
+        parts.append(f"run it:\n  {_command(found)}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _headline(found: Description) -> str:
+    blocks = len(found.program.blocks)
+    within = f" in {count(blocks, 'block')}" if blocks > 1 else ""
+    return f"{found.layout}: {count(len(_kinds(found)), 'op')}{within}"
+
+
+def _kinds(found: Description) -> list[str]:
+    kinds = [op.type for block in found.program.blocks for op in block.ops]
+    return [kind for kind in kinds if kind not in ("feed", "fetch")]
+
+
+def _edges(found: Description) -> str:
+    rows = [("feed", var.name, _type(var), _accepts(var)) for var in found.feeds]
+    rows += [("fetch", var.name, _type(var), "") for var in found.fetches]
+    for kind, edge in (("feed", found.feeds), ("fetch", found.fetches)):
+        rows += [] if edge else [(kind, "none: the program was not saved for inference", "", "")]
+    return table(rows, left=4)
+
+
+def _type(var: Variable) -> str:
+    """Element type, shape and levels of sequences."""
+    if not var.holds_tensor or var.dims is None:
+        return var.kind.name.lower().replace("_", " ")
+    levels = f", {count(var.lod_level, 'level')} of sequences" if var.lod_level else ""
+    return f"{var.element.numpy} [{', '.join(map(str, var.dims))}]{levels}"
+
+
+def _accepts(var: Variable) -> str:
+    return "takes pictures" if takes_pictures(var) else ""
+
+
+def _ops(found: Description) -> str:
+    kinds = Counter(_kinds(found))
+    texts = (f"{kind} × {times}" if times > 1 else kind for kind, times in kinds.items())
+    return fill(", ".join(texts), 96, initial_indent="  ", subsequent_indent="  ")
+
+
+def _parameters(found: Description) -> str:
+    """Name, type and bytes of each parameter, or of the largest; as the program declares them."""
+    if not found.params:
+        return "  no parameters"
+    numbers, nbytes = (sum(each) for each in zip(*map(_sizes, found.params), strict=True))
+    total = f"  {count(len(found.params), 'parameter')} with {count(numbers, 'number')}"
+    shown = list(found.params)
+    if len(shown) > LISTED:
+        shown = sorted(shown, key=lambda var: -_sizes(var)[1])[:LISTED]
+    rows = [(var.name, _type(var), size_text(_sizes(var)[1])) for var in shown]
+    left_out = len(found.params) - len(shown)
+    more = [f"  and {left_out} smaller ones"] if left_out else []
+    return "\n".join([f"{total}, {size_text(nbytes)}", table(rows, left=2), *more])
+
+
+def _sizes(var: Variable) -> tuple[int, int]:
+    """Numbers and bytes of a parameter; none where the program leaves a size open."""
+    numbers = 0 if var.dims is None or min(var.dims, default=0) < 0 else prod(var.dims)
+    return numbers, numbers * var.element.numpy.itemsize
+
+
+def _missing(found: Description) -> str:
+    if not found.missing:
+        return ""
+    names = ", ".join(path.name for path in found.missing[:NAMED])
+    more = f" and {len(found.missing) - NAMED} more" if len(found.missing) > NAMED else ""
+    where = found.layout.folder
+    return f"files that are missing in {where}: {names}{more}"
+
+
+def _refused(found: Description) -> str:
+    """The ops that cannot run here by kind and reason, with where they stand."""
+    groups: dict[tuple[str, str], list[Obstacle]] = {}
+    for each in found.obstacles:
+        groups.setdefault((each.kind, each.why), []).append(each)
+    if not groups:
+        return ""
+    lines = [f"cannot run here: {count(len(found.obstacles), 'op')}"]
+    for (kind, why), group in groups.items():
+        lines.append(f"  {kind} × {len(group)}: {why}")
+        lines += [
+            f"    {each.where}: {each.text}  {each.source}".rstrip() for each in group[:NAMED]
+        ]
+        lines += [f"    and {len(group) - NAMED} more"] if len(group) > NAMED else []
+    return "\n".join(lines)
+
+
+def _command(found: Description) -> str:
+    """A command line that feeds it."""
+    inputs = (f"--input {var.name}={_file(var)}" for var in found.feeds)
+    return f"fluid infer {found.layout.program} {' '.join(inputs)}"
+
+
+def _file(var: Variable) -> str:
+    if takes_pictures(var):
+        return "picture.png"
+    return "sequences.txt" if var.lod_level else f"{var.name}.npy"

@@ -1,0 +1,159 @@
+"""Pictures in files as feeds: decoded, brought to the size a model takes, and scaled.
+
+A feed takes pictures where it has four axes, one of them for 1 or 3 colours: [batch, colours,
+height, width], or colours last. Numbers become (pixel · scale - mean) ÷ std.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from fluid.cli.model import CommandError, shape_text
+from fluid.framework import Variable
+
+__all__ = ["ENDINGS", "PictureOptions", "is_picture", "read_pictures", "takes_pictures"]
+
+ENDINGS = (
+    ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+)  # fmt: skip
+"""How the names of pictures end."""
+
+COLOURS = (1, 3)
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """What becomes of pixels, which are 0 to 255.
+
+    `scale`, `mean` and `std` are one number or one for each colour; `bgr` puts blue first. `short`
+    is what the shorter side is resized to before the middle is cut out; without it a picture is
+    stretched to the model's size. `size` (height, width) is for models that take any.
+    """
+
+    scale: float = 1 / 255
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    bgr: bool = False
+    short: int | None = None
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How many colours a feed has and where, and the sizes it fixes."""
+
+    colours: int
+    last: bool
+    size: tuple[int, int]
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is one by its name.
+
+    >>> is_picture(Path("cat.JPG")), is_picture(Path("cat.npy"))
+    (True, False)
+    """
+    return path.suffix.lower() in ENDINGS
+
+
+def takes_pictures(var: Variable) -> bool:
+    """Whether a feed has the shape and the elements of pictures."""
+    return _layout(var) is not None
+
+
+def read_pictures(paths: Sequence[Path], var: Variable, options: PictureOptions) -> Array:
+    """A batch of pictures as a feed takes them.
+
+    Raises CommandError without Pillow, for a feed that takes no pictures, a file that is none, or
+    pictures of several sizes where the model takes any; OSError.
+    """
+    layout = _layout(var)
+    if layout is None:
+        raise CommandError(
+            f"feed {var.name!r} takes no pictures: it is {shape_text(var)}, not four axes with one "
+            "for 1 or 3 colours"
+        )
+    pictures = [_prepared(_opened(path, layout.colours), layout, options) for path in paths]
+    sizes = {picture.shape for picture in pictures}
+    if len(sizes) > 1:
+        raise CommandError(
+            f"the pictures for feed {var.name!r} have several sizes, and it takes any: say "
+            "--size HEIGHTxWIDTH"
+        )
+    return _scaled(np.stack(pictures), layout, options, var)
+
+
+def _layout(var: Variable) -> _Layout | None:
+    dims = var.dims or ()
+    if len(dims) != 4 or var.element.numpy.kind not in "fu":
+        return None
+    if dims[1] in COLOURS:
+        return _Layout(dims[1], last=False, size=(dims[2], dims[3]))
+    if dims[3] in COLOURS:
+        return _Layout(dims[3], last=True, size=(dims[1], dims[2]))
+    return None
+
+
+def _opened(path: Path, colours: int) -> Any:
+    """A picture as Pillow has it, upright."""
+    try:
+        pillow = importlib.import_module("PIL.Image")
+        upright = importlib.import_module("PIL.ImageOps").exif_transpose
+    except ImportError as error:
+        raise CommandError("reading pictures needs Pillow: pip install pillow") from error
+    known = (ValueError, SyntaxError, pillow.UnidentifiedImageError, pillow.DecompressionBombError)
+    try:
+        with pillow.open(path) as picture:
+            return upright(picture).convert("L" if colours == 1 else "RGB")
+    except known as error:
+        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise CommandError(f"{path} is no picture that can be read: {error}") from error
+
+
+def _prepared(picture: Any, layout: _Layout, options: PictureOptions) -> Array:
+    """Pixels [height, width, colours] in the size wanted, red first."""
+    height, width = layout.size if min(layout.size) > 0 else options.size or (-1, -1)
+    if options.short:
+        ratio = options.short / min(picture.size)
+        picture = picture.resize([max(1, round(side * ratio)) for side in picture.size], 2)
+    if options.short and height > 0:
+        picture = _middle(picture, height, width)
+    elif height > 0:
+        picture = picture.resize((width, height), 2)
+    pixels = np.asarray(picture, np.uint8)
+    return pixels.reshape(*pixels.shape[:2], layout.colours)
+
+
+def _middle(picture: Any, height: int, width: int) -> Any:
+    """The middle of a picture; CommandError where it is smaller."""
+    if picture.width < width or picture.height < height:
+        raise CommandError(
+            f"a picture of {picture.height}x{picture.width} has no middle of {height}x{width}: "
+            "resize its shorter side to more by --resize-short"
+        )
+    left, top = (picture.width - width) // 2, (picture.height - height) // 2
+    return picture.crop((left, top, left + width, top + height))
+
+
+def _scaled(pixels: Array, layout: _Layout, options: PictureOptions, var: Variable) -> Array:
+    """Numbers in the order of axes and of the element type the feed has."""
+    pixels = pixels[..., ::-1] if options.bgr else pixels
+    element = var.element.numpy
+    if element.kind == "f":
+        for name, numbers in (("--mean", options.mean), ("--std", options.std)):
+            if len(numbers) not in (1, layout.colours):
+                given = f"{name} has {len(numbers)} numbers"
+                raise CommandError(f"{given} for {layout.colours} colours")
+        mean, std = (np.array(each, np.float32) for each in (options.mean, options.std))
+        pixels = (pixels.astype(np.float32) * np.float32(options.scale) - mean) / std
+    return np.ascontiguousarray(pixels if layout.last else pixels.transpose(0, 3, 1, 2), element)
