@@ -22,6 +22,7 @@ from compiler.ops.image.tiles import (
     PLACES,
     backward_tiling,
     convolve_rows,
+    convolve_samples,
     filter_gradient_tiles,
     forward_tiling,
     image_gradient_tiles,
@@ -151,6 +152,8 @@ class Conv2d(Convolution, op="conv2d"):
         windows.require_places(k, self.kind, (g.rows, g.columns))
         if self.is_product(g):
             self.lower_product(k, g, Input, Filter, Output)
+        elif self.is_sampled(g):
+            self.lower_samples(k, g, Input, Filter, Output)
         else:
             seen = f"{self.seen(k, Input)}, {Filter.view(g.filter_matrix)}, {self.seen(k, Output)}"
             self.lower_windows(k, g, seen)
@@ -232,6 +235,23 @@ class Conv2d(Convolution, op="conv2d"):
         """True where every output place sees one place: images are multiplied as they lie."""
         plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
         return plain and all(axis.is_identity for axis in (g.rows, g.columns))
+
+    def is_sampled(self, g: Geometry) -> bool:
+        """True where every output place sees one place, and some places are left out."""
+        plain = self.groups == 1 and not windows.is_channels_last(self.data_format)
+        return plain and all(axis.kernel == 1 and axis.is_padless for axis in (g.rows, g.columns))
+
+    def lower_samples(
+        self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+    ) -> None:
+        """Write one product of matrices an image, of the places that are seen."""
+        channels, dtype = g.images.shape[1], g.images.dtype
+        rows, columns = g.rows.stride, g.columns.stride
+        seen = k.once(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
+        scratch = k.scratch((channels, product(g.grid)), dtype)
+        matrix = Filter.view((g.filters, channels))
+        function = k.function(convolve_samples)
+        k.line(f"{function}({seen}, {matrix}, {flat(Output)}, {scratch})")
 
     def lower_product(
         self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand

@@ -183,6 +183,14 @@ def add_rows(images: Array, inside: Array, top: int) -> None:
         np.add(target, held.swapaxes(0, 1), out=target)
 
 
+def convolve_samples(samples: Array, filters: Array, outputs: Array, columns: Array) -> None:
+    """Write filters times samples [N, C, …places] to outputs [N, F, places]; `columns` is spare."""
+    seen = columns.reshape(samples.shape[1:])
+    for image, output in zip(samples, outputs, strict=True):
+        np.copyto(seen, image)
+        np.matmul(filters, columns, out=output)
+
+
 def product_gradient(images: Array, d_outputs: Array, d_filters: Array, share: Array) -> None:
     """Sum over images: the output's gradient [N, F, places] times the images [N, C, places].
 
