@@ -34,7 +34,7 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
     for step, ops in enumerate(steps):
         made = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
         found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_inner(g, op, v)}
-        for var in (var for op in ops for var in _held(op) if var in found):
+        for var in (var for op in ops for var in held(op) if var in found):
             found[var] = (found[var][0], step + 1)
     for var in (var for var in g.results if var in found):
         found[var] = (found[var][0], len(steps) + 1)
@@ -74,7 +74,7 @@ def _is_inner(g: Graph, op: Op, var: Var) -> bool:
     return all(reader.kernel == op.kernel for reader in readers)
 
 
-def _held(op: Op) -> list[Var]:
+def held(op: Op) -> list[Var]:
     """The vars whose memory an op needs: what it reads, and what it writes into."""
     over = [var.overwrites for var in op.writes() if var.overwrites is not None]
     return op.needs_data() + over

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array
+from compiler.passes.orders import nbytes
 
 DEEPEST = 24
 """How many values in a row may be made of each other to make one anew."""
@@ -237,12 +237,6 @@ class Timeline:
             recipe = self.recipe(var)
             for read in recipe.reads if recipe is not None else ():
                 insort(self.uses.setdefault(read, []), again.step)
-
-
-def nbytes(type: TensorType, typical: int) -> int:
-    """The bytes of a type where unknown sizes are `typical`; an array counts as one tensor."""
-    size = type.numel * type.dtype.itemsize if type.is_array else type.nbytes
-    return evaluate(size, dict.fromkeys(type.names, typical))
 
 
 def _is_free(var: Var) -> bool:
