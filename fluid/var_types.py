@@ -22,7 +22,7 @@ def var_type(dtype: DType) -> VarTypeId:
     """The number an element type has in fluid.
 
     >>> var_type(DType.INT64)
-    <VarTypeId.INT64: 3>
+    VarType.INT64
     """
     return VarTypeId(dtype.code)
 

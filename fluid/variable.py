@@ -36,7 +36,7 @@ def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
     Raises ValueError for an element type that fluid does not have.
 
     >>> convert_np_dtype_to_dtype_("float32"), convert_np_dtype_to_dtype_("int64")
-    (<VarTypeId.FP32: 5>, <VarTypeId.INT64: 3>)
+    (VarType.FP32, VarType.INT64)
     """
     try:
         return var_type(DType.of(np_dtype))

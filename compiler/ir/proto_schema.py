@@ -36,7 +36,13 @@ class AttrType(IntEnum):
 
 
 class VarTypeId(IntEnum):
-    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables."""
+    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables.
+
+    They show as the reference shows them, which scripts compare and print.
+
+    >>> str(VarTypeId.FP32), f"{VarTypeId.FP32}", [VarTypeId.FP32]
+    ('VarType.FP32', 'VarType.FP32', [VarType.FP32])
+    """
 
     BOOL = 0
     INT16 = 1
@@ -59,6 +65,14 @@ class VarTypeId(IntEnum):
     SIZE_T = 19
     UINT8 = 20
     INT8 = 21
+
+    def __repr__(self) -> str:
+        return f"VarType.{self.name}"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fluid import unique_name
 from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -361,7 +362,7 @@ def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> V
         raise ValueError(f"{layer} takes matrices, but {input.name!r} is {list(input.shape)}")
     check_type(diagonal, "diagonal", int, layer)
     attrs = {"diagonal": diagonal, "lower": layer == "tril"}
-    return result_called(name, "tril_triu", {"X": input}, attrs)
+    return result_called(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:

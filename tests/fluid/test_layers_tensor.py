@@ -340,3 +340,11 @@ def test_bad_arguments(
 ) -> None:
     with pytest.raises(error, match=message):
         call(fed("cube", CUBE))
+
+
+def test_triangles_are_named_by_their_layer(fresh_programs: Any) -> None:
+    """The reference names them so, without the .tmp of other results."""
+    matrix = fluid.data("x", [3, 4], "float32")
+    assert fluid.layers.triu(matrix).name == "triu_0"
+    assert fluid.layers.tril(matrix).name == "tril_0"
+    assert fluid.layers.triu(matrix, name="upper").name == "upper"
