@@ -16,12 +16,13 @@ from enum import IntEnum
 __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace", "Precision"]
 
 PASSES = (
-    "fuse_batch_norm", "fold_constants", "eliminate_dead", "fuse_pointwise", "schedule",
-    "recompute", "reuse_memory", "insert_deletes",
+    "remove_dropout", "remove_identities", "fuse_batch_norm", "fold_constants", "merge_transposes",
+    "merge_reshapes", "merge_common", "eliminate_dead", "fuse_pointwise", "fuse_epilogue",
+    "schedule", "recompute", "reuse_memory", "insert_deletes",
 )  # fmt: skip
 """The compiler's passes that may be left out, in order."""
 
-IR_PASSES = frozenset({"fuse_batch_norm", "fold_constants", "fuse_pointwise"})
+IR_PASSES = frozenset(PASSES[:7]) | {"fuse_pointwise", "fuse_epilogue"}
 """Those that run other ops than the model has; without them every op is run as it is written."""
 
 

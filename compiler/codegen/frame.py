@@ -120,11 +120,16 @@ class Frame:
     def scratch(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         """Working memory of the arena for the current step."""
         type = TensorType(dtype, tuple(shape))
-        nbytes = product(type.shape) * dtype.itemsize
-        name, number = self.names.make(f"t{self.step}"), len(self.buffers)
-        self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1))
+        name = self.names.make(f"t{self.step}")
+        number = self.room(name, type)
         self.setup.line(f"{name} = {_take(number, type)}")
         return NumpyOperand(self, name, type, True, (Place.BUFFER, number))
+
+    def room(self, name: str, type: TensorType) -> int:
+        """The number of a new buffer of the arena for the current step."""
+        nbytes = product(type.shape) * type.dtype.itemsize
+        self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1))
+        return len(self.buffers) - 1
 
     def once(self, expression: str, uses: Sequence[Any], hint: str) -> str:
         """A name for an expression: made at binding if all it uses stays in place."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.codegen.bodies import BODIES, emit_body
+from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame
 from compiler.codegen.meaning import ShapeOf, call_meaning
 from compiler.codegen.module import Module
@@ -83,6 +84,10 @@ def _emit_step(frame: Frame, step: Step) -> None:
         emit_open(frame, first)
     elif isinstance(first.defn, Pointwise):
         emit_pointwise(frame, step)
+    elif len(step.ops) > 1:
+        head, tail = head_and_tail(frame, step)
+        _emit_op(frame, head)
+        emit_pointwise(frame, tail)
     else:
         _emit_op(frame, first)
 

@@ -38,15 +38,19 @@ class _Root:
 
 
 def _trace(step: Step) -> list[_Root]:
-    """The outputs of a kernel that memory holds, as expressions over its inputs."""
+    """The outputs of a kernel that memory holds, as expressions over its inputs.
+
+    Of several that are written over each other only the last is ever there to see.
+    """
     tracer = Tracer()
     known: dict[Value, Expr] = {}
-    roots: list[_Root] = []
+    roots: dict[Storage, _Root] = {}
     for op in step.ops:
         for value, expr in _trace_op(tracer, op, known):
             known[value] = expr
-            roots += [] if value.place is Place.INNER else [_Root(value, expr)]
-    return roots
+            if value.place is not Place.INNER:
+                roots[value.storage] = _Root(value, expr)
+    return list(roots.values())
 
 
 def _trace_op(

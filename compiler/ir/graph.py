@@ -145,6 +145,8 @@ class Graph:
         self._ops: dict[Op, None] = {}
         self._counter = itertools.count()
         self._sorted = True
+        self.edits = 0
+        """How often it was edited: what has the same number has not changed."""
 
     # ---- reading ----
 
@@ -259,9 +261,7 @@ class Graph:
         Raises ValueError where an output has a producer already.
         """
         op = Op(kind, inputs, outputs, attrs or {}, source, body)
-        for var in op.writes():
-            if self.producer(var) is not None:
-                raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")
+        self._expect_free(op)
         op.position = (next(self._counter),) if last else self._behind(op)
         self._insert(op)
         return op
@@ -271,6 +271,37 @@ class Graph:
         for op in ops:
             self.nx.remove_node(op)
             del self._ops[op]
+            self.edits += 1
+
+    def replace(
+        self,
+        op: Op,
+        kind: str,
+        inputs: Mapping[str, Sequence[Var]],
+        outputs: Mapping[str, Sequence[Var]],
+        attrs: Mapping[str, Any],
+    ) -> Op:
+        """Put another op in the place of one, with its source line.
+
+        It must read nothing that is made later. Raises ValueError where an output has another
+        producer.
+        """
+        new = Op(kind, inputs, outputs, attrs, op.source, None)
+        new.position, new.target = op.position, op.target
+        self.remove(op)
+        self._expect_free(new)
+        self._insert(new)
+        return new
+
+    def drop(self, var: Var) -> bool:
+        """Drop a var that no op touches and nobody asks for, unless it is fed; True if it was."""
+        idle = not self.nx.degree[var] and self.overwriter(var) is None
+        if not idle or var.role == "feed" or var in self.results:
+            return False
+        self.nx.remove_node(var)
+        del self._vars[var.name, var.version]
+        self.edits += 1
+        return True
 
     def rewire(self, op: Op, old: Var, new: Var) -> None:
         """Let an op read `new`, of the same type, wherever it reads `old`."""
@@ -279,17 +310,16 @@ class Graph:
         }
         self.nx.remove_edge(old, op)
         self.nx.add_edge(new, op)
+        self.edits += 1
+
+    def hand_over(self, old: Var, new: Var) -> None:
+        """Let all that read a var read another of its type, which is made before it."""
+        for op in self.readers(old):
+            self.rewire(op, old, new)
 
     def sweep(self) -> list[Var]:
-        """Drop vars that no op touches and nobody asks for (feeds stay); returns them."""
-        dropped: list[Var] = []
-        for var in reversed(self.vars()):
-            idle = not self.nx.degree[var] and self.overwriter(var) is None
-            if idle and var.role != "feed" and var not in self.results:
-                self.nx.remove_node(var)
-                del self._vars[var.name, var.version]
-                dropped.append(var)
-        return dropped
+        """Drop all vars that no op touches and nobody asks for; returns them."""
+        return [var for var in reversed(self.vars()) if self.drop(var)]
 
     def reorder(self, ops: Iterable[Op]) -> None:
         """Make this the order of the ops: all of them, each once."""
@@ -300,6 +330,12 @@ class Graph:
         for index, op in enumerate(ordered):
             op.position = (index,)
         self._ops, self._sorted = dict.fromkeys(ordered), True
+        self.edits += 1
+
+    def _expect_free(self, op: Op) -> None:
+        for var in op.writes():
+            if self.producer(var) is not None:
+                raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")
 
     def _add(self, var: Var) -> Var:
         if (var.name, var.version) in self._vars:
@@ -307,6 +343,7 @@ class Graph:
         self._vars[var.name, var.version] = var
         self._highest[var.name] = max(var.version, self._highest.get(var.name, 0))
         self.nx.add_node(var)
+        self.edits += 1
         return var
 
     def _insert(self, op: Op) -> None:
@@ -317,6 +354,7 @@ class Graph:
         self.nx.add_node(op)
         self.nx.add_edges_from((var, op) for var in op.reads())
         self.nx.add_edges_from((op, var) for var in op.writes())
+        self.edits += 1
 
     def _behind(self, op: Op) -> Position:
         """A position after everything an op must wait for and before all that stands later."""

@@ -45,11 +45,13 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     """True where a kernel that is the last to read `old` may write `new` in the same memory.
 
     Either the op that writes `new` declares it in place of the slot that holds `old`; or the whole
-    kernel is pointwise, both have one type, so that element stands on element, and no op of the
-    kernel behind the one that writes `new` reads `old` any more.
+    kernel is pointwise, both have one type, so that element stands on element. No op of the kernel
+    behind the one that writes `new` reads `old` any more, and neither does a head before it, which
+    may be at work on one part while another is written.
     """
     writer = next(index for index, op in enumerate(ops) if new in op.writes())
-    if any(old in op.needs_data() for op in ops[writer + 1 :]):
+    heads = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
+    if any(old in op.needs_data() for op in [*heads, *ops[writer + 1 :]]):
         return False
     if old in _declared_inputs(ops[writer], new):
         return True

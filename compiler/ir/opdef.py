@@ -97,6 +97,9 @@ class OpDef:
     """True for what takes little time beside a matrix product, so that it may be done twice."""
     lod_like: ClassVar[str | None] = None
     """The slot whose LoD the outputs share that have as many rows; None for the first input."""
+    epilogue: ClassVar[str] = ""
+    """The output with which pointwise ops of its shape may go on in the same kernel: then it needs
+    no memory of its own, and code for the op may apply them to each part it makes."""
     rows_like: ClassVar[str] = ""
     """The slot whose row numbers the outputs share, for what works element by element on values."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()

@@ -251,9 +251,21 @@ def fusible_shape(op: Op) -> Shape | None:
     return shape if whole else None
 
 
+def epilogue_shape(op: Op) -> Shape | None:
+    """The shape of what an op makes, if pointwise ops may go on with it in its kernel; else None.
+
+    The op is the head of the kernel then: it declares the output by its `epilogue`.
+    """
+    made = op.outputs.get(op.defn.epilogue, ())
+    if len(made) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
+        return None
+    return made[0].type.shape
+
+
 def check_grouped(g: Graph) -> None:
     """GROUPED: ops of one kernel label are neighbours, on one target, and fuse.
 
+    All are pointwise over one shape; the first may instead be a head, which makes that shape.
     Raises VerifyError for the first op that breaks it.
     """
     seen: set[int | None] = {None}
@@ -266,7 +278,7 @@ def check_grouped(g: Graph) -> None:
 
 
 def _check_fusion(first: Op, op: Op) -> None:
-    shapes = fusible_shape(first), fusible_shape(op)
+    shapes = epilogue_shape(first) or fusible_shape(first), fusible_shape(op)
     if None in shapes:
         culprit = first if shapes[0] is None else op
         raise _broken("GROUPED", f"kernel {op.kernel} holds an op that does not fuse", culprit)

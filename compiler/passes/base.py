@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from compiler.ir.graph import Graph, Op
 from compiler.ir.types import Array
@@ -69,3 +69,8 @@ class Pass:
     def run(self, g: Graph, ctx: Context) -> None:
         """Edit the graph in place."""
         raise NotImplementedError
+
+
+def role_of(op: Op) -> dict[str, Any]:
+    """The part of an op's attributes that says whether it belongs to the backward pass."""
+    return {name: value for name, value in op.attrs.items() if name == "op_role"}

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
+
 from compiler.errors import CompileError
 from compiler.interpret import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text import show_op
 from compiler.ir.types import Array
-from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.passes.same_value import is_wanted
 
 LARGEST = 1 << 16
-"""Elements of the largest constant worth computing at compile time."""
+"""Elements of the largest constant worth computing now, if it is larger than what it is made of."""
 
 
 class FoldConstants(Pass):
     """f(c) with c constant  =  c'.
 
-    A result that is one number everywhere becomes `fill_constant`; any other becomes state held in
+    Constant are what ops fill without asking anybody, state that is lent and that no op writes, the
+    shapes of vars whose sizes are numbers, and what is computed of these. Of a chain only the end
+    is kept: one number everywhere becomes `fill_constant`; anything else becomes state held in
     `ctx.params`, and is left alone where no params are lent to hold it.
     """
 
@@ -27,26 +32,27 @@ class FoldConstants(Pass):
     loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
-        """Walk in order, so that a chain of constants folds from its beginning."""
+        """Compute from the beginning of every chain; write down from its end."""
         values = _lent(g, ctx)
+        folded = list[Op]()
         for op in g.ops():
-            if op.kind == "fill_constant" and not op.inputs:
-                values |= _evaluate(op, values)
-            elif _is_constant(op, values):
-                self._fold(g, op, values, ctx)
+            given = _given(op, values) if _may_fold(op) else None
+            if given is not None:
+                values |= _evaluate(op, given)
+                folded += [op] if op.reads() else []
+        for op in reversed(folded):
+            self._write_down(g, op, values, ctx)
 
-    def _fold(self, g: Graph, op: Op, values: dict[Var, Array], ctx: Context) -> None:
-        found = _evaluate(op, values)
-        uniform = all(_is_uniform(array) for array in found.values())
-        if not uniform and ctx.params is None:
+    def _write_down(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
+        wanted = [var for var in op.writes() if is_wanted(g, var)]
+        if ctx.params is None and not all(_is_uniform(values[var]) for var in wanted):
             ctx.miss(
                 self.name, op, "its value is not one number, and no params are lent to hold it"
             )
             return
-        values |= found
         g.remove(op)
-        for var, array in found.items():
-            _define(g, var, array, op.source, ctx)
+        for var in wanted:
+            _define(g, var, values[var], op, ctx)
 
 
 def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
@@ -57,48 +63,80 @@ def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
     return {var: ctx.params[var.name] for var in fixed if var.name in ctx.params}
 
 
-def _is_constant(op: Op, values: Mapping[Var, Array]) -> bool:
-    """True for a pure op of the graph whose every input is known and whose outputs are small."""
-    pure = not (op.defn.has_effects or op.defn.is_random or op.body is not None)
-    if not pure or not op.reads():
+def _may_fold(op: Op) -> bool:
+    """True for a pure op of the graph whose every output is a small temporary of known size."""
+    if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
-    return all(map(_is_small, op.writes())) and all(var in values for var in op.reads())
+    given = [var.type.numel for var in op.reads()]
+    most = max(LARGEST, sum(size for size in given if isinstance(size, int)))
+    return all(_is_small(var, most) for var in op.writes())
 
 
-def _is_small(var: Var) -> bool:
-    """True for a temporary of known size that is no trouble to compute now."""
+def _is_small(var: Var, most: int) -> bool:
     size = var.type.numel
-    own = var.role == "temp" and var.overwrites is None
-    return own and isinstance(size, int) and size <= LARGEST
+    own = var.role == "temp" and var.overwrites is None and not var.type.is_array
+    return own and isinstance(size, int) and size <= most
 
 
-def _evaluate(op: Op, values: Mapping[Var, Array]) -> dict[Var, Array]:
-    if not all(_is_small(var) for var in op.writes()):
-        return {}
-    arrays = {slot: [values[var] for var in vars] for slot, vars in op.inputs.items()}
+def _given(op: Op, values: Mapping[Var, Array]) -> dict[str, list[Array]] | None:
+    """The arrays in an op's slots; None where one of them is not known now."""
+    slots = op.defn.slots
+    found: dict[str, list[Array]] = {}
+    for slot, vars in op.inputs.items():
+        if all(var in values for var in vars):
+            found[slot] = [values[var] for var in vars]
+        elif slots[slot].shape_only and not any(_is_unsized(var) for var in vars):
+            found[slot] = [_of_shape(var) for var in vars]
+        else:
+            return None
+    return found
+
+
+def _is_unsized(var: Var) -> bool:
+    return var.type.is_array or not all(isinstance(size, int) for size in var.type.shape)
+
+
+def _of_shape(var: Var) -> Array:
+    """An array of which only the shape will be asked."""
+    return np.broadcast_to(np.zeros((), var.type.dtype.numpy), var.type.at({}))
+
+
+def _evaluate(op: Op, given: Mapping[str, list[Array]]) -> dict[Var, Array]:
     try:
-        return dict(evaluate(op, arrays))
+        return dict(evaluate(op, given))
     except Exception as error:
         raise CompileError(f"{op.kind}: {error}", op=show_op(op), source=op.source) from error
 
 
 def _is_uniform(array: Array) -> bool:
     """True for one number everywhere, told apart from the zero of the other sign; not for NaN."""
-    same = array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
-    return same and bool(array.flat[0] == array.flat[0])
+    if array.size == 0 or not (array == array.flat[0]).all():
+        return False
+    signs = np.signbit(array) if array.dtype.kind == "f" else array
+    return bool((signs == signs.flat[0]).all())
 
 
-def _define(g: Graph, var: Var, array: Array, source: str, ctx: Context) -> None:
-    """Give a var the value it was found to have."""
+def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
+    """Give a var the value it was found to have; who reads it reads the state that holds it."""
     if _is_uniform(array):
         shape = [int(cast(int, size)) for size in var.type.shape]
         attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
-        g.op("fill_constant", {}, {"Out": [var]}, attrs, source)
+        g.op("fill_constant", {}, {"Out": [var]}, attrs | role_of(op), op.source)
         return
     assert ctx.params is not None
-    held = g.param(var.name + "@const", var.type)
-    ctx.params[held.name] = array
-    g.op("assign", {"X": [held]}, {"Out": [var]}, {}, source)
+    held = g.param(_free_name(g, var.name + "@const"), var.type)
+    ctx.params[held.name] = np.array(array)
+    if var in g.results or g.overwriter(var) is not None:
+        g.op("assign", {"X": [held]}, {"Out": [var]}, role_of(op), op.source)
+    else:
+        g.hand_over(var, held)
+
+
+def _free_name(g: Graph, name: str) -> str:
+    """A name nobody has."""
+    while g.find(name) is not None:
+        name += "@const"
+    return name
 
 
 def _number(number: float) -> dict[str, Any]:

@@ -15,11 +15,20 @@ from typing import cast
 import numpy as np
 
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.types import Array, DType, TensorType
-from compiler.passes.base import Context, Fact, Pass
+from compiler.ir.opdef import Pointwise
+from compiler.ir.types import Array, TensorType
+from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.passes.norm_folding import (
+    NORMS,
+    WEIGHTS,
+    Layer,
+    factor_and_shift,
+    is_frozen,
+    norm_axis,
+)
+from compiler.passes.same_value import is_read
 
-_WEIGHTS = {"conv2d": "Filter", "depthwise_conv2d": "Filter", "mul": "Y"}
-"""Layers whose output channels scale with their weights, and the slot of the weights."""
+_VECTORS = ("Scale", "Bias", "Mean", "Variance")
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,24 @@ class _Match:
 
     @property
     def weight(self) -> Var:
-        return self.layer[_WEIGHTS[self.layer.kind]]
+        return self.layer[WEIGHTS[self.layer.kind]]
+
+    @property
+    def scaling(self) -> Layer:
+        """What is known of scaling the layer."""
+        shape = tuple(size for size in self.weight.type.shape if isinstance(size, int))
+        return Layer(self.layer.kind, self.layer.defn.attributes, shape)
+
+    @property
+    def added(self) -> list[Var]:
+        """The vectors that are added to the layer's output."""
+        own = self.layer.inputs.get("Bias", [])
+        return own if self.bias is None else [*own, self.bias["Y"]]
+
+    @property
+    def axis(self) -> int:
+        """The axis the batch norm takes for channels."""
+        return norm_axis(self.norm.defn.attributes, self.norm["X"].type.rank)
 
 
 class FuseBatchNorm(Pass):
@@ -47,7 +73,7 @@ class FuseBatchNorm(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit batch norms in order, so that of two in a row the first is folded first."""
-        for norm in [op for op in g.ops() if op.kind == "batch_norm"]:
+        for norm in [op for op in g.ops() if op.kind in NORMS]:
             found = _match(g, norm)
             why = found if isinstance(found, str) else _refuse(g, found, ctx)
             if why or isinstance(found, str):
@@ -58,72 +84,105 @@ class FuseBatchNorm(Pass):
 
 def _match(g: Graph, norm: Op) -> _Match | str:
     """The layer behind a batch norm's input, through the bias added to it; or why there is none."""
+    if not is_frozen(norm.defn.attributes):
+        return "it normalises with the statistics of the batch (training)"
     below = g.producer(norm["X"])
     bias = below if below is not None and below.kind == "elementwise_add" else None
     layer = g.producer(bias["X"]) if bias is not None else below
-    if layer is None or layer.kind not in _WEIGHTS:
-        found = "a feed" if layer is None else layer.kind
-        return f"its input comes from {found}, not from {', '.join(_WEIGHTS)}"
+    if layer is None or layer.kind not in WEIGHTS:
+        found = "no op" if layer is None else layer.kind
+        return f"its input comes from {found}: neither a convolution nor a product of matrices"
     return _Match(layer, bias, norm)
+
+
+# ---- refusals ----------------------------------------------------------------------------------
 
 
 def _refuse(g: Graph, match: _Match, ctx: Context) -> str:
     """Why a match must not be folded; empty if it may."""
-    norm, bias = match.norm, match.bias
-    if not (norm.attrs.get("is_test") or norm.attrs.get("use_global_stats")):
-        return "it normalises with the statistics of the batch (training)"
-    if norm.attrs.get("data_layout", "NCHW") != "NCHW" and match.layer.kind != "mul":
-        return "its channels are the last axis"
-    for op in filter(None, (match.layer, bias)):
+    return _refuse_shapes(match) or _refuse_readers(g, match) or _refuse_state(g, match, ctx)
+
+
+def _refuse_shapes(match: _Match) -> str:
+    """Channels are those of the layer, and what is added is one number for each."""
+    axis, rank = match.axis, match.norm["X"].type.rank
+    found = match.scaling.channel_axis(match.layer.writes()[0].type.rank)
+    if why := match.scaling.refusal():
+        return why
+    if axis != found:
+        return f"it normalises along axis {axis} of {rank}, {match.layer.kind} has axis {found}"
+    if match.bias is not None and not _is_vector(match.bias, axis):
+        return f"{match.bias['Y']!r} is not one number for each channel"
+    return ""
+
+
+def _is_vector(bias: Op, axis: int) -> bool:
+    """True where Y is added along one axis of X alone."""
+    views = cast(Pointwise, bias.defn).views(bias.defn.types_of(bias.inputs))
+    view = (1,) * (bias["X"].type.rank - len(views["Y"])) + tuple(views["Y"])
+    fits = len(view) == bias["Out"].type.rank and bias["X"].type == bias["Out"].type
+    return fits and all(size == 1 for place, size in enumerate(view) if place != axis)
+
+
+def _refuse_readers(g: Graph, match: _Match) -> str:
+    """Nobody else sees what the layer made before, nor the statistics."""
+    for op in filter(None, (match.layer, match.bias)):
         out = op.writes()[0]
-        if len(g.readers(out)) > 1 or out in g.results:
+        if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
-    state = [match.weight, *(norm[slot] for slot in ("Scale", "Bias", "Mean", "Variance"))]
-    state += [bias["Y"]] if bias is not None else []
-    for var in state:
+    rest = (var for var in match.norm.writes() if var is not match.norm["Y"])
+    return next((f"{var.label!r} is read" for var in rest if is_read(g, var)), "")
+
+
+def _refuse_state(g: Graph, match: _Match, ctx: Context) -> str:
+    """All that is folded is state, and is lent."""
+    for var in [match.weight, *(match.norm[slot] for slot in _VECTORS), *match.added]:
         if var.role != "param" or g.producer(var) is not None:
             return f"{var.label!r} is computed by the program"
+        after = g.overwriter(var)
+        if after is not None and g.producer(after) is not match.norm:
+            return f"{var.label!r} changes in every run"
         if ctx.params is None or var.name not in ctx.params:
             return f"the value of {var.label!r} may still change: no params were lent"
     return ""
 
 
+# ---- the rewrite -------------------------------------------------------------------------------
+
+
 def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
     weight, shift = _folded(match, ctx)
-    layer, norm = match.layer, match.norm
-    hidden = layer.writes()[0]
-    g.remove(norm, layer, *filter(None, [match.bias]))
-    w = _state(g, match.weight.name + "@bn", weight, ctx)
-    b = _state(g, norm["Bias"].name + "@bn", shift, ctx)
-    inputs = {**layer.inputs, _WEIGHTS[layer.kind]: [w]}
-    g.op(layer.kind, inputs, layer.outputs, layer.attrs, layer.source)
-    axis = hidden.type.rank - 1 if layer.kind == "mul" else 1
-    g.op("elementwise_add", {"X": [hidden], "Y": [b]}, {"Out": [norm["Y"]]}, {"axis": axis},
-         norm.source)  # fmt: skip
+    layer, norm, hidden = match.layer, match.norm, match.layer.writes()[0]
+    w = _state(g, match.weight, weight, ctx)
+    b = _state(g, norm["Bias"], shift, ctx)
+    g.remove(*filter(None, [match.bias]))
+    inputs = {slot: vars for slot, vars in layer.inputs.items() if slot != "Bias"}
+    inputs[WEIGHTS[layer.kind]] = [w]
+    g.replace(layer, layer.kind, inputs, layer.outputs, layer.attrs)
+    g.replace(
+        norm, "elementwise_add", {"X": [hidden], "Y": [b]}, {"Out": [norm["Y"]]},
+        {"axis": match.axis} | role_of(norm),
+    )  # fmt: skip
 
 
 def _folded(match: _Match, ctx: Context) -> tuple[Array, Array]:
     """The scaled weights and the bias that stands for everything added, computed in float64."""
     assert ctx.params is not None
-    params = ctx.params
-    norm, layer = match.norm, match.layer
-    scale, shift, mean, variance = (
-        params[norm[slot].name].astype(np.float64) for slot in ("Scale", "Bias", "Mean", "Variance")
-    )
-    factor = scale / np.sqrt(variance + norm.attrs.get("epsilon", 1e-5))
-    added = params[match.bias["Y"].name].reshape(-1) if match.bias is not None else 0.0
-    added = added + params[layer["Bias"].name] if "Bias" in layer.inputs else added
-    weight = params[match.weight.name].astype(np.float64)
-    along = (1, -1) if layer.kind == "mul" else (-1, *[1] * (weight.ndim - 1))
-    return weight * factor.reshape(along), (added - mean) * factor + shift
+    params, norm = ctx.params, match.norm
+    scale, bias, mean, variance = (np.asarray(params[norm[slot].name]) for slot in _VECTORS)
+    epsilon = norm.defn.attributes["epsilon"]
+    factor, shift = factor_and_shift(scale, bias, mean, variance, epsilon)
+    for var in match.added:
+        shift = shift + np.asarray(params[var.name], np.float64).reshape(-1) * factor
+    return match.scaling.scaled(np.asarray(params[match.weight.name]), factor), shift
 
 
-def _state(g: Graph, name: str, array: Array, ctx: Context) -> Var:
-    """New float32 state under the first free name."""
+def _state(g: Graph, before: Var, array: Array, ctx: Context) -> Var:
+    """New state in place of other state, under the first free name."""
     assert ctx.params is not None
+    name = before.name + "@bn"
     while g.find(name) is not None:
         name += "@bn"
-    array = array.astype(np.float32)
-    ctx.params[name] = array
-    shape = cast("tuple[int, ...]", array.shape)
-    return g.param(name, TensorType(DType.FP32, shape))
+    dtype = before.type.dtype
+    ctx.params[name] = array.astype(dtype.numpy)
+    return g.param(name, TensorType(dtype, cast("tuple[int, ...]", array.shape)))

@@ -27,10 +27,12 @@ WEIGHTS: Mapping[str, str] = {
     "conv3d_transpose": "Filter",
     "mul": "Y",
     "matmul": "Y",
+    "matmul_v2": "Y",
 }
 """Layers whose output channels scale with their weights, and the slot of the weights."""
 
-_PRODUCTS = frozenset({"mul", "matmul"})
+_PRODUCTS: Mapping[str, str] = {"mul": "", "matmul": "transpose_Y", "matmul_v2": "trans_y"}
+"""Products of matrices, and the attribute by which they turn their weights."""
 _LAST = frozenset({"NHWC", "NDHWC"})
 
 
@@ -59,7 +61,7 @@ class Layer:
             return f"it is no {', '.join(WEIGHTS)}"
         if self.kind == "mul" and len(self.weight) - self.attrs.get("y_num_col_dims", 1) != 1:
             return f"its weights {list(self.weight)} have columns along several axes"
-        if self.kind == "matmul" and len(self.weight) < 2:
+        if self.kind != "mul" and self.kind in _PRODUCTS and len(self.weight) < 2:
             return f"its weights {list(self.weight)} are no matrix"
         fused = ("fused_reshape_Out", "fused_transpose_Out")
         if self.attrs.get("head_number", 1) != 1 or any(map(self.attrs.get, fused)):
@@ -74,10 +76,9 @@ class Layer:
     def scaled(self, weight: Array, factor: Array) -> Array:
         """Its weights with each channel of the output scaled by one of `factor`, in float64."""
         wide = weight.astype(np.float64)
-        if self.kind == "mul":
-            return wide * factor
-        if self.kind == "matmul":
-            return wide * (factor[:, None] if self.attrs.get("transpose_Y") else factor)
+        if self.kind in _PRODUCTS:
+            turned = self.attrs.get(_PRODUCTS[self.kind], False)
+            return wide * (factor[:, None] if turned else factor)
         after = (1,) * (weight.ndim - 2)
         if not self.kind.endswith("_transpose"):
             return wide * factor.reshape(-1, 1, *after)

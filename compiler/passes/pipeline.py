@@ -7,17 +7,29 @@ from compiler.passes.base import Pass
 from compiler.passes.eliminate_dead import EliminateDead
 from compiler.passes.fold_constants import FoldConstants
 from compiler.passes.fuse_batch_norm import FuseBatchNorm
+from compiler.passes.fuse_epilogue import FuseEpilogue
 from compiler.passes.fuse_pointwise import FusePointwise
 from compiler.passes.insert_deletes import InsertDeletes
+from compiler.passes.merge_common import MergeCommon
+from compiler.passes.merge_reshapes import MergeReshapes
+from compiler.passes.merge_transposes import MergeTransposes
 from compiler.passes.recompute import Recompute
+from compiler.passes.remove_dropout import RemoveDropout
+from compiler.passes.remove_identities import RemoveIdentities
 from compiler.passes.reuse_memory import ReuseMemory
 from compiler.passes.schedule import Schedule
 
 PASSES: tuple[type[Pass], ...] = (
+    RemoveDropout,
+    RemoveIdentities,
     FuseBatchNorm,
     FoldConstants,
+    MergeTransposes,
+    MergeReshapes,
+    MergeCommon,
     EliminateDead,
     FusePointwise,
+    FuseEpilogue,
     Schedule,
     Recompute,
     ReuseMemory,

@@ -233,7 +233,7 @@ def test_the_names_of_passes_are_those_of_the_compiler():
         ({}, set()),
         ({"delete_pass": "fc_fuse_pass"}, set()),
         ({"delete_pass": "fuse_batch_norm"}, {"fuse_batch_norm"}),
-        ({"switch_ir_optim": False}, {"fuse_batch_norm", "fold_constants", "fuse_pointwise"}),
+        ({"switch_ir_optim": False}, {*analysis_config.IR_PASSES}),
     ],
 )
 def test_passes_that_are_left_out(setting: dict[str, Any], left_out: set[str]):

@@ -75,7 +75,7 @@ def test_passes_are_shown_for_training_and_inference(told):
     assert len(tables) == 2
     assert "declined batch_norm" in tables[0]
     assert "normalises with the statistics of the batch (training)" in " ".join(told[1].split())
-    assert re.search(r"^\s*\d+\.\d\s+14 → 12", tables[1])
+    assert re.search(r"^\s*\d+\.\d\s+13 → 11", tables[1])
     assert all(name in told[1] for name in ("fold_constants", "reuse_memory", "insert_deletes"))
 
 
@@ -115,7 +115,7 @@ def test_files(told):
     for name in ("train", "infer"):
         texts = sorted(path.name for path in (folder / name).glob("*.ir"))
         assert texts[0] == "00-start.ir"
-        assert texts[-1] == "07-insert_deletes.ir"
+        assert texts[-1].endswith("-insert_deletes.ir")
         parse((folder / name / texts[-1]).read_text(encoding="utf-8"))
         Module.load(folder / name / "main.py")
         assert (folder / name / "main.plan").is_file()
@@ -138,7 +138,7 @@ def test_the_saved_model_is_fed_by_the_saved_digits(told, capsys):
 
 def test_the_saved_model_can_be_inspected(told, capsys):
     assert cli.main(["inspect", str(told[0] / "model")]) == 0
-    assert "14 → 12" in capsys.readouterr().out
+    assert "14 → 11" in capsys.readouterr().out
     assert len(load_model(told[0] / "model").params) == 14
 
 

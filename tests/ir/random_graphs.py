@@ -58,7 +58,7 @@ def graphs(labels: bool = True) -> st.SearchStrategy[Graph]:
 
 def random_graph(rng: random.Random, steps: int = 12, labels: bool = False) -> Graph:
     """A valid graph grown in `steps` steps; with `labels`, all three facts hold of it."""
-    grower = _Grower(rng)
+    grower = Grower(rng)
     for _ in range(steps):
         rng.choice(grower.actions)()
     grower.finish()
@@ -81,7 +81,7 @@ def _as(dtype: DType, array: Array) -> Array:
     return array > 0.5 if dtype is DType.BOOL else array.astype(dtype.numpy)
 
 
-class _Grower:
+class Grower:
     """Adds one op at a time; `pool` are the vars that may still be read."""
 
     def __init__(self, rng: random.Random) -> None:

@@ -44,6 +44,8 @@ class Convolution(OpDef):
     """
 
     image_axes: ClassVar[int] = 2
+    epilogue = "Output"
+
     Input = reads()
     Filter = reads()
     Output = writes()

@@ -74,6 +74,8 @@ class ConvTranspose(OpDef):
     """
 
     image_axes: ClassVar[int] = 2
+    epilogue = "Output"
+
     Input = reads()
     Filter = reads()
     Output = writes()

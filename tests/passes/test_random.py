@@ -1,0 +1,63 @@
+"""Random networks: each pass alone, and the pipeline whatever is left out, keep every number."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import runtime
+from compiler.codegen.numpy import NumpyTarget
+from compiler.freeze import freeze
+from compiler.interpret import run
+from compiler.ir.text import parse, show
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import PASSES, named, pipeline
+from tests.ir.random_graphs import arrays
+from tests.passes.random_networks import networks
+
+NAMES = [each.name for each in PASSES]
+SIZE = 3
+
+
+def numbers(graph, feed, state):
+    """What a graph returns, and the state it leaves behind, by name."""
+    left = {name: array.copy() for name, array in state.items()}
+    results = run(graph, feed, left)
+    return dict(enumerate(results)) | {name: left[name] for name in left if name in state}
+
+
+def close(got, want):
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-4, err_msg=str(name))
+
+
+def made_for(graph, seed=1):
+    return arrays(graph.feeds(), seed, SIZE), arrays(graph.params(), seed + 1, SIZE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(networks(), st.booleans())
+def test_a_pass_alone_keeps_every_number(name, graph, lent):
+    feed, state = made_for(graph)
+    want = numbers(parse(show(graph)), feed, state)
+    params = dict(state)
+    passes = named(["schedule", name])
+    context = Context(params if lent else None, memory_budget="60%")
+    run_passes(graph, passes[not passes[1].needs :], context)
+    close(numbers(parse(show(graph)), feed, params), want)
+
+
+@settings(max_examples=100)
+@given(networks(), st.booleans(), st.sets(st.sampled_from(NAMES)), st.sampled_from([None, "60%"]))
+def test_code_computes_the_same_whatever_passes_are_left_out(graph, lent, left_out, budget):
+    feed, state = made_for(graph)
+    want = numbers(parse(show(graph)), feed, state)
+    params = {name: array.copy() for name, array in state.items()}
+    context = Context(params if lent else None, memory_budget=budget)
+    options = Options(disable=frozenset(left_out), memory_budget=budget)
+    run_passes(graph, pipeline(options), context)
+    results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)
+    close(dict(enumerate(results)) | {name: params[name] for name in state}, want)
