@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
@@ -51,17 +51,20 @@ class _Freezer:
     buffer_of: dict[int, int] = field(default_factory=dict[int, int])
 
     def slots(self) -> None:
-        """A buffer for every slot: alive from its first var's birth to its last var's end."""
-        spans: dict[int, list[tuple[int, int]]] = {}
-        sizes: dict[int, Size] = {}
-        for var, life in self.lives.items():
+        """A buffer for every slot: alive from its first var's birth to its last var's end.
+
+        It has the name of its first var.
+        """
+        vars: dict[int, list[Var]] = {}
+        for var in self.lives:
             if var.slot is not None:
-                spans.setdefault(var.slot, []).append(life)
-                sizes[var.slot] = var.type.nbytes
-        for slot, parts in sorted(spans.items()):
-            start, stop = min(a for a, _ in parts), max(b for _, b in parts)
+                vars.setdefault(var.slot, []).append(var)
+        for slot, sharing in sorted(vars.items()):
+            start = min(self.lives[var][0] for var in sharing)
+            stop = max(self.lives[var][1] for var in sharing)
             self.buffer_of[slot] = len(self.buffers)
-            self.buffers.append(Buffer(f"s{slot}", sizes[slot], start, stop))
+            nbytes = sharing[-1].type.nbytes
+            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop))
 
     def value(self, var: Var) -> Value:
         """The frozen form of a var, made once."""

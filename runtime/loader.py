@@ -24,7 +24,7 @@ from runtime.arena import Arena, new_array
 from runtime.blame import blame
 from runtime.device import CPUPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
-from runtime.packings import Packings, packed
+from runtime.packings import Packings
 from runtime.scope import Arrays, Scope
 
 KEPT_BINDINGS = 16
@@ -167,7 +167,7 @@ class Executable:
         """
         given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
         lives = lives_of(self.module.buffers, _sizes(self.module, given))
-        packing = packed(lives)
+        packing = self._packings.pack(lives)
         return MemoryReport(packing.height, packing.bound, sum(life.size for life in lives))
 
     def _binding(self, shapes: Shapes) -> Binding:

@@ -1,8 +1,9 @@
 """Where buffers lie, for sizes that change from batch to batch.
 
-The first sizes are packed exactly. Where others follow, batches of sequences above all, new ones
-are packed a little larger than they are, so that the next batch may use the same places: its views
-must be made, but nothing is packed again.
+The first sizes are packed as low as a search gets them. Where others follow, batches of sequences
+above all, new ones are packed a little larger than they are, so that the next batch may use the
+same places: its views must be made, but nothing is packed again. New sizes wait for no search: the
+order found first is tried, and greedy packing where it does not come as low.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.module import lives_of
-from compiler.pack import Life, Packing, check, pack
+from compiler.pack import EFFORT, Life, Packing, Stack, check, pack
 from compiler.plan import Buffer
 
 KEPT = 8
@@ -19,6 +20,12 @@ KEPT = 8
 
 SPARE = 1.25
 """A packing serves sizes that fill it by 1 / SPARE at least."""
+
+NEAR = 65 / 64
+"""Times the bound that the order found first may come to and still be taken for other sizes."""
+
+QUICK = 300
+"""Steps of search while a batch waits for its packing: some milliseconds."""
 
 STEPS = 8
 """A size is rounded up by an eighth of it at most."""
@@ -42,7 +49,18 @@ class Packings:
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self._buffers = buffers
+        self._names = [buffer.name for buffer in buffers]
         self._known: list[_Known] = []
+        self._stack: Stack | None = None
+
+    def pack(self, lives: Sequence[Life], effort: int = EFFORT) -> Packing:
+        """Where buffers of these lives lie, checked: no two that are alive at once overlap.
+
+        Raises PackError naming the two where they do.
+        """
+        packing = pack(lives, effort=effort)
+        check(lives, packing, names=self._names)
+        return packing
 
     def find(self, lives: Sequence[Life], sizes: Mapping[str, int]) -> Packing:
         """A packing for buffers of these lives, given the sizes they follow from."""
@@ -62,15 +80,22 @@ class Packings:
         capacities = tuple([life.size for life in roomy])
         grows = all(have >= need for have, need in zip(capacities, needed, strict=True))
         if self._known and grows:
-            return _Known(capacities, packed(roomy))
-        return _Known(needed, packed(lives))
+            return _Known(capacities, self._packed_quickly(roomy))
+        return _Known(needed, self._packed_first(lives))
 
+    def _packed_first(self, lives: Sequence[Life]) -> Packing:
+        """A search's packing; its order is kept for sizes to come."""
+        packing = self.pack(lives)
+        self._stack = Stack.of(lives, packing)
+        return packing
 
-def packed(lives: Sequence[Life]) -> Packing:
-    """Where each buffer lies, checked: no two that are alive at once overlap."""
-    packing = pack(lives)
-    check(lives, packing)
-    return packing
+    def _packed_quickly(self, lives: Sequence[Life]) -> Packing:
+        """In the order found first where that comes near the bound, else greedily."""
+        settled = self._stack.settle(lives) if self._stack is not None else None
+        if settled is None or settled.height > NEAR * settled.bound:
+            return self.pack(lives, QUICK)
+        check(lives, settled, names=self._names)
+        return settled
 
 
 def rounded(size: int) -> int:

@@ -224,8 +224,9 @@ def test_a_packing_above_the_bound_is_proved_to_be_the_lowest() -> None:
     )
 
 
-@pytest.mark.parametrize("name", "ABCDEFGHIJK")
+@pytest.mark.parametrize("name", "BCDEFGHJK")
 def test_hard_cases_fit_their_capacity(name: str) -> None:
+    """A and I take seconds, and so are left to bench/memory.py."""
     lives = read_lives(DATA / "minimalloc" / f"{name}.1048576.csv")
     packing = pack(lives, effort=300_000, enough=CAPACITY)
     check(lives, packing)

@@ -10,17 +10,17 @@ from time import monotonic
 from compiler.pack.greedy import greedy
 from compiler.pack.life import Block, Life, PackError, Packing, blocks_of, expect_packable
 from compiler.pack.life import height_of as highest
-from compiler.pack.search import Found, Pick, Search
+from compiler.pack.search import Found, Pick, Search, cost
 from compiler.pack.sections import Sections
 
 EFFORT = 100_000
 """Steps that `pack` searches unless told otherwise: a second or two, where it comes to that."""
 
 SLICE = 2_000
-"""Steps of the first attempts; those of each round after it are a fifth longer."""
+"""Steps of the first attempts at least; those of each round after it are a fifth longer."""
 
-LONGEST = 20_000
-"""Steps of an attempt at most: the clock is looked at between attempts."""
+LONGEST = 10
+"""Times that an attempt may be longer than the first: the clock is looked at between attempts."""
 
 RANKS: tuple[Callable[[Block], tuple[int, ...]], ...] = (
     lambda block: (block.first - block.last, -block.size, -block.pressure, block.index),
@@ -91,11 +91,12 @@ class _Climb:
         self.sections = Sections.of(self.blocks)
         self.unit = self.sections.unit
         self.ranks = [_ranks(self.blocks, key) for key in RANKS]
-        self.weights = {pick: [1.0] * len(self.sections.live) for pick in Pick}
-        steps = SLICE
+        self.searches = dict[int, Search]()
+        first = max(SLICE, len(self.blocks) * cost(len(self.sections.live)))
+        steps = first
         while self._goes_on():
             self._round(steps)
-            steps = min(steps * 6 // 5, LONGEST)
+            steps = min(steps * 6 // 5, first * LONGEST)
 
     def _goes_on(self) -> bool:
         in_time = self.seconds is None or monotonic() < self.ended
@@ -115,7 +116,7 @@ class _Climb:
 
     def _try(self, target: int, steps: int) -> Found:
         """Attempts at one height, each with another idea of what to try first."""
-        search = Search(self.sections, target, self.weights)
+        search = self.searches.setdefault(target, Search(self.sections, target))
         found = Found.OPEN
         for pick, rank in product(Pick, self.ranks):
             if found is Found.OPEN and self._goes_on():
@@ -137,7 +138,8 @@ class _Climb:
             return f"{above}: the search went through all there is, and nothing is lower"
         if self.height <= self.enough:
             return f"{above}: as low as was asked"
-        return f"{above}: {self.spent} steps of search ended; nothing is below {self.proved} bytes"
+        searched = f"{self.spent} steps of search found no lower"
+        return f"{above}: {searched}; nothing is below {self.proved} bytes"
 
 
 def _ranks(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) -> list[int]:

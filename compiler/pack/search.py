@@ -34,6 +34,9 @@ GONE = HIGH - 1
 """The floor of a section in which all is laid."""
 
 
+WIDE = 64
+"""Sections of a part for which a choice counts as another step."""
+
 FADING = 0.5
 """What is left of the weight of a failure at the next attempt."""
 
@@ -107,24 +110,23 @@ class Choice:
 class Search:
     """Attempts at packing blocks into `height` bytes; what failed is remembered between them.
 
-    `weights` count the failures of each section, those of earlier attempts half as much each time;
-    they may come from another search.
+    Weights count the failures of each section, those of earlier attempts half as much each time.
     """
 
-    def __init__(self, sections: Sections, height: int, weights: dict[Pick, list[float]]) -> None:
+    def __init__(self, sections: Sections, height: int) -> None:
         self.sections = sections
         self.steps = 0
         self.offsets = [0] * len(sections.sizes)
         self._height = height
-        self._all_weights = weights
-        self._weights: list[float] = []
+        self._all_weights = {pick: [1.0] * len(sections.live) for pick in Pick}
+        self._weights = self._all_weights[Pick.FEWEST]
         self._failed: set[int] = set()
         self._rank: Sequence[int] = ()
         self._pick = Pick.FEWEST
         self._choices: list[Choice] = []
 
     def attempt(self, rank: Sequence[int], pick: Pick, steps: int) -> Found:
-        """Look for a packing with blocks of low `rank` first, for so many steps.
+        """Look for a packing with blocks of low `rank` first, for so many steps (or a few more).
 
         With PACKING, `offsets` are those of the blocks; `steps` counts all that were made.
         """
@@ -169,7 +171,7 @@ class Search:
         while self._choices:
             state = next(self._choices[-1].branches, None)
             if state is not None:
-                self.steps += 1
+                self.steps += cost(state.high - state.low)
                 return state
             self._failed.add(self._choices.pop().mark)
         return None
@@ -277,6 +279,11 @@ class Search:
             state.rest = Rest(low, high, len(self._choices), state.rest)
         state.high = cuts[0] if cuts else state.high
         return state
+
+
+def cost(sections: int) -> int:
+    """The steps that one choice counts for in a part of so many sections: its time is like that."""
+    return 1 + sections // WIDE
 
 
 def _valleys(state: State) -> Iterator[tuple[int, int, int, int]]:

@@ -19,7 +19,12 @@ def find(known: Packings, buffers: tuple[Buffer, ...] = BUFFERS, **sizes: int) -
 def counted(monkeypatch) -> list[int]:
     made: list[int] = []
     pack = packings.pack
-    monkeypatch.setattr(packings, "pack", lambda lives: made.append(len(lives)) or pack(lives))
+
+    def counting(lives, effort):
+        made.append(len(lives))
+        return pack(lives, effort=effort)
+
+    monkeypatch.setattr(packings, "pack", counting)
     return made
 
 
