@@ -33,7 +33,7 @@ LESSONS = [
 ]
 
 
-OLD_WAYS = ["parallel_executor"]
+OLD_WAYS = ["memory_optimize", "parallel_executor"]
 """Lessons of how scripts of that time do things; they need no data sets and keep no model."""
 
 
@@ -80,6 +80,15 @@ def test_old_way_learns(name: str, fresh_programs: object) -> None:
     losses = losses_of(module, None)
     assert len(losses) == module.STEPS
     assert np.mean(losses[-10:]) < losses[0] / module.FALLS
+
+
+def test_rewritten_programs_have_the_same_losses(
+    fresh_programs: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded("memory_optimize").train(steps=3)
+    told = capsys.readouterr().out.splitlines()
+    assert told[-1] == "the same losses"
+    assert [line for line in told if "names" in line and "0 ops that drop" not in line]
 
 
 def translations_are_right(module: ModuleType, printed: str) -> None:

@@ -2,7 +2,8 @@
 
 from fluid.missing import not_yet
 from fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
+from fluid.transpiler.ps_dispatcher import HashName, RoundRobin
 
-__all__ = ["memory_optimize", "release_memory"]
+__all__ = ["HashName", "RoundRobin", "memory_optimize", "release_memory"]
 
 __getattr__ = not_yet(__name__, globals())

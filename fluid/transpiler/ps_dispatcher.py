@@ -1,0 +1,69 @@
+"""Which server holds which variable: in turns, or by the name (fluid_spec B.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from compiler.ir.program import GRAD
+
+__all__ = ["HashName", "PSDispatcher", "RoundRobin"]
+
+
+class PSDispatcher:
+    """Spreads variables over the endpoints of servers; subclasses say how by `dispatch`."""
+
+    def __init__(self, pserver_endpoints: Sequence[str]) -> None:
+        self._eps = pserver_endpoints
+        self._step = 0
+
+    @property
+    def eps(self) -> Sequence[str]:
+        """The endpoints."""
+        return self._eps
+
+    def reset(self) -> None:
+        """Begin anew with the first endpoint."""
+        self._step = 0
+
+    def dispatch(self, varlist: Iterable[Any]) -> list[str]:
+        """The endpoint of each variable. Raises NotImplementedError: subclasses say."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how variables are spread")
+
+    def _endpoint(self, number: int) -> str:
+        """An endpoint by its number, counted round and round; IndexError where there is none."""
+        if not self._eps:
+            raise IndexError(f"{type(self).__name__} has no endpoints: pass the servers' host:port")
+        return self._eps[number % len(self._eps)]
+
+
+class RoundRobin(PSDispatcher):
+    """One endpoint after the other; the next call goes on where the last one ended.
+
+    >>> turns = RoundRobin(["a:1", "b:1"])
+    >>> turns.dispatch(["v", "w", "x"]), turns.dispatch(["y"])
+    (['a:1', 'b:1', 'a:1'], ['b:1'])
+    """
+
+    def dispatch(self, varlist: Iterable[Any]) -> list[str]:
+        """The endpoint of each of the variables or names; IndexError without endpoints."""
+        found: list[str] = []
+        for _ in varlist:
+            found.append(self._endpoint(self._step))
+            self._step += 1
+        return found
+
+
+class HashName(PSDispatcher):
+    """An endpoint by the variable's name: the same in every process, and for its gradient.
+
+    >>> names = HashName(["a:1", "b:1"])
+    >>> names.dispatch(["w", "w@GRAD"]) == 2 * names.dispatch(["w"])
+    True
+    """
+
+    def dispatch(self, varlist: Iterable[Any]) -> list[str]:
+        """The endpoint of each of the variables or names; IndexError without endpoints."""
+        names = [var if isinstance(var, str) else var.name for var in varlist]
+        return [self._endpoint(crc32(name.replace(GRAD, "").encode())) for name in names]
