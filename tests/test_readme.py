@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+SERVING = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", README + SERVING, re.MULTILINE | re.DOTALL)
 
 
 def run(source: str, folder: Path) -> str:
@@ -66,7 +67,11 @@ def test_commands_about_passes_print_what_the_page_says(tmp_path: Path) -> None:
         assert OutputChecker().check_output(wanted, done.stdout, ELLIPSIS), f"{text}\n{done.stdout}"
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/passes.md"]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{n}.md" for n in ("architecture", "passes", "serving")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,10 +7,11 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fluid
-from bench import allocators, compile_time, lines, memory, models, step, table
+from bench import allocators, compile_time, lines, memory, models, serve, serve_worker, step, table
 from bench.peers import started
 from compiler.pack import Life
 
@@ -98,6 +99,23 @@ def test_a_peer_that_dies_says_why() -> None:
     dying = started([sys.executable, "-c", "raise SystemExit('no such model')"], {})
     with dying as peer, pytest.raises(RuntimeError, match="no such model"):
         peer.ask("any", "plain", 1)
+
+
+# Serving
+
+
+def test_requests_in_threads() -> None:
+    (row,) = serve.measure(["sentiment_conv"], 1, [2], reference=None, rounds=1)
+    assert min(row["shared"], row["clones"], row["ms"]) > 0
+    assert "the reference is skipped" in serve.report([row])
+
+
+@pytest.mark.parametrize("name", serve.MODELS)
+def test_both_ways_to_ask_give_the_same(name: str, tmp_path: Path) -> None:
+    folder = serve.save(name, 2, tmp_path / name)
+    ways = serve_worker.clones, serve_worker.shared
+    (first,), (second,) = (way(fluid, folder, 2)[-1]() for way in ways)
+    np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
 
 
 # Output

@@ -1,0 +1,159 @@
+"""Serving: requests a second by one and by two threads, ours beside 1.8.5's predictor.
+
+Everyone answers the same requests by the same saved model in a process of its own, in rounds that
+alternate. The reference has a clone of its predictor for each thread, fed without copies as it
+advises; ours is asked in the same way, and by the one `fluid.create_predictor` that threads share.
+A ratio is the median of the rounds' ratios. Each thread has one thread of BLAS. Python's lock is
+held by all that is no matrix product, in the reference by a whole run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fluid
+from bench import models
+from bench.peers import Peer, started
+from bench.serve_worker import BURST, LOD
+from bench.table import Row, table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+THREADS = (1, 2)
+ROUNDS = 7
+ROUND_MS = 150.0
+"""Milliseconds of a round, for whoever is asked first."""
+
+PAUSE = 0.1
+"""Seconds between rounds."""
+
+MODELS = ("digits_mlp", "lenet_bn", "resnet_cifar8", "sentiment_conv", "transformer_encoder")
+
+COLUMNS = {"model": "", "batch": "d", "threads": "d", "shared": ",.0f", "clones": ",.0f"}
+COLUMNS |= {"1.8.5": ",.0f", "ours ÷ 1.8.5": ".2f", "ms": ".3f", "1.8.5 ms": ".3f"}
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Someone who answers: a column of the table, its process and the way it is asked."""
+
+    name: str
+    peer: Peer
+    way: str
+
+
+def measure(
+    names: Sequence[str], batch: int, threads: Sequence[int], reference: str | None, rounds: int
+) -> Iterator[dict[str, Any]]:
+    """A row for each model and number of threads: requests a second, ratios, milliseconds."""
+    with ExitStack() as stack, TemporaryDirectory() as folder:
+        runners = list(_runners(stack, reference))
+        for name in names:
+            model = save(name, batch, Path(folder, name))
+            for count in threads:
+                row = {"model": name, "batch": batch, "threads": count}
+                yield {**row, **_race(runners, str(model), count, rounds)}
+
+
+def _runners(stack: ExitStack, reference: str | None) -> Iterator[Runner]:
+    """Ours first, then the reference where there is one."""
+    script = str(ROOT / "bench/serve_worker.py")
+    names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
+    one = dict.fromkeys(names, "1")
+    ours = [sys.executable, script, "--fluid", "fluid"]
+    peer = stack.enter_context(started(ours, {**one, "PYTHONPATH": str(ROOT)}))
+    yield Runner("shared", peer, "shared")
+    yield Runner("clones", peer, "clones")
+    if reference:
+        theirs = stack.enter_context(started([reference, script], {**one, "PYTHONPATH": ""}))
+        yield Runner("1.8.5", theirs, "clones")
+
+
+def save(name: str, batch: int, folder: Path) -> Path:
+    """Write a model with its first weights and a request for it; the folder they are in."""
+    recorded = models.model(fluid, name)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    needed = {op for each in recorded.test._prune([recorded.output]).blocks for op in each.ops}
+    read = {var for op in needed for var in op.reads()}
+    drawn = models.draw(name, np.random.RandomState(0), batch)
+    feed = {key: value for key, value in drawn.items() if key in read}
+    with fluid.scope_guard(scope):
+        executor.run(recorded.startup)
+        fluid.io.save_inference_model(
+            folder, list(feed), [recorded.output], executor, recorded.test, params_filename="params"
+        )
+    np.savez(folder / "feed.npz", **_arrays(feed))
+    return folder
+
+
+def _arrays(feed: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays by name, and the offsets of sequences beside theirs."""
+    arrays = {name: each[0] if isinstance(each, tuple) else each for name, each in feed.items()}
+    cut = {name: each[1] for name, each in feed.items() if isinstance(each, tuple)}
+    return arrays | {name + LOD: np.cumsum([0, *lengths]) for name, lengths in cut.items()}
+
+
+def _race(runners: Sequence[Runner], model: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Requests a second, the median of rounds that everyone takes in turn, and ours by theirs."""
+    modes = {runner.name: f"{runner.way}{threads}" for runner in runners}
+    steps = {each.name: _steps(each.peer, model, modes[each.name]) for each in runners}
+    speeds: dict[str, list[float]] = {runner.name: [] for runner in runners}
+    for _ in range(rounds):
+        for each in runners:
+            time.sleep(PAUSE)
+            spent = each.peer.ask(model, modes[each.name], steps[each.name])
+            speeds[each.name].append(BURST * threads / spent * 1e3)
+    found: dict[str, Any] = {name: median(speed) for name, speed in speeds.items()}
+    found["ms"] = 1e3 * threads / found["shared"]
+    if "1.8.5" in speeds:
+        pairs = zip(speeds["shared"], speeds["1.8.5"], strict=True)
+        found["ours ÷ 1.8.5"] = median(a / b for a, b in pairs)
+        found["1.8.5 ms"] = 1e3 * threads / found["1.8.5"]
+    return found
+
+
+def _steps(peer: Peer, model: str, mode: str) -> int:
+    """As many bursts as fill a round; asking also warms it up."""
+    peer.ask(model, mode, 2)
+    return max(1, round(ROUND_MS / peer.ask(model, mode, 2)))
+
+
+def report(rows: Sequence[Row]) -> str:
+    """The table, and what is missing in it."""
+    shown = [table("Requests a second, and milliseconds a request", rows, COLUMNS)]
+    if not any("1.8.5" in row for row in rows):
+        shown.append(
+            "  the reference is skipped: give --reference PYTHON or FLUID_REFERENCE_PYTHON"
+        )
+    return "\n".join(shown)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=models.MODELS)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
+    given = parser.parse_args()
+    rows = measure(given.models, given.batch, given.threads, given.reference, given.rounds)
+    print(report(list(rows)))
+
+
+if __name__ == "__main__":
+    main()

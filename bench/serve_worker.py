@@ -1,0 +1,98 @@
+"""Answers requests by a saved model in one thread or several, for `serve.py`: on ours or on 1.8.5.
+
+A model is a folder with `__model__`, parameters in `params` and a request in `feed.npz`, where
+sequences have their offsets as `NAME@LOD0`. By the mode `clones2`, two threads have a predictor of
+release 1.8.5 each, clones of one, as it asks for; by `shared2`, they call one `fluid.Predictor`.
+Python 3.7 and NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+try:
+    from bench import worker
+except ImportError:  # beside this file, where the reference's Python runs it
+    import worker
+
+BURST = 20
+"""Requests that each thread answers in a step."""
+
+LOD = "@LOD0"
+
+
+def preparing(fluid):
+    """What `worker.serve` asks for a step: so many requests in each thread at once."""
+
+    def prepare(folder, mode):
+        way, threads = mode[:-1], int(mode[-1])
+        answers = WAYS[way](fluid, Path(folder), threads)
+        pool = ThreadPoolExecutor(threads)
+        return lambda: list(pool.map(burst, answers))
+
+    return prepare
+
+
+def burst(answer):
+    """Answer some requests one after the other."""
+    for _ in range(BURST):
+        answer()
+
+
+def request(folder):
+    """What a request brings, and the offsets of sequences among it."""
+    with np.load(str(folder / "feed.npz")) as found:
+        arrays = {name: found[name] for name in found.files if LOD not in name}
+        return arrays, {name: found[name + LOD].tolist() for name in arrays if name + LOD in found}
+
+
+def clones(fluid, folder, threads):
+    """A function for each thread, over its clone of a predictor."""
+    config = fluid.core.AnalysisConfig(str(folder / "__model__"), str(folder / "params"))
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.switch_use_feed_fetch_ops(False)
+    first = fluid.core.create_paddle_predictor(config)
+    predictors = [first] + [first.clone() for _ in range(threads - 1)]
+    return [answering(predictor, *request(folder)) for predictor in predictors]
+
+
+def answering(predictor, arrays, offsets):
+    """A function that fills the inputs, runs, and reads the outputs."""
+
+    def answer():
+        for name, array in arrays.items():
+            tensor = predictor.get_input_tensor(name)
+            tensor.copy_from_cpu(array)
+            if name in offsets:
+                tensor.set_lod([offsets[name]])
+        predictor.zero_copy_run()
+        names = predictor.get_output_names()
+        return [predictor.get_output_tensor(name).copy_to_cpu() for name in names]
+
+    return answer
+
+
+def shared(fluid, folder, threads):
+    """The same function for all threads: a call of our predictor."""
+    predictor = fluid.create_predictor(folder, "__model__", "params")
+    arrays, offsets = request(folder)
+    feed = dict(arrays)
+    for name, levels in offsets.items():
+        feed[name] = fluid.LoDTensor(arrays[name])
+        feed[name].set_lod([levels])
+    return [lambda: predictor.run(feed)] * threads
+
+
+WAYS = {"clones": clones, "shared": shared}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fluid", default="paddle.fluid", help="the module to serve with")
+    worker.serve(preparing(importlib.import_module(parser.parse_args().fluid)))
