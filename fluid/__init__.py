@@ -63,7 +63,7 @@ from fluid.missing import not_yet
 from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from fluid.predictor import Predictor, create_predictor
-from fluid.transpiler import memory_optimize, release_memory
+from fluid.transpiler import InferenceTranspiler, memory_optimize, release_memory
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -78,6 +78,7 @@ __all__ = [
     "DataFeeder",
     "ExecutionStrategy",
     "Executor",
+    "InferenceTranspiler",
     "LoDTensor",
     "LoDTensorArray",
     "ParallelExecutor",

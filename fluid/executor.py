@@ -114,7 +114,7 @@ class Executor:
         _expect(program, Program, "the program of Executor.run")
         _expect(scope, Scope, "the scope of Executor.run")
         arrays = feed_arrays(program, _with_batches(program, feed))
-        fetch = _names(fetch_list)
+        fetch = program._called_now(_names(fetch_list))
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
         if not program.blocks[0].ops and not program._reads:

@@ -84,6 +84,7 @@ class Program(ir.Program):
         self._op_role_var: list[str] = []
         self._scopes: list[str] = []
         self._scope_counts: Counter[str] = Counter()
+        self._now_called: dict[str, str] = {}
         super().__init__()
 
     def make_block(self, idx: int, parent_idx: int) -> Block:
@@ -210,7 +211,12 @@ class Program(ir.Program):
                 found = {name: value for name, value in batch if name in known} | found
         return found
 
-    # ---- names that memory_optimize took
+    # ---- names that transpilers took
+
+    def _called_now(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of variables, or under which names their values stand by now."""
+        known = self._now_called
+        return tuple([known.get(name, name) for name in names]) if known else names
 
     def _take_names_back(self) -> bool:
         """Undo what `memory_optimize` renamed; tells whether there was anything."""
@@ -274,7 +280,8 @@ class Program(ir.Program):
                 kind = type(target).__name__
                 raise ValueError(f"targets are Variables or Operators, but received {kind}")
         nested = [t.writes() if isinstance(t, Operator) else [t] for t in targets]
-        return [t.name if isinstance(t, Variable) else t for names in nested for t in names]
+        found = [t.name if isinstance(t, Variable) else t for names in nested for t in names]
+        return list(self._called_now(tuple(found)))
 
     def _inference_optimize(self, prune_read_op: bool = True) -> Program:
         """A copy with `is_test` set, and with `prune_read_op` without readers."""

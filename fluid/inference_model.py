@@ -71,7 +71,8 @@ def save_inference_model(
     expect_executor(executor)
     program = expect_program(main_program).clone()
     program._take_names_back()
-    results = [_result(program, index, var.name) for index, var in enumerate(targets)]
+    named = program._called_now(tuple([var.name for var in targets]))
+    results = [_result(program, index, name) for index, name in enumerate(named)]
     if export_for_deployment:
         program = _deployable(program, feeds, results)
     data = dump_program(program) if export_for_deployment else program_bytes(program)

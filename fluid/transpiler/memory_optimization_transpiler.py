@@ -19,6 +19,7 @@ from fluid.recording import user_line
 from fluid.transpiler.flow import DELETE, Source, sources
 from fluid.transpiler.reuse import Move, apply_moves, planned_moves
 from fluid.transpiler.units import Step, Unit, is_temporary, kept_names, units
+from fluid.transpiler.whole import whole
 
 __all__ = ["memory_optimize", "release_memory"]
 
@@ -46,14 +47,15 @@ def memory_optimize(
     skip = _skipped(input_program, skip_opt_set)
     before = sources(input_program)
     kept = kept_names(input_program, skip, gradients=bool(skip_grads))
-    for unit in units(input_program):
-        moves = planned_moves(unit, kept, level)
-        for count, move in enumerate(moves) if print_log else ():
-            print(_told(count, move))
-        apply_moves(unit, moves)
-    input_program._is_mem_optimized = True
-    input_program.touch()
-    expect_same_flow(before, input_program)
+    with whole(input_program):
+        for unit in units(input_program):
+            moves = planned_moves(unit, kept, level)
+            for count, move in enumerate(moves) if print_log else ():
+                print(_told(count, move))
+            apply_moves(unit, moves)
+        input_program._is_mem_optimized = True
+        input_program.touch()
+        expect_same_flow(before, input_program)
 
 
 def release_memory(
@@ -70,9 +72,10 @@ def release_memory(
     skip = _skipped(input_program, skip_opt_set)
     before = sources(input_program)
     kept = kept_names(input_program, skip, gradients=False)
-    for step, names in deletions(input_program, kept):
-        _insert(step.block, step.op, names)
-    expect_same_flow(before, input_program)
+    with whole(input_program):
+        for step, names in deletions(input_program, kept):
+            _insert(step.block, step.op, names)
+        expect_same_flow(before, input_program)
 
 
 def deletions(program: Program, kept: Collection[str]) -> list[tuple[Step, list[str]]]:

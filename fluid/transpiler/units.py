@@ -15,7 +15,7 @@ from compiler.ir.own_names import ROLE_VAR
 from compiler.ir.program import GRAD, NO_BLOCK, Block, OpDesc, OpRole, Program, VarKind
 from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes
 
-__all__ = ["Step", "Unit", "kept_names", "units"]
+__all__ = ["Step", "Unit", "called_names", "is_temporary", "kept_names", "units"]
 
 _NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
 
@@ -99,9 +99,8 @@ def kept_names(
     for block in program.blocks:
         for op in block.ops:
             kept |= set(_forced(op, gradients))
-            kept |= set(_called(program, op))
             kept |= set(_edges(op)) if edges else set()
-    return kept | (_fed(program) | _unread(program) if edges else set())
+    return kept | called_names(program) | (_fed(program) | _unread(program) if edges else set())
 
 
 def _forced(op: OpDesc, gradients: bool) -> list[str]:
@@ -110,8 +109,13 @@ def _forced(op: OpDesc, gradients: bool) -> list[str]:
     return found + (list(op.attrs.get(ROLE_VAR, ())[1::2]) if updated else [])
 
 
+def called_names(program: Program) -> set[str]:
+    """Names by which ops know variables of the blocks that they own, and those of gradients."""
+    ops = [op for block in program.blocks for op in block.ops]
+    return {name for op in ops for name in _called(program, op)}
+
+
 def _called(program: Program, op: OpDesc) -> Iterator[str]:
-    """Names that a block-owning op knows its block's variables by, and those of their gradients."""
     if not inner_blocks(program, op):
         return
     lists = (value for name, value in op.attrs.items() if name != ROLE_VAR)

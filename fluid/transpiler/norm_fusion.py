@@ -1,0 +1,212 @@
+"""Folding batch norms of a program into the layers before them: new parameters, fewer ops.
+
+The new parameters are called `<old>_fuse_bn`. Nothing is changed before all values are known, and
+values go into the scope when all ops are rewritten (seed 002, fluid_spec C.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.infer import op_text
+from compiler.ir.own_names import slots_renamed
+from compiler.ir.types import Array
+from compiler.passes.norm_folding import WEIGHTS, factor_and_shift
+from fluid.framework import Program
+from fluid.transpiler.flow import DELETE, inner_blocks, reads
+from fluid.transpiler.norm_matches import STATISTICS, Match, match_norm, norms
+from fluid.transpiler.units import called_names
+from runtime.errors import NotInitialized
+from runtime.scope import Scope
+
+__all__ = ["Folded", "NormFusion"]
+
+SUFFIX = "_fuse_bn"
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What became of one batch norm: `layer` took it in, or `refusal` says why it stayed.
+
+    `norm` tells what it reads and makes, `layer` its kind and weights, `source` the user's line.
+    """
+
+    norm: str
+    source: str
+    layer: str = ""
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        told = f"folded into {self.layer}" if self.layer else f"not folded: {self.refusal}"
+        return f"{self.norm}  {self.source}\n  {told}"
+
+
+@dataclass
+class NormFusion:
+    """One fusion of all norms of a program; `made` has the values of its new parameters."""
+
+    program: Program
+    scope: Scope
+    made: dict[str, Array] = field(default_factory=dict)
+
+    def run(self) -> list[Folded]:
+        """Fold what may be folded, in order, so that of two norms in a row the first goes first."""
+        found: list[Folded] = []
+        folded: list[str] = []
+        for block, norm in norms(self.program):
+            match = match_norm(self.program, block, norm)
+            told = f"{norm.type}({norm.inputs['X'][0]}) -> {norm.outputs['Y'][0]}", norm.source
+            if isinstance(match, str):
+                found.append(Folded(*told, refusal=match))
+                continue
+            found.append(Folded(*told, layer=f"{match.layer.type} with {match.weight}"))
+            folded += match.state
+            self._fold(match)
+        _tell_owners(self.program, set(folded), list(self.made))
+        return found
+
+    # ---- numbers
+
+    def _fold(self, match: Match) -> None:
+        """Fold one norm: the values first, which may be missing, then the ops."""
+        norm = match.norm
+        vectors = [self._value(norm.inputs[slot][0], match) for slot in STATISTICS]
+        factor, shift = factor_and_shift(*vectors, float(norm.attrs.get("epsilon", 1e-5)))
+        added = sum((self._channels(name, match, len(factor)) for name in match.added), 0.0)
+        weight = self._value(match.weight, match)
+        self._check(match, weight, len(factor))
+        scaled = match.traits.scaled(weight, factor)
+        self._rewrite(match, scaled, added * factor + shift)
+
+    def _value(self, name: str, match: Match) -> Array:
+        """What a parameter holds; NotInitialized where the scope does not have it."""
+        if name in self.made:
+            return self.made[name]
+        found = self.scope.find_var(name)
+        tensor = None if found is None else found.get_tensor()
+        if tensor is None or not tensor._is_initialized():
+            raise NotInitialized(
+                f"{name!r} is not initialised in this scope: a batch norm cannot be folded",
+                op=op_text(match.norm),
+                source=match.norm.source,
+                hint="run the startup program or load the parameters first, in the same scope",
+            )
+        return np.asarray(tensor)
+
+    def _channels(self, name: str, match: Match, channels: int) -> Array:
+        """A bias as one number for each channel."""
+        value = self._value(name, match).astype(np.float64).reshape(-1)
+        return np.broadcast_to(value, (channels,))
+
+    def _check(self, match: Match, weight: Array, channels: int) -> None:
+        """ValueError where the scope's weights are not those that the program declares."""
+        if weight.shape != match.traits.weight:
+            raise ValueError(
+                f"{match.weight!r} is {list(weight.shape)} in this scope, but the program "
+                f"declares {list(match.traits.weight)} ({match.layer.source})"
+            )
+
+    # ---- ops
+
+    def _rewrite(self, match: Match, weight: Array, shift: Array) -> None:
+        """Let the layer use new weights, and an add what is left of the norm.
+
+        A bias that is added already is the one to change, and what read the norm reads its sum; but
+        a result that is fetched, or that nobody reads, keeps the norm's name.
+        """
+        layer = match.layer
+        layer.inputs[WEIGHTS[layer.type]] = [self._parameter(match.weight, weight)]
+        layer.inputs |= {"Bias": []} if "Bias" in layer.inputs else {}
+        bias = match.bias
+        old = match.norm.inputs["Bias"][0] if bias is None else bias.inputs["Y"][0]
+        new = self._parameter(old, shift)
+        _undelete(match)
+        if bias is not None and self._may_go(match):
+            bias.inputs["Y"] = [new]
+            bias.attrs["axis"] = match.axis
+            match.block._remove_op(match.norm.idx)
+            self._rename(match, bias.writes()[0])
+        else:
+            self._stand_in(match, new)
+
+    def _stand_in(self, match: Match, bias: str) -> None:
+        """Put an add where the norm stood, under the name of its result."""
+        block, norm = match.block, match.norm
+        slots = {"X": match.layer.writes(), "Y": [bias]}
+        at = norm.idx
+        add = block._insert_op(
+            at, "elementwise_add", slots, {"Out": [match.result]}, {"axis": match.axis}
+        )
+        add.source = norm.source
+        for op in (norm, match.bias):
+            if op is not None:
+                block._remove_op(op.idx)
+
+    def _may_go(self, match: Match) -> bool:
+        """True where a result is only read by ops, and written by the norm alone."""
+        name = match.result
+        ops = [op for block in self.program.blocks for op in block.ops if op.type != DELETE]
+        readers = [op for op in ops if name in op.reads() and op is not match.norm]
+        alone = all(name not in op.writes() or any(op is o for o in match.ops) for op in ops)
+        is_known = name in called_names(self.program)
+        return alone and bool(readers) and not is_known and all(o.type != "fetch" for o in readers)
+
+    def _rename(self, match: Match, name: str) -> None:
+        """Let whatever reads the norm's result read the sum in front of it."""
+        names = {match.result: name}
+        if match.result == name:
+            return
+        for op in _all_inside(self.program, match.block.ops):
+            op.inputs = slots_renamed(op.inputs, names)
+        renamed = {old: names.get(new, new) for old, new in self.program._now_called.items()}
+        self.program._now_called = renamed | names
+
+    def _parameter(self, old: str, value: Array) -> str:
+        """A new parameter with this value, in the element type of an old one; its name."""
+        block = self.program.global_block()
+        like = next(var for var in self.program.list_vars() if var.name == old)
+        known = {var.name for var in self.program.list_vars()}
+        names = (f"{old}{SUFFIX}{f'_{again}' if again else ''}" for again in count())
+        name = next(name for name in names if name not in known)
+        param = block.create_parameter(name=name, shape=value.shape, dtype=like.dtype)
+        param.stop_gradient = like.stop_gradient
+        self.made[name] = value.astype(like.element.numpy)
+        return name
+
+
+_OUTER = {"conditional_block": "Input", "while": "X", "recurrent": "parameters"}
+"""The slot in which an op with a block tells what the block reads from around it."""
+
+
+def _tell_owners(program: Program, folded: set[str], made: list[str]) -> None:
+    """Let ops with blocks, the inner ones first, name the new parameters instead of the old."""
+    ops = [op for block in reversed(program.blocks) for op in block.ops]
+    for op in (op for op in ops if op.type in _OUTER and inner_blocks(program, op)):
+        inside = [each for block in inner_blocks(program, op) for each in block.ops]
+        read = {name for each in inside for name in reads(program, each)}
+        gone = folded - read
+        for slots in (op.inputs, op.outputs):
+            slots.update({s: [n for n in names if n not in gone] for s, names in slots.items()})
+        new = [name for name in made if name in read]
+        op.inputs[_OUTER[op.type]] = [*op.inputs.get(_OUTER[op.type], ()), *new]
+
+
+def _all_inside(program: Program, ops: list[Any]) -> Iterator[Any]:
+    """Ops and those in the blocks that they own."""
+    for op in ops:
+        yield op
+        for block in inner_blocks(program, op):
+            yield from _all_inside(program, block.ops)
+
+
+def _undelete(match: Match) -> None:
+    """Let no `delete_var` name what passes between the ops of a match: it changes or goes."""
+    for op in [op for op in match.block.ops if op.type == DELETE]:
+        op.inputs = {"X": [name for name in op.reads() if name not in match.between]}
+        if not op.reads():
+            match.block._remove_op(op.idx)

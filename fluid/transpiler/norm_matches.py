@@ -1,0 +1,207 @@
+"""Which batch norms of a program may be folded into the layer before them, by data flow.
+
+A match is a layer, the bias that may be added to what it computes, and the norm that reads that.
+Where they stand in the block does not count, but only they may touch what is between them; where a
+norm must stay, the reason is told (fluid_spec C.2, surprises 51).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.ir.infer import op_text
+from compiler.ir.program import OpDesc
+from compiler.passes.norm_folding import NORMS, WEIGHTS, Layer, is_frozen, norm_axis
+from fluid.framework import Block, Operator, Program
+from fluid.transpiler.flow import DELETE, inner_blocks, reads, writes
+from fluid.transpiler.units import called_names, is_temporary
+
+__all__ = ["STATISTICS", "Match", "along", "match_norm", "norms"]
+
+STATISTICS = ("Scale", "Bias", "Mean", "Variance")
+"""The slots of a norm that hold one number for each channel."""
+_KEPT_OUTPUTS = {"MeanOut": "Mean", "VarianceOut": "Variance"}
+
+
+@dataclass(frozen=True)
+class Match:
+    """A layer, the bias added to it (if any), and the norm behind them, in one block.
+
+    `rank` is how many axes the layer's output has, `axis` which of them the channels are.
+    """
+
+    block: Block
+    layer: Operator
+    bias: Operator | None
+    norm: Operator
+    rank: int
+    axis: int
+
+    @property
+    def traits(self) -> Layer:
+        """What a fold asks of the layer."""
+        weight = self.block.lookup(self.weight)
+        dims = weight.dims if weight is not None else None
+        return Layer(self.layer.type, self.layer.attrs, dims or ())
+
+    @property
+    def weight(self) -> str:
+        """The name of the layer's weights."""
+        return self.layer.inputs[WEIGHTS[self.layer.type]][0]
+
+    @property
+    def ops(self) -> list[OpDesc]:
+        """Its ops, in order."""
+        return [op for op in (self.layer, self.bias, self.norm) if op is not None]
+
+    @property
+    def between(self) -> list[str]:
+        """The values that pass from one of its ops to the next."""
+        return [op.writes()[0] for op in self.ops[:-1]]
+
+    @property
+    def result(self) -> str:
+        """The name of what the norm computes."""
+        return self.norm.outputs["Y"][0]
+
+    @property
+    def added(self) -> list[str]:
+        """The names of what is added to each channel before the norm."""
+        own = self.layer.inputs.get("Bias", [])
+        return own + (self.bias.inputs["Y"] if self.bias is not None else [])
+
+    @property
+    def state(self) -> list[str]:
+        """The names of everything that is folded."""
+        return [self.weight, *self.added, *(self.norm.inputs[slot][0] for slot in STATISTICS)]
+
+
+def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
+    """The match that ends in a norm; or why there is none that may be folded."""
+    if not is_frozen(norm.attrs):
+        return "it normalises with the statistics of the batch (training)"
+    below = _writer(program, block, norm, norm.inputs["X"][0])
+    bias = below if below is not None and below.type == "elementwise_add" else None
+    layer = _writer(program, block, bias, bias.inputs["X"][0]) if bias is not None else below
+    if layer is None or layer.type not in WEIGHTS:
+        return f"its input comes from {_origin(layer)}, not from {', '.join(WEIGHTS)}"
+    out = block.lookup(layer.writes()[0])
+    rank = len(out.dims or ()) if out is not None else 0
+    match = Match(block, layer, bias, norm, rank, norm_axis(norm.attrs, rank))
+    return next(filter(None, _refusals(program, match)), match)
+
+
+def _origin(op: OpDesc | None) -> str:
+    return "no op of its block" if op is None else op.type
+
+
+def _writer(program: Program, block: Block, reader: OpDesc, name: str) -> OpDesc | None:
+    """The last op in front of another one that writes a name; None where there is none."""
+    end = next(at for at, op in enumerate(block.ops) if op is reader)
+    return next((op for op in reversed(block.ops[:end]) if name in writes(program, op)), None)
+
+
+def _refusals(program: Program, match: Match) -> Iterator[str]:
+    """Every reason not to fold; empty ones are none."""
+    if match.rank < 2:
+        yield f"the shape of {match.between[0]!r} is not known"
+    yield match.traits.refusal()
+    if match.traits.channel_axis(match.rank) != match.axis:
+        yield (
+            f"its channels are axis {match.axis} of {match.rank}, but the weights of "
+            f"{match.layer.type} scale axis {match.traits.channel_axis(match.rank)}"
+        )
+    yield _bias_refusal(match)
+    yield from (_changing(program, name) for name in match.state)
+    yield from (_touched(program, match, name) for name in match.between)
+    yield from (_wanted(program, match.norm, *each) for each in match.norm.outputs.items())
+
+
+def _bias_refusal(match: Match) -> str:
+    """Why what is added in front of a norm is no bias: a residual, or another value each place."""
+    if match.bias is None:
+        return ""
+    name = match.bias.inputs["Y"][0]
+    var = match.block.lookup(name)
+    if var is None or not var.persistable or var.dims is None:
+        return f"what is added to {match.between[0]!r} is no bias: {name!r} is no parameter"
+    sizes = along(var.dims, int(match.bias.attrs.get("axis", -1)), match.rank)
+    if any(size != 1 for at, size in enumerate(sizes) if at != match.axis):
+        return f"{name!r} is {list(var.dims)}, not one number for each channel"
+    return ""
+
+
+def along(dims: tuple[int, ...], axis: int, rank: int) -> tuple[int, ...]:
+    """The sizes of a smaller operand of an elementwise op along the axes of the larger one.
+
+    >>> along((6,), 1, 4), along((6, 1, 1), -1, 4), along((1, 6), -1, 2)
+    ((1, 6, 1, 1), (1, 6, 1, 1), (1, 6))
+    """
+    if len(dims) >= rank:
+        return dims
+    start, kept = rank - len(dims) if axis == -1 else axis, list(dims)
+    while kept and kept[-1] == 1:
+        kept.pop()
+    return (1,) * start + tuple(kept) + (1,) * (rank - start - len(kept))
+
+
+# ---- who else reads or writes
+
+
+def _ops(program: Program) -> Iterator[OpDesc]:
+    return (op for block in program.blocks for op in block.ops if op.type != DELETE)
+
+
+def _changing(program: Program, name: str) -> str:
+    """Why a parameter may not be what it was when it was folded.
+
+    An op with a block writes what the ops in it write.
+    """
+    var = next((var for var in program.all_vars() if var.name == name), None)
+    if var is None or not var.persistable:
+        return f"{name!r} is computed by the program"
+    for op in _ops(program):
+        if inner_blocks(program, op):
+            continue
+        kept = op.type in NORMS and is_frozen(op.attrs)
+        slots = [slot for slot, names in op.outputs.items() if name in names]
+        if any(not (kept and slot in _KEPT_OUTPUTS) for slot in slots):
+            return f"{name!r} is written by {op_text(op)}"
+    return ""
+
+
+def _touched(program: Program, match: Match, name: str) -> str:
+    """Why a value between the ops of a match must stay: others read it, or write it.
+
+    A norm in place gives the name another value; what stands behind the norm reads that one.
+    """
+    if not is_temporary(match.block, name):
+        return f"{name!r} is no temporary of its block"
+    if name in called_names(program):
+        return f"{name!r} is what the op around its block hands on"
+    after = match.block.ops
+    if name == match.result:
+        after = after[: next(at for at, op in enumerate(after) if op is match.norm)]
+    others = [op for op in after if op.type != DELETE and all(op is not o for o in match.ops)]
+    for op in others:
+        if name in reads(program, op):
+            return f"{name!r} is fetched" if op.type == "fetch" else f"{name!r} has other readers"
+        if name in writes(program, op):
+            return f"{name!r} is written more than once"
+    return ""
+
+
+def _wanted(program: Program, norm: OpDesc, slot: str, names: list[str]) -> str:
+    """Why an output of a norm must stay, though it is not what the norm is for."""
+    same = norm.inputs.get(_KEPT_OUTPUTS.get(slot, ""), [])
+    for name in names if slot != "Y" else ():
+        if name not in same and any(name in op.reads() for op in _ops(program) if op is not norm):
+            return f"its {slot} {name!r} is read"
+    return ""
+
+
+def norms(program: Program) -> list[tuple[Block, Any]]:
+    """Every norm of a program with its block, in order."""
+    return [(block, op) for block in program.blocks for op in block.ops if op.type in NORMS]

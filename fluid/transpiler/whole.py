@@ -1,0 +1,36 @@
+"""A rewrite of a program happens whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from fluid.framework import Program
+
+__all__ = ["whole"]
+
+
+@contextmanager
+def whole(program: Program) -> Iterator[None]:
+    """Put ops, slots, attributes and variables back as they were if what is within fails."""
+    blocks = [(block, list(block.ops), dict(block.vars)) for block in program.blocks]
+    ops = [
+        (op, _copied(op.inputs), _copied(op.outputs), dict(op.attrs))
+        for _, held, _ in blocks
+        for op in held
+    ]
+    renamed, optimized = program._now_called, program._is_mem_optimized
+    try:
+        yield
+    except BaseException:
+        for block, held, variables in blocks:
+            block.ops, block.vars = held, variables
+        for op, inputs, outputs, attrs in ops:
+            op.inputs, op.outputs, op.attrs = inputs, outputs, attrs
+        program._now_called, program._is_mem_optimized = renamed, optimized
+        program.touch()
+        raise
+
+
+def _copied(slots: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {slot: list(names) for slot, names in slots.items()}
