@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import compiler
 from bench.damage import damaged_bytes, damaged_fields, words_of
-from bench.table import goal, table
+from bench.lines import append
+from bench.table import Row, goal, table
 from compiler.errors import CompileError
 from compiler.ir.proto import Message, ProtoError, dump, parse
 from compiler.ir.serial import dump_program, load_program
@@ -287,18 +288,22 @@ def _work(given: argparse.Namespace) -> None:
 # ---- output -------------------------------------------------------------------------------------
 
 
-def report(tallies: Mapping[str, Tally]) -> str:
-    """A row for each kind of file, what failed, and whether the goal is met."""
-    rows = [
+def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
+    """A row for each kind of file."""
+    return [
         {"files": kind, "cases": tally.cases, "refused": tally.refused, "read": tally.read}
         | {"compiled": tally.compiled, "memory ÷ honest": max(tally.memory, 0.0)}
         | {"slowest ms": tally.slowest, "failed": len(tally.failures)}
         for kind, tally in tallies.items()
     ]
+
+
+def report(tallies: Mapping[str, Tally]) -> str:
+    """The table, what failed, and whether the goal is met."""
     failures = {index: what for tally in tallies.values() for index, what in tally.failures.items()}
     cases = sum(tally.cases for tally in tallies.values())
     return "\n".join([
-        table("Damaged files", rows, COLUMNS),
+        table("Damaged files", rows_of(tallies), COLUMNS),
         *(f"  case {index}: {what}" for index, what in sorted(failures.items())),
         goal(f"{len(failures)} of {cases:,} damaged files fail", not failures, "0"),
     ])  # fmt: skip
@@ -312,6 +317,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
     parser.add_argument("--compile", action="store_true", help="compile what can be read")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave files that fail here")
+    parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.keep:
@@ -321,6 +327,8 @@ def main() -> int:
         return 0
     tallies = fuzz_apart(given)
     print(report(tallies))
+    if given.json:
+        append(given.json, {"fuzz_files": rows_of(tallies)})
     return int(any(tally.failures for tally in tallies.values()))
 
 

@@ -47,7 +47,6 @@ def test_commands_are_makefile_targets() -> None:
 
 
 PASSES = (ROOT / "docs" / "passes.md").read_text(encoding="utf-8")
-CONSOLE = "".join(re.findall(r"^```console\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL))
 PRELUDE = """
 python() { "$EXECUTABLE" "$@"; }
 fluid() { "$EXECUTABLE" -m fluid "$@"; }
@@ -57,11 +56,24 @@ fluid() { "$EXECUTABLE" -m fluid "$@"; }
 def test_commands_about_passes_print_what_the_page_says(tmp_path: Path) -> None:
     (graph,) = re.findall(r"^```ir\n(.*?)^```", PASSES, re.MULTILINE | re.DOTALL)
     (tmp_path / "small.ir").write_text(graph, encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "EXECUTABLE": sys.executable}
-    for text in re.split(r"^\$ ", CONSOLE, flags=re.MULTILINE)[1:]:
+    commands_print_what_is_said(PASSES, tmp_path)
+
+
+def test_commands_about_files_print_what_the_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    run(example, tmp_path)
+    commands_print_what_is_said(page, tmp_path)
+
+
+def commands_print_what_is_said(page: str, folder: Path) -> None:
+    """Run the commands of a page one after another; each prints what stands below it."""
+    environment = {"PYTHONPATH": str(ROOT), "EXECUTABLE": sys.executable, "LC_ALL": "C.UTF-8"}
+    console = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    for text in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
         command, _, wanted = text.partition("\n")
         done = subprocess.run(
-            ["bash", "-c", PRELUDE + command], cwd=tmp_path, env=environment | {"LC_ALL": "C.UTF-8"},
+            ["bash", "-c", PRELUDE + command], cwd=folder, env=os.environ | environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120,
         )  # fmt: skip
         assert OutputChecker().check_output(wanted, done.stdout, ELLIPSIS), f"{text}\n{done.stdout}"
@@ -70,7 +82,7 @@ def test_commands_about_passes_print_what_the_page_says(tmp_path: Path) -> None:
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{n}.md" for n in ("architecture", "passes", "serving")),
+    *(f"docs/{n}.md" for n in ("architecture", "files", "passes", "serving")),
 ]
 
 
