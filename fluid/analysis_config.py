@@ -15,15 +15,14 @@ from enum import IntEnum
 
 __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace", "Precision"]
 
-PASSES = (
-    "remove_dropout", "remove_identities", "fuse_batch_norm", "fold_constants", "merge_transposes",
-    "merge_reshapes", "merge_common", "eliminate_dead", "fuse_pointwise", "fuse_epilogue",
-    "schedule", "recompute", "reuse_memory", "insert_deletes",
+IR_PASSES = (
+    "remove_dropout", "remove_identities", "fuse_batch_norm", "fold_constants",
+    "merge_transposes", "merge_reshapes", "merge_common", "fuse_pointwise", "fuse_epilogue",
 )  # fmt: skip
-"""The compiler's passes that may be left out, in order."""
+"""The compiler's passes that run other ops than the model has, or fewer kernels than ops."""
 
-IR_PASSES = frozenset(PASSES[:7]) | {"fuse_pointwise", "fuse_epilogue"}
-"""Those that run other ops than the model has; without them every op is run as it is written."""
+PASSES = (*IR_PASSES, "eliminate_dead", "schedule", "recompute", "reuse_memory", "insert_deletes")
+"""Those that may be left out."""
 
 
 class PaddlePlace(IntEnum):
@@ -203,7 +202,7 @@ class AnalysisConfig:
 
     def disabled(self) -> Collection[str]:
         """The compiler's passes that are left out."""
-        kept = set(self._passes.all_passes()) - (set() if self._ir_optim else IR_PASSES)
+        kept = set(self._passes.all_passes()) - set(() if self._ir_optim else IR_PASSES)
         return frozenset(PASSES) - kept
 
     # What changes nothing

@@ -99,8 +99,12 @@ def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
 
 
 def _kind(hint: Any) -> Any:
-    """What is generic in an annotation: `Sequence` of `Sequence[int]`."""
-    return get_origin(hint) or hint
+    """What is generic in an annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
+
+    An alias of Python 3.12 and later, as NumPy 2.5 has for `NDArray`, stands for its value.
+    """
+    kind = get_origin(hint) or hint
+    return _kind(kind.__value__) if hasattr(kind, "__value__") else kind
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -183,7 +183,8 @@ class Executor(Generic[P]):
         """The bytes of the arenas it holds; waits for a run that is under way."""
         with self._busy:
             scopes = [each for made in self._programs.values() for each in made.scopes.values()]
-            loaded = [each for known in scopes for each in known.executables.values()]
+            timed = [each for known in scopes for each in known.timed.values()]
+            loaded = [each for known in [*scopes, *timed] for each in known.executables.values()]
             return sum(executable.nbytes for executable in loaded)
 
     def close(self) -> None:

@@ -224,7 +224,6 @@ def test_settings_are_kept():
 
 def test_the_names_of_passes_are_those_of_the_compiler():
     assert set(analysis_config.PASSES) <= {each.name for each in PASSES}
-    assert set(analysis_config.PASSES) >= analysis_config.IR_PASSES
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,18 @@ def test_loading_leaves_the_global_scope_alone():
     assert all(np.allclose(model.run(feed)[0], expected) for model in models)
 
 
+def test_times_of_threads_are_taken(capsys: pytest.CaptureFixture[str]):
+    model, feed = predictor("resnet_cifar8"), batch("resnet_cifar8", 2)
+    expected = model.run(feed)[0]
+    with fluid.profiler.profiler("CPU"):
+        found = hammered(model, [feed])
+        assert min(model.memory().lanes) > 0
+    assert all(same(result, expected) for _, result in found)
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if "::softmax" in line)
+    assert f" {THREADS * RUNS} " in line
+
+
 # ---- who owns what ----
 
 

@@ -1,0 +1,22 @@
+"""Arguments of another type: what annotations can say."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fluid.arguments import ArgumentError, typed
+
+
+def test_an_alias_stands_for_its_value() -> None:
+    """As NumPy 2.5 says NDArray, on Python 3.12 and later."""
+
+    def size(data: Any) -> int:
+        return len(data)
+
+    size.__annotations__["data"] = SimpleNamespace(__value__=np.ndarray)
+    checked = typed(size)
+    assert checked(np.zeros(3)) == 3
+    with pytest.raises(ArgumentError, match="'data' in size must be "):
+        checked("abc")
