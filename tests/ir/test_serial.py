@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fluid
 from compiler.errors import BadAttribute, CompileError
@@ -118,6 +120,43 @@ def test_a_program_of_several_blocks_comes_back_the_same():
     assert content(again) == content(program)
     assert type(again.blocks[0].ops[0].attrs["sub_block"]) is BlockRef
     assert again.blocks[0].ops[0].inputs == {"Condition": [], "X": ["rows", "w"]}
+
+
+INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1)
+ITEMS = (st.booleans(), INTEGERS, st.floats(width=32, allow_nan=False), st.text(max_size=5))
+VALUES = st.one_of(*ITEMS, *(st.lists(item, min_size=1, max_size=3) for item in ITEMS))
+NAMES = st.text("ab@_.é", min_size=1, max_size=4)
+SLOTS = st.dictionaries(NAMES, st.lists(NAMES, max_size=3), max_size=2)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Give programs of a few blocks, each behind its parent, with variables and ops at will."""
+    program = Program()
+    for count in range(1, draw(st.integers(1, 3))):
+        program.add_block(draw(st.integers(0, count - 1)))
+    for block in program.blocks:
+        for name in draw(st.lists(NAMES, max_size=3, unique=True)):
+            block.add_var(
+                name,
+                shape=draw(st.lists(st.integers(-1, 9), min_size=1, max_size=3).map(tuple)),
+                dtype=draw(st.sampled_from([DType.FP32, DType.INT64, DType.BOOL])),
+                lod_level=draw(st.integers(0, 2)),
+                persistable=draw(st.booleans()),
+            )
+        for _ in range(draw(st.integers(0, 2))):
+            attrs = draw(st.dictionaries(NAMES, VALUES, max_size=3))
+            block.add_op("nobody_has_this", draw(SLOTS), draw(SLOTS), attrs)
+    return program
+
+
+@given(programs())
+@settings(max_examples=60, deadline=None)
+def test_any_program_comes_back_the_same(program: Program):
+    data = dump_program(program)
+    again = load_program(data)
+    assert content(again) == content(program)
+    assert dump_program(again) == data
 
 
 def test_the_file_says_its_version_and_what_ops_it_needs():
