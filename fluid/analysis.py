@@ -143,7 +143,6 @@ def _named(tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopy
 
 def _take(tensor: ZeroCopyTensor, value: Any) -> None:
     """Make a result the value of an output."""
-    lod = value.lod() if isinstance(value, LoDTensor) else []
-    array = value.array if isinstance(value, LoDTensor) else value
-    tensor.hold(array)
-    tensor.set_lod(lod)
+    cut = isinstance(value, LoDTensor)
+    tensor.hold(value.array if cut else value)
+    tensor.set_lod(value.lod() if cut else [])

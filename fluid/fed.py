@@ -71,7 +71,7 @@ def sole(feed: Any) -> Any:
 
 
 def _array(var: Variable, value: Any) -> Array:
-    """A fed value as an array: a LoDTensor's, a copy of a NumPy-like, or a single number's."""
+    """A fed value as an array: a LoDTensor's own, a copy of a NumPy-like, or a single number's."""
     if isinstance(value, list):
         raise RuntimeError(
             f"feed {var.name!r} is a Python list: feed np.array(…, dtype='{var.element.numpy}'), "
@@ -79,8 +79,10 @@ def _array(var: Variable, value: Any) -> Array:
         )
     if isinstance(value, int | float | np.number | np.bool_):
         return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
-    if isinstance(value, LoDTensor) and not value._is_initialized():
-        raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
+    if isinstance(value, LoDTensor):
+        if value.array is None:
+            raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
+        return value.array
     array = np.asarray(value)
     if array.dtype == object:
         raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")

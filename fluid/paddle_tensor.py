@@ -236,7 +236,7 @@ class ZeroCopyTensor:
         """Take an array as it is, not copied."""
         self._array, self._shape = array, list(array.shape)
 
-    def fed(self) -> LoDTensor:
+    def fed(self) -> Array | LoDTensor:
         """What to feed; LodError where the offsets do not cover the values."""
         return _tensor(self._name, self._values(), self._lod)
 
@@ -247,12 +247,14 @@ class ZeroCopyTensor:
         return self._array
 
 
-def fed(tensor: PaddleTensor) -> LoDTensor:
+def fed(tensor: PaddleTensor) -> Array | LoDTensor:
     """What to feed for a tensor; LodError where its offsets do not cover it."""
     return _tensor(tensor.name, tensor.as_ndarray(), tensor.lod)
 
 
-def _tensor(name: str, array: Array, lod: list[list[int]]) -> LoDTensor:
+def _tensor(name: str, array: Array, lod: list[list[int]]) -> Array | LoDTensor:
+    if not lod:
+        return array
     tensor = LoDTensor(array)
     try:
         tensor.set_lod(lod)

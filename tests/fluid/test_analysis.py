@@ -1,5 +1,8 @@
 """The predictors of release 1.8.5, used as scripts of that time use them."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -361,3 +364,32 @@ def test_results_of_other_elements_have_no_number():
     np.testing.assert_array_equal(result.as_ndarray(), [True, False])
     with pytest.raises(TypeError, match="bool has no PaddleDType"):
         assert result.dtype
+
+
+# ---- in an old script ----
+
+SCRIPT = """
+import sys
+import numpy as np
+from paddle.fluid.core import AnalysisConfig, PaddleTensor, create_paddle_predictor
+import paddle.fluid as fluid
+
+config = AnalysisConfig(sys.argv[1])
+config.disable_gpu()
+config.switch_ir_optim(True)
+config.set_cpu_math_library_num_threads(1)
+predictor = create_paddle_predictor(config)
+tensor = fluid.core.PaddleTensor(np.load(sys.argv[2]))
+print(*predictor.run([tensor])[0].as_ndarray().shape)
+"""
+
+
+def test_a_script_that_imports_paddle(tmp_path: Path):
+    (tmp_path / "serve.py").write_text(SCRIPT)
+    np.save(tmp_path / "x.npy", X)
+    command = ["-m", "fluid", "run", "serve.py", folder("fit_a_line"), "x.npy"]
+    environment = os.environ | {"PYTHONPATH": str(GOLDEN.parents[2])}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("3 1\n", "")
