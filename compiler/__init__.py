@@ -1,5 +1,7 @@
 """Compiler for Paddle 1.x `fluid` programs: `compile` a program into a `Module`, with `Options`.
 
+`explain` says what the passes did when a module was made.
+
 What only a compilation needs is loaded with the first one: networkx alone takes longer to import
 than all of fluid.
 """
@@ -15,9 +17,11 @@ __all__ = ["Module", "Options", "ops"]
 
 
 def __getattr__(name: str) -> Any:
-    """`compile` and `digest`, from `compiler.driver` and `compiler.ir.text`."""
+    """`compile`, `explain` and `digest`, of `compiler.driver`, `.study` and `.ir.text`."""
     if name == "compile":
         return import_module("compiler.driver").compile
+    if name == "explain":
+        return import_module("compiler.study").explain
     if name == "digest":
         return import_module("compiler.ir.text").digest
     raise AttributeError(f"module 'compiler' has no attribute {name!r}")

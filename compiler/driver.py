@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,16 @@ from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.scan import LOD
+from compiler.ir.text import show
 from compiler.ir.types import Array, Shape
 from compiler.options import Options
 from compiler.passes.base import Context
+from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
-from compiler.passes.observers import Dump, Guard
+from compiler.passes.observers import Guard
 from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
+from compiler.record import Record, packed
 
 TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget()}
 
@@ -59,8 +62,9 @@ def compile(
     `feed` is names, or a mapping from name to shape or array; unknown sizes are names (`"N"`), and
     one module serves every number they may stand for. `fetch` is names or variables. `params` lends
     arrays by name that stay as they are, so that trained batch norms and constants can be folded;
-    folded weights are added to it. `dump` is a folder for the graph after each pass, the plan and
-    the module. Raises CompileError (or a kind of it) naming the op and the user's line.
+    folded weights are added to it. `dump` is a folder for every stage: `.ir`, `.dot` and
+    `.__model__` after each pass, `passes.jsonl`, the plan and the module. Raises CompileError (or
+    a kind of it) naming the op and the user's line.
     """
     return compile_stages(
         program, feed=feed, fetch=fetch, target=target, params=params, options=options,
@@ -80,18 +84,42 @@ def compile_stages(
     observers: Sequence[Observer] = (),
 ) -> Compiled:
     """The same as `compile`, and keeps the graph, the plan and what the passes declined."""
+    with without_collections():
+        graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
+        return compile_graph(
+            graph, target=target, params=params, options=options, dump=dump, observers=observers,
+            like=program,
+        )  # fmt: skip
+
+
+def compile_graph(
+    graph: Graph,
+    *,
+    target: str = "numpy",
+    params: MutableMapping[str, Array] | None = None,
+    options: Options | None = None,
+    dump: str | Path | None = None,
+    observers: Sequence[Observer] = (),
+    like: Program | None = None,
+) -> Compiled:
+    """The same from a graph on, which is changed; `like` is the program it was made of, if any.
+
+    The module remembers what it was made of, so that it can be explained later.
+    """
     settings = options or Options.from_env()
     writer = _target(target)
     context = Context(params, settings.typical, settings.memory_budget)
+    started = packed(show(graph))
+    watching = [*observers, *_observers(settings, dump, like)]
     with without_collections():
-        graph = to_graph(program, feed_shapes(program, feed), [_name(each) for each in fetch])
-        run_passes(graph, pipeline(settings), context, [*observers, *_observers(settings, dump)])
+        run_passes(graph, pipeline(settings), context, watching)
         _check_support(graph, writer)
         plan = freeze(graph)
         module = writer.emit(plan)
     if dump is not None:
         _dump_stages(Path(dump), plan, module)
-    return Compiled(graph, plan, module, context)
+    record = Record(started, target, settings, context.milliseconds)
+    return Compiled(graph, plan, replace(module, record=record), context)
 
 
 @contextmanager
@@ -117,8 +145,8 @@ def _target(name: str) -> Target:
     return TARGETS[name]
 
 
-def _observers(settings: Options, dump: str | Path | None) -> list[Observer]:
-    watching: list[Observer] = [Dump(Path(dump))] if dump is not None else []
+def _observers(settings: Options, dump: str | Path | None, like: Program | None) -> list[Observer]:
+    watching: list[Observer] = [Dump(Path(dump), like)] if dump is not None else []
     return watching + ([Guard()] if settings.check >= 2 else [])
 
 

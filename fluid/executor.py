@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -121,6 +122,35 @@ class Executor:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
         values = self._core.run(program, arrays, fetch, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+
+    def explain(
+        self,
+        program: Program | CompiledProgram | None = None,
+        fetch_list: Any = None,
+        scope: Scope | None = None,
+    ) -> Any:
+        """What the compiler made of a program that this Executor ran: a `compiler.study.Study`.
+
+        It prints as tables of the passes and the memory; `save("report.html")` writes the page that
+        `fluid inspect` does. It is of the last run, with its sizes, or of the last kind of run that
+        fetched `fetch_list`. Nothing of what is kept for running changes. Raises RuntimeError for a
+        program that did not run here as it is now.
+        """
+        program = default_main_program() if program is None else program
+        if isinstance(program, CompiledProgram):
+            program = program.program_on(self.place)
+        scope = _global_scope if scope is None else scope
+        _expect(program, Program, "the program of Executor.explain")
+        _expect(scope, Scope, "the scope of Executor.explain")
+        fetch = None if fetch_list is None else _names(fetch_list)
+        made = self._core.made(program, scope, fetch)
+        if made is None:
+            what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
+            raise RuntimeError(
+                f"this Executor ran no such program{what}: there is nothing to explain; "
+                "run it once, or give the scope it ran in"
+            )
+        return compiler.explain(*made, folders=[Path.cwd()])
 
     def close(self) -> None:
         """Release what is kept; another run is an error, another `close` is not."""

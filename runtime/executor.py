@@ -90,6 +90,7 @@ class Loaded:
 
     executables: dict[Signature, Executable] = field(default_factory=dict[Signature, Executable])
     plans: dict[Signature, Plan] = field(default_factory=dict[Signature, Plan])
+    latest: Plan | None = None
     timed: WeakKeyDictionary[Recorder, Loaded] = field(
         default_factory=lambda: WeakKeyDictionary[Recorder, Loaded]()
     )
@@ -159,7 +160,8 @@ class Executor(Generic[P]):
     def _run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
     ) -> list[Any]:
-        plans = self._loaded(program, scope).plans
+        loaded = self._loaded(program, scope)
+        plans = loaded.plans
         kinds = [(name, array.shape, array.dtype) for name, array in feed.items()]
         twins = twins_of(feed) if any(LOD in name for name in feed) else {}
         signature = (fetch, *kinds, *twins.items())
@@ -167,6 +169,7 @@ class Executor(Generic[P]):
         if plan is None:
             plan = self._plan(program, feed, fetch, scope, twins)
             _remember(plans, signature, plan, KEPT_PLANS)
+        loaded.latest = plan
         for name in plan.kept:
             _keep(scope, name, feed[name])
         try:
@@ -178,6 +181,24 @@ class Executor(Generic[P]):
         if plan.repeats:
             fetched = [copy.deepcopy(value) for value in fetched]
         return _cut(plan, values, fetched) if plan.has_lod else fetched
+
+    def made(
+        self, program: P, scope: Scope, fetch: tuple[str, ...] | None = None
+    ) -> tuple[Module, Mapping[str, int]] | None:
+        """The module that a program ran as last in a scope, and the sizes it was bound to.
+
+        With `fetch`, the last one that was made for these fetches. None where it did not run as it
+        stands now.
+        """
+        with self._busy:
+            loaded = self._loaded(program, scope)
+            fitting = [plan for key, plan in loaded.plans.items() if key[0] == fetch]
+            plan = loaded.latest if fetch is None else next(reversed(fitting), None)
+            if plan is None:
+                return None
+            ran = plan.executable.module  # while times are recorded, it has clocks in it
+            known = (each for each in self._modules.values() if each.record is ran.record)
+            return next(known, ran), plan.executable.sizes
 
     def nbytes(self) -> int:
         """The bytes of the arenas it holds; waits for a run that is under way."""

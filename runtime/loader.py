@@ -129,6 +129,12 @@ class Executable:
         """The bytes of its arena: what the largest sizes so far have needed."""
         return self._arena.nbytes
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """What the unknown sizes were bound to last; nothing before the first binding."""
+        latest = next(reversed(self._bindings.values()), None)
+        return {} if latest is None else latest.sizes
+
     def __call__(self, feed: Mapping[str, Array]) -> list[Array]:
         """Run one step; copies of the fetched arrays in the order of `module.fetches`.
 

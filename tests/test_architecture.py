@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.interpret": ("compiler.errors", "compiler.ir"),
     "compiler.autodiff": ("compiler.errors", "compiler.ir"),
     "compiler.plan": ("compiler.errors", "compiler.ir"),
+    "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
     "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan"),
     "compiler.options": (),
     "compiler.passes": (
@@ -36,9 +37,25 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.options",
         "compiler.ir",
         "compiler.interpret",
+        "compiler.record",
     ),
-    "compiler.codegen": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.pack"),
+    "compiler.codegen": (
+        "compiler.errors",
+        "compiler.ir",
+        "compiler.plan",
+        "compiler.pack",
+        "compiler.record",
+    ),
+    "compiler.report": (
+        "compiler.errors",
+        "compiler.ir",
+        "compiler.plan",
+        "compiler.pack",
+        "compiler.codegen.module",
+        "compiler.record",
+    ),
     "compiler.driver": ("compiler",),
+    "compiler.study": ("compiler",),
     "compiler.__main__": ("compiler",),
     "compiler": ("compiler",),
     "runtime": (
@@ -52,8 +69,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "fluid": ("compiler", "runtime"),
     "fleet": ("compiler", "runtime", "fluid"),
 }
-ROOMS = ("compiler.ir", "compiler.ops", "compiler.pack", "compiler.passes", "compiler.codegen")
-FOLDERS = {*ROOMS, *HOUSE[1:]}
+ROOMS = ("ir", "ops", "pack", "passes", "codegen", "report")
+FOLDERS = {*(f"compiler.{room}" for room in ROOMS), *HOUSE[1:]}
 
 # Dependency → the modules by which it enters. What is not listed does not enter at all.
 DOORS: dict[str, tuple[str, ...]] = {
@@ -65,7 +82,13 @@ DOORS: dict[str, tuple[str, ...]] = {
     "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures"),
 }
 # Opened by name, when first needed: what is optional, and what only a compilation needs.
-OPTIONAL_ROOMS = (*DOORS["triton"], *DOORS["grpc"], "compiler.driver", "compiler.ir.text")
+OPTIONAL_ROOMS = (
+    *DOORS["triton"],
+    *DOORS["grpc"],
+    "compiler.driver",
+    "compiler.study",
+    "compiler.ir.text",
+)
 
 # Imports each of its own files by its computed name.
 FAMILIES = "compiler.ops"

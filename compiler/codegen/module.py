@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from compiler.errors import ParseError
 from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.pack import Life
 from compiler.plan import Buffer, Tensor
+from compiler.record import Record
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Module:
     """Generated source for one target, with the values it is fed, keeps, returns and stores.
 
     `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
-    lives in steps; `params` the persistable state by name, first version only.
+    lives in steps; `params` the persistable state by name, first version only. `record` is how it
+    was made, where it was made here: what `compiler.explain` starts from.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Module:
     params: tuple[Tensor, ...]
     fetches: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
+    record: Record | None = field(default=None, compare=False, repr=False)
 
     @property
     def digest(self) -> str:

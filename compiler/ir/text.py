@@ -32,7 +32,7 @@ from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKi
 from compiler.ir.slots import Slot
 from compiler.ir.types import from_fluid
 
-__all__ = ["digest", "parse", "parse_program", "same", "show", "show_op"]
+__all__ = ["digest", "parse", "parse_program", "said", "same", "show", "show_op"]
 
 _INDENT = "  "
 _KERNEL_LIKE = re.compile(r"k[0-9]+")
@@ -44,8 +44,18 @@ def show(thing: Graph | Program) -> str:
     Positions of ops are not said: those of the parsed graph are (0,), (1,), …
     Raises CompileError for an attribute that is no attribute value.
     """
-    lines = _graph_lines(thing, "", "") if isinstance(thing, Graph) else _program_lines(thing)
-    return "\n".join(lines) + "\n"
+    if isinstance(thing, Program):
+        return "\n".join(_program_lines(thing)) + "\n"
+    return "\n".join([line for _, line in said(thing)]) + "\n"
+
+
+def said(g: Graph) -> Iterator[tuple[Op | None, str]]:
+    """The lines of `show(g)`, each beside the op it is about; None for those about no op.
+
+    >>> [line for op, line in said(Graph("empty"))]
+    ['graph empty {', '}']
+    """
+    return _graph_lines(g, "", "")
 
 
 def show_op(op: Op | OpDesc) -> str:
@@ -82,19 +92,20 @@ def same(a: Graph, b: Graph) -> bool:
 # ---- graphs ----
 
 
-def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[str]:
+def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[tuple[Op | None, str]]:
     """The lines of a graph; `indent` stands before all but the first, which ends in `source`."""
     inner = indent + _INDENT
-    yield f"graph {name_text(g.name)} {{{_source_text(source)}"
+    yield None, f"graph {name_text(g.name)} {{{_source_text(source)}"
     ahead = _declared_ahead(g)
     for var in ahead:
         keyword = "var" if var.role == "temp" else var.role
-        yield f"{inner}{keyword} {_declaration(var)}"
+        yield None, f"{inner}{keyword} {_declaration(var)}"
     for op in g.ops():
-        yield from _op_lines(op, ahead, inner)
+        for line in _op_lines(op, ahead, inner):
+            yield op, line
     if g.results:
-        yield f"{inner}return {', '.join(var_text(var) for var in g.results)}"
-    yield indent + "}"
+        yield None, f"{inner}return {', '.join(var_text(var) for var in g.results)}"
+    yield None, indent + "}"
 
 
 def _declared_ahead(g: Graph) -> dict[Var, None]:
@@ -133,9 +144,9 @@ def _op_lines(op: Op, ahead: Mapping[Var, None], indent: str) -> Iterator[str]:
     if op.body is None:
         yield line + _source_text(op.source)
         return
-    body = _graph_lines(op.body, indent, op.source)
-    yield f"{line} {next(body)}"
-    yield from body
+    body = [inner for _, inner in _graph_lines(op.body, indent, op.source)]
+    yield f"{line} {body[0]}"
+    yield from body[1:]
 
 
 def _op_line(op: Op, outputs: Mapping[str, Sequence[str]]) -> str:

@@ -32,7 +32,7 @@ def to_program(graph: Graph, like: Program | None = None) -> Program:
 def _write_block(
     program: Program, block: Block, graph: Graph, like: Program | None, outer: Mapping[Var, str]
 ) -> None:
-    names = {**_names(graph), **outer}
+    names = {**var_names(graph), **outer}
     for var in graph.vars():
         if var not in outer:
             _declare(block, names[var], var, like)
@@ -78,7 +78,7 @@ def _named(slots: Mapping[str, Sequence[Var]], names: Mapping[Var, str]) -> dict
     return {slot: [names[var] for var in vars] for slot, vars in slots.items()}
 
 
-def _names(graph: Graph) -> dict[Var, str]:
+def var_names(graph: Graph) -> dict[Var, str]:
     """Names for all vars: their own, except where an earlier version is read too late for that."""
     step = {op: index for index, op in enumerate(graph.ops())}
     names: dict[Var, str] = {}

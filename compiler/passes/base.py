@@ -39,13 +39,14 @@ class Context:
     `params` is lent by the caller: arrays by name, as they will be when the module runs. None means
     that values may change between runs, so nothing may be computed from them now. `typical` is
     the number to think of for an unknown size when two orders are compared. `memory_budget` is what
-    `Options` has under that name.
+    `Options` has under that name. `milliseconds` are those each pass took, checks included.
     """
 
     params: MutableMapping[str, Array] | None = None
     typical: int = 32
     memory_budget: int | str | None = None
     refusals: list[Refusal] = field(default_factory=list[Refusal])
+    milliseconds: dict[str, float] = field(default_factory=dict[str, float])
 
     def miss(self, name: str, op: Op, reason: str) -> None:
         """Note that pass `name` declined an op, in words a user understands."""

@@ -7,6 +7,7 @@ first pass and after each. A failure names the pass.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -77,7 +78,9 @@ def run_passes(
         for observer in observers:
             observer.before(each, g)
         known = (known - each.loses) | each.gives
+        since = time.perf_counter()
         _run_one(each, g, ctx, known)
+        ctx.milliseconds[each.name] = (time.perf_counter() - since) * 1e3
         for observer in observers:
             observer.after(each, g, ctx)
 

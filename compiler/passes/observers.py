@@ -1,22 +1,24 @@
-"""Watchers of a pipeline: times, numbered dumps, a report, and a guard of numbers."""
+"""Watchers of a pipeline: times, what reports are made of, and a guard of numbers.
+
+Dumps are in `compiler.passes.dump`.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.interpret import run
-from compiler.ir.dims import Size, evaluate
-from compiler.ir.draw import Stage
-from compiler.ir.graph import Graph
+from compiler.ir.dims import evaluate
+from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
-from compiler.ir.text import show
-from compiler.ir.types import Array, TensorType
+from compiler.ir.program import OpRole
+from compiler.ir.text import said
+from compiler.ir.types import TOKEN, Array, TensorType
 from compiler.passes.base import Context, Pass
+from compiler.record import Declined, OpNote, Stage, VarNote
 
 
 class Timer:
@@ -25,86 +27,91 @@ class Timer:
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}
         self.ops: list[tuple[str, int]] = []
-        self._since = 0.0
 
     def start(self, g: Graph, ctx: Context) -> None:
         """Count the ops there are at first."""
         self.ops = [("start", len(g))]
 
     def before(self, each: Pass, g: Graph) -> None:
-        """Start the clock."""
-        self._since = time.perf_counter()
+        """Nothing to see yet."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Stop the clock."""
-        self.milliseconds[each.name] = (time.perf_counter() - self._since) * 1e3
+        """Note what the clock said."""
+        self.milliseconds[each.name] = ctx.milliseconds[each.name]
         self.ops.append((each.name, len(g)))
 
 
 class Recorder:
-    """Keeps a `Stage` for every pass: what reports and tables are made of.
-
-    `kernels` is their number at first and after each pass. What one kernel makes and uses itself
-    never reaches memory and counts for no bytes.
-    """
+    """Keeps a `Stage` of the graph as it came and after each pass: what reports are made of."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
-        self.kernels: list[int] = []
-        self.nbytes: Size = 0
-        self._text = ""
-        self._ops = 0
         self._refusals = 0
-        self._since = 0.0
 
     def start(self, g: Graph, ctx: Context) -> None:
-        """Keep the text of the graph as it came, and the bytes of its temporaries."""
-        self._text = show(g)
-        self.nbytes = _temporaries(g)
-        self.kernels = [len(kernels(g))]
-
-    def before(self, each: Pass, g: Graph) -> None:
-        """Note the state a pass begins with."""
-        self._ops = len(g)
-        self._since = time.perf_counter()
-
-    def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Note what changed."""
-        spent = (time.perf_counter() - self._since) * 1e3
-        before, self._text = self._text, show(g)
-        new = tuple(f"{r.op}: {r.reason}" for r in ctx.refusals[self._refusals :])
-        numbers = (spent, self._ops, len(g), new, _temporaries(g))
-        self.stages.append(Stage(each.name, before, self._text, *numbers))
-        self._refusals = len(ctx.refusals)
-        self.kernels.append(len(kernels(g)))
-
-
-def _temporaries(g: Graph) -> Size:
-    return sum((var.type.nbytes for var in lives(g)), start=0)
-
-
-class Dump:
-    """Writes `00-start.ir`, `01-fuse_batch_norm.ir`, … into a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.count = 0
-
-    def start(self, g: Graph, ctx: Context) -> None:
-        """Make the folder and write the graph as it came."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._write("start", g)
+        """Keep the graph as it came."""
+        self.stages = [stage(g, "start", "The graph as it came, before the first pass.")]
 
     def before(self, each: Pass, g: Graph) -> None:
         """Nothing to see yet."""
 
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
-        """Write the graph the pass left."""
-        self._write(each.name, g)
+        """Keep what the pass left, and what it declined."""
+        spent = ctx.milliseconds[each.name]
+        new = ctx.refusals[self._refusals :]
+        declined = tuple([Declined(each.op, each.source, each.reason) for each in new])
+        self.stages.append(stage(g, each.name, _about(each), spent, declined))
+        self._refusals = len(ctx.refusals)
 
-    def _write(self, name: str, g: Graph) -> None:
-        (self.folder / f"{self.count:02d}-{name}.ir").write_text(show(g), encoding="utf-8")
-        self.count += 1
+
+def stage(
+    g: Graph, name: str, about: str = "", spent: float = 0.0, declined: tuple[Declined, ...] = ()
+) -> Stage:
+    """A graph as it stands, as plain data; `spent` are the milliseconds it took to get there."""
+    lines: dict[Op, list[str]] = {op: [] for op in g.ops()}
+    head, tail = list[str](), list[str]()
+    others = head
+    for op, line in said(g):
+        others = others if op is None else tail
+        (others if op is None else lines[op]).append(line)
+    return Stage(
+        name=name,
+        about=about,
+        milliseconds=spent,
+        head=tuple(head),
+        ops=tuple([_op_note(op, own) for op, own in lines.items()]),
+        tail=tuple(tail),
+        vars={var.label: _var_note(var) for var in g.vars()},
+        results=tuple([var.label for var in g.results]),
+        kernels=len(kernels(g)),
+        nbytes=sum((var.type.nbytes for var in lives(g) if not var.type.is_open), start=0),
+        declined=declined,
+    )
+
+
+def _op_note(op: Op, lines: Sequence[str]) -> OpNote:
+    reads, writes = (tuple([var.label for var in vars]) for vars in (op.reads(), op.writes()))
+    return OpNote(op.kind, reads, writes, op.source, _role(op), op.kernel, tuple(lines))
+
+
+def _role(op: Op) -> int:
+    """The role the program gave an op; else what its kind and its slots say."""
+    if (given := op.attrs.get("op_role")) is not None:
+        return int(given)
+    if "ParamOut" in op.outputs:
+        return int(OpRole.OPTIMIZE)
+    return int(OpRole.BACKWARD if op.kind.endswith("_grad") else OpRole.FORWARD)
+
+
+def _var_note(var: Var) -> VarNote:
+    nbytes = None if var.type.is_open or var.type == TOKEN else var.type.nbytes
+    return VarNote(var.label, str(var.type), nbytes, var.role)
+
+
+def _about(each: Pass) -> str:
+    """What a pass says of itself, paragraphs kept and lines joined."""
+    paragraphs = (type(each).__doc__ or "").strip().split("\n\n")
+    return "\n".join([" ".join(paragraph.split()) for paragraph in paragraphs])
 
 
 class Guard:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.base import Pass
 from compiler.passes.eliminate_dead import EliminateDead
@@ -48,6 +51,28 @@ def pipeline(options: Options) -> list[Pass]:
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
     kept = [each() for each in PASSES if each.name not in off]
     return [Schedule(search=False) if each.name in options.disable else each for each in kept]
+
+
+def left_out(
+    disable: Iterable[str] = (), only: Iterable[str] = (), stop_after: str | None = None
+) -> frozenset[str]:
+    """The passes to disable so that none of `disable` runs, of all others no more than `only`
+    (where it names any), and none behind `stop_after`.
+
+    Raises ValueError for a name nobody has.
+
+    >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
+    ['eliminate_dead', 'fold_constants']
+    """
+    names = [each.name for each in PASSES]
+    wanted = list(only)
+    for name in (*disable, *wanted, *([stop_after] if stop_after else [])):
+        if name not in names:
+            hint = did_you_mean(name, names) or f"there are: {', '.join(names)}"
+            raise ValueError(f"there is no pass {name!r}; {hint}")
+    behind = names[names.index(stop_after) + 1 :] if stop_after else []
+    others = [name for name in names if wanted and name not in wanted]
+    return frozenset([*disable, *others, *behind])
 
 
 def named(names: list[str]) -> list[Pass]:

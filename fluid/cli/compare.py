@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.report.table import table
 from fluid.cli.model import CommandError
-from fluid.cli.table import table
 
 __all__ = ["Comparison", "compare", "compared"]
 

@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.ir.draw import size_text
 from compiler.ir.proto import Message, dump, parse
 from compiler.ir.serial import CALL_STACK, is_later, program_version
+from compiler.report.memory import size_text
+from compiler.report.table import count
 from fluid import io
 from fluid.cli.layout import COMBINED_FILE, LATER_MODEL, LATER_PARAMS, Layout, locate, saved_names
 from fluid.cli.model import CommandError
-from fluid.cli.table import count
 from fluid.executor import Executor, scope_guard
 from fluid.inference_model import MODEL_FILE
 from fluid.persistables import value_of

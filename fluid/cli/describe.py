@@ -14,14 +14,14 @@ from pathlib import Path
 from textwrap import fill
 
 from compiler.errors import CompileError
-from compiler.ir.draw import size_text
 from compiler.ir.infer import bind, check_slots, op_text
 from compiler.ir.opdef import check_attributes
 from compiler.ir.program import OpDesc, VarKind
 from compiler.ir.serial import load_program
+from compiler.report.memory import size_text
+from compiler.report.table import count, table
 from fluid.cli.layout import Layout
 from fluid.cli.pictures import takes_pictures
-from fluid.cli.table import count, table
 from fluid.framework import Program, Variable
 from fluid.inference_model import edges
 from fluid.persistables import is_persistable

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.report.table import count
 from fluid.cli.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described
@@ -22,7 +23,6 @@ from fluid.cli.layout import Layout, locate
 from fluid.cli.model import load_model
 from fluid.cli.pictures import PictureOptions
 from fluid.cli.results import shown
-from fluid.cli.table import count
 from fluid.predictor import Predictor
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor

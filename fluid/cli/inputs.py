@@ -11,10 +11,10 @@ from pathlib import Path
 
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
+from compiler.report.table import count
 from fluid.cli.arrays import is_archive_or_array, read_arrays
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.pictures import ENDINGS, PictureOptions, is_picture, read_pictures
-from fluid.cli.table import count
 from fluid.cli.text import parse_numbers
 from fluid.framework import Variable
 from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape

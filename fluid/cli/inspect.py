@@ -1,34 +1,85 @@
-"""`fluid inspect`: what is in a saved model, and what each pass makes of it."""
+"""`fluid inspect`: what is in a model or a program, and what each pass makes of it."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
-from compiler.driver import feed_shapes
-from compiler.ir.dims import Dim
-from compiler.ir.draw import size_text
+from compiler.ir.graph import Graph
 from compiler.options import Options
-from fluid.cli.model import CommandError, SavedModel, load_model, shape_text
-from fluid.cli.study import Study, memory_table, pass_table, study
-from fluid.cli.table import count, table
+from compiler.passes.pipeline import left_out
+from compiler.report.memory import size_text
+from compiler.report.sources import Sources
+from compiler.report.table import count, table
+from compiler.report.tables import memory_table, pass_table
+from compiler.study import Study, study_graph
+from fluid.cli.model import CommandError, SavedModel, shape_text
+from fluid.cli.subject import Subject, kinds, subject
 
 LISTED = 20
 """Parameters listed by name; of more, the largest."""
 
+INSPECT = """\
+Show the ops, feeds, fetches and parameters of a saved model, and what each pass of the compiler
+makes of it. Models saved by Paddle 1.x are read as they are; so are programs that train, and graphs
+that the compiler wrote as text.
+"""
+INSPECT_EXAMPLES = """\
+examples:
+  fluid inspect out/demo/model
+  fluid inspect out/demo/model --html report.html     every pass, the graph, the memory, the code
+  fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
+  fluid inspect train.pdmodel --html report.html      a program that trains; its loss is fetched
+  fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
+  fluid inspect DIR --model-filename model --params-filename params
+"""
+
+
+def add_inspect(commands: Any) -> None:
+    """Let the command line take `inspect`."""
+    command = commands.add_parser(
+        "inspect",
+        help="show a saved model or program before and after each pass",
+        description=INSPECT,
+        epilog=INSPECT_EXAMPLES,
+    )
+    command.set_defaults(command=inspect)
+    add = partial(command.add_argument)
+    add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
+    add("--model-filename", metavar="FILE", help="the program, if it is not __model__")
+    add("--params-filename", metavar="FILE", help="the parameters, if all are in one file")
+    add("--html", type=Path, metavar="FILE", help="write a page about all passes")
+    add("--dump", type=Path, metavar="DIR", help="write every stage: .ir, .dot, __model__, a table")
+    add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
+        help=f"what an open size stands for ({Options.typical})")  # fmt: skip
+    add("--fetch", action="append", default=[], metavar="NAME", help="fetch this instead")
+    add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
+    add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
+    add("--stop-after", metavar="PASS", help="leave out the passes behind this one")
+    add("--sources", type=Path, action="append", default=[], metavar="DIR",
+        help="where the scripts are whose lines the page shows (.)")  # fmt: skip
+
 
 def inspect(given: argparse.Namespace) -> int:
     """Print what a model holds and what the passes did; write the report and dumps asked for."""
-    model = load_model(given.model_dir, given.model_filename, given.params_filename)
-    print(_contents(model))
-    seen = _study(model, dict(given.size), given.dump)
+    start = time.perf_counter()
+    options = _options(given)
+    found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
+    print(_contents(found))
+    seen = _study(found, dict(given.size), options, given.dump)
     print(_compilation(seen))
     if given.html:
-        given.html.write_text(seen.html(_summary(model)), encoding="utf-8")
-        print(f"\nreport   {given.html}")
+        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]))
+        given.html.write_text(page, encoding="utf-8")
+        spent = time.perf_counter() - start
+        print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
     if given.dump:
         name = seen.compiled.plan.name
         print(f"\ndumps    {given.dump}: the graph after each pass, {name}.plan and {name}.py")
@@ -47,43 +98,62 @@ def size(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _study(model: SavedModel, sizes: Mapping[str, int], dump: Path | None) -> Study:
-    """The model compiled under watch; sizes that nobody gave are `Options.typical`."""
-    feed = [var.name for var in model.feeds]
-    shapes = feed_shapes(model.program, feed).values()
-    known = {n for shape in shapes for each in shape if isinstance(each, Dim) for n in each.names}
+def _options(given: argparse.Namespace) -> Options:
+    """The settings of the environment, with the passes left out that were asked to be."""
+    options = Options.from_env()
+    try:
+        off = left_out([*options.disable, *given.disable], given.only, given.stop_after)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return replace(options, disable=off)
+
+
+def _study(found: Subject, sizes: Mapping[str, int], options: Options, dump: Path | None) -> Study:
+    """The graph compiled under watch; sizes that nobody gave are `Options.typical`."""
+    known = {name for var in found.graph.feeds() for name in var.type.names}
     for name in sizes:
         if name not in known:
             open_sizes = ", ".join(sorted(known)) or "none"
             raise CommandError(f"the model has no open size {name!r}; it has: {open_sizes}")
-    sizes = {**dict.fromkeys(known, Options.typical), **sizes}
-    return study(
-        f"{model.path.parent.name}: {count(len(_ops(model)), 'op')}",
-        model.program, feed, model.fetch_names, sizes, params=dict(model.params), dump=dump,
+    sizes = {**dict.fromkeys(known, options.typical), **sizes}
+    title = f"{found.path.resolve().name}: {count(len(kinds(found)), 'op')}"
+    return study_graph(
+        title, found.graph, sizes, params=dict(found.params) if found.params else None,
+        options=options, dump=dump, like=found.program,
     )  # fmt: skip
 
 
-def _ops(model: SavedModel) -> list[str]:
-    """The kinds of its ops, without those that only carry feeds and fetches."""
-    kinds = (op.type for block in model.program.blocks for op in block.ops)
-    return [kind for kind in kinds if kind not in ("feed", "fetch")]
-
-
-def _contents(model: SavedModel) -> str:
+def _contents(found: Subject) -> str:
     """Ops, feeds, fetches and parameters."""
-    kinds = Counter(_ops(model))
-    ops = ", ".join(f"{kind} × {times}" if times > 1 else kind for kind, times in kinds.items())
-    edges = [("feed", var.name, shape_text(var)) for var in model.feeds]
-    edges += [("fetch", var.name, shape_text(var)) for var in model.fetches]
-    return "\n".join([
-        f"{model.path}: {count(kinds.total(), 'op')}, {_params_text(model)}",
-        "",
+    counts = Counter(kinds(found))
+    ops = ", ".join(f"{kind} × {times}" if times > 1 else kind for kind, times in counts.items())
+    path = found.model.path if found.model else found.path
+    state = _params_text(found.model) if found.model else _state_text(found.graph)
+    parts = [
+        f"{path}: {count(counts.total(), 'op')}, {state}",
         fill(ops, 96, initial_indent="  ", subsequent_indent="  "),
-        "",
-        table(edges, left=3),
-        "",
-        _parameters(model),
-    ])  # fmt: skip
+        table(_edges(found), left=3) if _edges(found) else "",
+        _parameters(found.model) if found.model else "",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _edges(found: Subject) -> list[tuple[str, str, str]]:
+    """What is fed and what is fetched, with types."""
+    if found.model is None:
+        graph = found.graph
+        sides = [("feed", var) for var in graph.feeds()] + [("fetch", v) for v in graph.results]
+        return [(side, var.name, str(var.type)) for side, var in sides]
+    model = found.model
+    sides = [("feed", each) for each in model.feeds] + [("fetch", each) for each in model.fetches]
+    return [(side, var.name, shape_text(var)) for side, var in sides]
+
+
+def _state_text(graph: Graph) -> str:
+    """How much state a program keeps."""
+    sizes = [var.type.nbytes for var in graph.params()]
+    nbytes = sum((each for each in sizes if isinstance(each, int)), start=0)
+    return f"{count(len(sizes), 'variable')} of state, {size_text(nbytes)}"
 
 
 def _params_text(model: SavedModel) -> str:
@@ -110,13 +180,10 @@ def _parameters(model: SavedModel) -> str:
 def _compilation(seen: Study) -> str:
     sizes = ", ".join(f"{name} = {number}" for name, number in seen.sizes.items())
     memory = memory_table({f"memory, {sizes}" if sizes else "memory": seen.memory})
-    return f"\n{pass_table(seen)}\n\n{memory}"
+    return f"\n{pass_table(seen.stages, seen.sizes)}\n\n{memory}"
 
 
-def _summary(model: SavedModel) -> dict[str, str]:
-    return {
-        "model": str(model.path.parent),
-        "feeds": ", ".join(f"{var.name} {shape_text(var)}" for var in model.feeds),
-        "fetches": ", ".join(f"{var.name} {shape_text(var)}" for var in model.fetches),
-        "parameters": _params_text(model),
-    }
+def _summary(found: Subject) -> dict[str, str]:
+    """What stays in sight on the page."""
+    state = _params_text(found.model) if found.model else _state_text(found.graph)
+    return {"from": found.path.name or str(found.path), "state": state}

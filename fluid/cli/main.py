@@ -24,7 +24,7 @@ from compiler.errors import CompileError
 from compiler.options import Options
 from fluid.cli.convert import add_convert
 from fluid.cli.infer_arguments import add_infer
-from fluid.cli.inspect import inspect, size
+from fluid.cli.inspect import add_inspect
 from fluid.cli.model import CommandError
 from fluid.cli.run import prepare, run_script
 from fluid.cli.weights import add_weights
@@ -54,18 +54,6 @@ examples:
   fluid demo
   fluid demo --epochs 2 --out /tmp/demo     faster, and into another folder
   fluid demo --seed 7                       other initial weights and another order of the digits
-"""
-
-INSPECT = """\
-Show the ops, feeds, fetches and parameters of a saved model, and what each pass of the compiler
-makes of it. Models saved by Paddle 1.x are read as they are.
-"""
-INSPECT_EXAMPLES = """\
-examples:
-  fluid inspect out/demo/model
-  fluid inspect out/demo/model --html report.html     every pass as a diff, the arena as a picture
-  fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
-  fluid inspect DIR --model-filename model --params-filename params
 """
 
 RUN = """\
@@ -120,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="name")
     top.set_defaults(command=partial(_teach, top))
     _add_demo(commands)
-    _add_inspect(commands)
+    add_inspect(commands)
     add_infer(commands)
     _add_run(commands)
     add_convert(commands)
@@ -165,23 +153,6 @@ def _add_demo(commands: Any) -> None:
     )  # fmt: skip
 
 
-def _add_inspect(commands: Any) -> None:
-    command = commands.add_parser(
-        "inspect",
-        help="show a saved model before and after each pass",
-        description=INSPECT,
-        epilog=INSPECT_EXAMPLES,
-    )
-    command.set_defaults(command=inspect)
-    _add_model(command)
-    command.add_argument("--html", type=Path, metavar="FILE", help="write a page about all passes")
-    command.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
-    command.add_argument(
-        "--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
-        help=f"what an open size stands for where memory is counted ({Options.typical})",
-    )  # fmt: skip
-
-
 def _add_run(commands: Any) -> None:
     command = commands.add_parser(
         "run",
@@ -196,18 +167,6 @@ def _add_run(commands: Any) -> None:
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given"
-    )
-
-
-def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "model_dir", type=Path, metavar="MODEL_DIR", help="a folder from save_inference_model"
-    )
-    command.add_argument(
-        "--model-filename", metavar="FILE", help="the program, if it is not __model__"
-    )
-    command.add_argument(
-        "--params-filename", metavar="FILE", help="the parameters, if all are in one file"
     )
 
 

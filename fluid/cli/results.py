@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from compiler.report.table import count, table
 from fluid.cli.arrays import brief
-from fluid.cli.table import count, table
 from runtime.tensor import LoDTensor
 
 __all__ = ["NUMBERS", "looks_like_probabilities", "shown"]

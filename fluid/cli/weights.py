@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import did_you_mean
-from compiler.ir.draw import size_text
 from compiler.ir.types import Array
+from compiler.report.memory import size_text
+from compiler.report.table import count, table
 from fluid.cli.arrays import expect_output, write_arrays
 from fluid.cli.layout import locate
 from fluid.cli.model import CommandError, load_model
-from fluid.cli.table import count, table
 from runtime.checkpoint import CheckpointError, load_tensor
 
 WEIGHTS = """\

@@ -16,10 +16,11 @@ import numpy as np
 import runtime
 from compiler.ir.types import Array
 from compiler.options import Options
+from compiler.report.table import count, table
+from compiler.report.tables import memory_table, pass_table
+from compiler.study import Study, study
 from fluid import io, layers, optimizer, unique_name
 from fluid.cli.model import SavedModel, load_model
-from fluid.cli.study import Study, memory_table, pass_table, study
-from fluid.cli.table import count, table
 from fluid.demo.digits import SIDE, TRAINED, Digits, batches, gallery, load_digits
 from fluid.demo.folder import replacing
 from fluid.demo.progress import Progress
@@ -244,9 +245,9 @@ def _compiled(step: Study, unfused: Study, fused: Study) -> str:
     return "\n\n".join([
         AGAIN,
         _told("Graph ─► passes", "the training step:"),
-        pass_table(step),
+        pass_table(step.stages, step.sizes),
         _told("", "the saved model, whose batch norms fold into the weights before them:"),
-        pass_table(fused),
+        pass_table(fused.stages, fused.sizes),
         _told("Plan", "temporaries share one arena, no smaller than what is alive at once:"),
         memory_table(memory),
         _told("Module", f"{lines} of NumPy for the saved model, yours to read"),
@@ -254,9 +255,8 @@ def _compiled(step: Study, unfused: Study, fused: Study) -> str:
 
 
 def _write_reports(step: Study, fused: Study, folder: Path) -> None:
-    (folder / "report.html").write_text(step.html({"batch": f"{BATCH} digits"}), encoding="utf-8")
-    batch = {"batch": f"{fused.sizes['N']} digits"}
-    (folder / "inference.html").write_text(fused.html(batch), encoding="utf-8")
+    (folder / "report.html").write_text(step.html(), encoding="utf-8")
+    (folder / "inference.html").write_text(fused.html(), encoding="utf-8")
 
 
 def _where(out: Path) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fluid
 from fluid.cli import main as cli
 from fluid.cli.arrays import read_arrays
 from fluid.cli.infer_arguments import INFER_EXAMPLES
-from fluid.cli.inspect import LISTED, size
+from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.results import looks_like_probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,10 +84,10 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 
 def test_examples_in_help_parse():
-    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.INSPECT_EXAMPLES, INFER_EXAMPLES])
+    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
-    assert len(commands) == 18
+    assert len(commands) == 20
     names = {cli.parser().parse_args(command).name for command in commands}
     assert names == {"demo", "inspect", "infer", "run"}
 
@@ -158,7 +159,7 @@ def test_inspect_writes_a_report_and_every_stage(capsys, tmp_path):
     assert str(folder) in shown
     text = page.read_text(encoding="utf-8")
     assert "fuse_pointwise" in text
-    assert "largest live set" in text
+    assert "alive at most" in text
     assert "def bind(" in text
     names = {path.name for path in folder.iterdir()}
     assert {"00-start.ir", "main.plan", "main.py"} <= names
@@ -195,9 +196,44 @@ def test_no_folder(capsys, tmp_path, command):
     assert f"{tmp_path / 'none'} is not there" in refused(capsys, command, tmp_path / "none")
 
 
-def test_a_file_instead_of_a_folder(capsys):
-    message = refused(capsys, "inspect", LENET / "__model__")
-    assert "is a file, not a folder: give the folder" in message
+def test_inspect_takes_a_program_alone(capsys):
+    shown = run(capsys, "inspect", LENET / "__model__", "--size", "N=2")
+    assert "conv2d × 2" in shown
+    assert "feed   img" in shown and "variables of state" in shown
+
+
+def test_inspect_fetches_the_loss_of_a_program_that_trains(capsys, tmp_path):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        line = fluid.layers.fc(fluid.data("x", [None, 4]), 1)
+        loss = fluid.layers.mean(fluid.layers.square(line))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    path = tmp_path / "train.pdmodel"
+    path.write_bytes(main.desc.serialize_to_string())
+    shown = run(capsys, "inspect", path, "--html", tmp_path / "page.html")
+    assert f"fetch  {loss.name}" in shown and "feed   x" in shown and "sgd × 2" in shown
+    assert f"fetch  {line.name}" in run(capsys, "inspect", path, "--fetch", line.name)
+    message = refused(capsys, "inspect", path, "--fetch", loss.name + "x")
+    assert f"no variable '{loss.name}x' to fetch" in message and loss.name in message
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "is not a saved program" in refused(capsys, "inspect", path)
+
+
+def test_inspect_takes_what_it_dumped_and_the_passes_that_are_asked_for(capsys, tmp_path):
+    run(capsys, "inspect", LENET, "--dump", tmp_path)
+    (graph,) = tmp_path.glob("*-eliminate_dead.ir")
+    only = run(capsys, "inspect", graph, "--only", "fuse_pointwise")
+    assert [
+        line.split()[0] for line in only.splitlines() if line.startswith(("  fuse", "  reuse"))
+    ] == ["fuse_pointwise"]
+    stopped = run(capsys, "inspect", graph, "--stop-after", "schedule")
+    assert "  schedule " in stopped and "reuse_memory" not in stopped
+    assert "fuse_pointwise" not in run(capsys, "inspect", graph, "--disable", "fuse_pointwise")
+    model = graph.with_suffix(".__model__")
+    assert "fuse_pointwise" in run(capsys, "inspect", model)
+    message = refused(capsys, "inspect", graph, "--only", "fuse_pointwse")
+    assert "there is no pass 'fuse_pointwse'" in message and "fuse_pointwise" in message
+    assert "is not there" in refused(capsys, "inspect", tmp_path / "none.ir")
 
 
 def test_a_folder_without_a_model(capsys):

@@ -13,7 +13,7 @@ def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> s
       schedule  12.5
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
+    lines: list[str] = []
     for row in rows:
         pairs = zip(row, widths, strict=True)
         cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(pairs)]

@@ -1,0 +1,97 @@
+"""The arena of a plan over time: where each buffer lies, what it holds, and where it is fullest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from compiler.ir.dims import Size, evaluate
+from compiler.pack import Packing
+from compiler.plan import Buffer, Place, Plan, PlannedOp
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a step's temporaries at one set of sizes.
+
+    `temporaries` is what they take without sharing, in the program as it was written; `largest` the
+    most that is alive at one step of the finished plan, below which no packing goes; `arena` what
+    the plan was packed into. The last two also hold what kernels need besides, as convolutions do.
+    """
+
+    temporaries: int
+    largest: int
+    arena: int
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A buffer in the arena: `nbytes` at `offset`, alive in the steps `start <= step < stop`.
+
+    `holds` are the labels of what is written there, each with the step that writes it.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    start: int
+    stop: int
+    holds: tuple[tuple[str, int], ...] = ()
+
+
+def size_text(size: Size | None) -> str:
+    """Bytes as a person reads them; an expression as it stands; nothing for None.
+
+    >>> size_text(1536), size_text(12), size_text(None)
+    ('1.5 KiB', '12 B', '')
+    """
+    if not isinstance(size, int):
+        return "" if size is None else f"{size} B"
+    unit = min((size.bit_length() - 1) // 10, 4) if size > 0 else 0
+    return f"{size / 1024**unit:.4g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[unit]}"
+
+
+def bars(
+    plan: Plan, buffers: Sequence[Buffer], packing: Packing, sizes: Mapping[str, int]
+) -> list[Bar]:
+    """The buffers of a module where they lie, named after the first value they hold.
+
+    A module may have more buffers than its plan: what a kernel needs besides its values.
+    """
+    held: dict[str | int, list[tuple[str, int]]] = {}
+    for step, home, label in _written(plan):
+        held.setdefault(home, []).append((label, step))
+    found: list[Bar] = []
+    for index, (buffer, offset) in enumerate(zip(buffers, packing.offsets, strict=True)):
+        holds = tuple(dict.fromkeys(held.get(index, ())))
+        name = holds[0][0] if holds else buffer.name
+        nbytes = evaluate(buffer.nbytes, sizes)
+        found.append(Bar(name, offset, nbytes, buffer.start, buffer.stop, holds))
+    return found
+
+
+def _written(plan: Plan) -> Iterator[tuple[int, str | int, str]]:
+    """Step, buffer and label of every value that is written into a buffer."""
+    for step in plan.steps:
+        for op in step.ops:
+            for written in _outputs(op):
+                yield step.index, *written
+
+
+def _outputs(op: PlannedOp) -> Iterator[tuple[str | int, str]]:
+    """What an op writes into buffers, and what its body does."""
+    for values in op.outputs.values():
+        yield from ((v.home, v.label) for v in values if v.place is Place.BUFFER)
+    for step in op.body:
+        for inner in step.ops:
+            yield from _outputs(inner)
+
+
+def live_bytes(bars: Sequence[Bar]) -> list[int]:
+    """The bytes alive in each step."""
+    change = [0] * (max((bar.stop for bar in bars), default=0) + 1)
+    for bar in bars:
+        change[bar.start] += bar.nbytes
+        change[bar.stop] -= bar.nbytes
+    return list(accumulate(change))[:-1]

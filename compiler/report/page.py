@@ -1,0 +1,254 @@
+"""The page: all that is known of a compilation as data, and the script that draws it.
+
+It is one file that needs nothing else. Whatever came from a user or a model is data, which the
+script only ever shows as text; a policy in the page lets no other script run. The same compilation
+gives the same page, but for the element `times`.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from compiler.ir.dims import evaluate
+from compiler.record import OpNote, Stage
+from compiler.report.changes import Change, Row, compare, lines_of
+from compiler.report.changes import text as changes_text
+from compiler.report.code import Kernel
+from compiler.report.memory import Bar
+from compiler.report.picture import Node, Picture, picture
+from compiler.report.sources import Sources
+
+_FOLDER = Path(__file__).with_name("page")
+_SCRIPTS = (
+    "dom", "model", "state", "passes", "changes", "graph", "draw", "detail", "search", "memory",
+    "code", "main",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page is made of.
+
+    `facts` are labels and values that stay in sight; `sizes` what unknown sizes stand for; `bars`
+    the arena of `arena` bytes; `source` the generated code with its `kernels`.
+    """
+
+    title: str
+    stages: Sequence[Stage]
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    bars: Sequence[Bar] = ()
+    arena: int = 0
+    source: str = ""
+    kernels: Sequence[Kernel] = ()
+    sources: Sources = field(default_factory=Sources)
+
+
+def html(report: Report) -> str:
+    """The page, whole in itself."""
+    style = _asset("page.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{n}.js") for n in _SCRIPTS) + "})();"
+    times = {"passes": [round(stage.milliseconds, 3) for stage in report.stages]}
+    return Template(_asset("page.html")).substitute(
+        title=escape(report.title),
+        style=style,
+        style_hash=_hash(style),
+        script=script,
+        script_hash=_hash(script),
+        data=_json(data(report)),
+        times=_json(times),
+    )
+
+
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """What a policy calls an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _json(value: Any) -> str:
+    r"""JSON that may stand in a page: nothing in it ends a script or begins a tag.
+
+    >>> _json("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def data(report: Report) -> dict[str, Any]:
+    """All that the script draws, as plain values; times are apart."""
+    drawing = picture(report.stages)
+    tables = _Tables(report)
+    stages = [_stage(tables, report, drawing, index) for index in range(len(report.stages))]
+    nodes = [_node(tables, n, p) for n, p in zip(drawing.nodes, drawing.layout.places, strict=True)]
+    return {
+        "title": report.title,
+        "facts": list(report.facts.items()),
+        "stages": stages,
+        "nodes": nodes,
+        "links": _links(tables, drawing),
+        "lanes": [[lane, round(a, 3), round(b, 3)] for lane, a, b in drawing.layout.lanes],
+        "memory": _memory(tables, report),
+        "code": _code(report),
+        **tables.rows,
+    }
+
+
+class _Tables:
+    """Values, lines and user lines that many places name, each kept once."""
+
+    def __init__(self, report: Report) -> None:
+        self.rows: dict[str, list[Any]] = {"vars": [], "lines": [], "sources": []}
+        self._known: dict[Hashable, int] = {}
+        self._sources = report.sources
+        self._notes = {label: var for stage in report.stages for label, var in stage.vars.items()}
+        self._sizes = report.sizes
+
+    def _number(self, table: str, key: Hashable, row: list[Any]) -> int:
+        number = self._known.setdefault((table, key), len(self.rows[table]))
+        if number == len(self.rows[table]):
+            self.rows[table].append(row)
+        return number
+
+    def var(self, label: str) -> int:
+        """The number of a value."""
+        note = self._notes.get(label)
+        if note is None:
+            return self._number("vars", label, [label, "", None, "temp"])
+        nbytes = None if note.nbytes is None else evaluate(note.nbytes, self._sizes)
+        return self._number("vars", label, [label, note.type, nbytes, note.role])
+
+    def source(self, where: str) -> int:
+        """The number of a user's line."""
+        return self._number("sources", where, [where, self._sources.line(where)])
+
+    def line(self, text: str) -> int:
+        """The number of a line of a graph."""
+        code, where = split(text)
+        return self._number("lines", text, [code, self.source(where)])
+
+
+_BOOKS = r"'(?:op_callstack|op_role_var|op_namescope|op_role|op_device)': "
+_KEPT = re.compile(rf"{_BOOKS}(?:\['[^']*'(?:, '[^']*')*\]|\[\]|'[^']*'|[0-9]+)(?:, )?")
+
+
+def split(line: str) -> tuple[str, str]:
+    """A line's code and the user's line it names; bookkeeping attributes are left out.
+
+    >>> split("  y = relu(x) {'a': 2, 'op_callstack': ['a.py:3'], 'op_role': 1}  // a.py:3")
+    ("  y = relu(x) {'a': 2}", 'a.py:3')
+    """
+    code, _, where = line.partition("  // ")
+    short = _KEPT.sub("", code).replace(", }", "}").replace(" {}", "")
+    return short, where
+
+
+def _stage(tables: _Tables, report: Report, drawing: Picture, index: int) -> dict[str, Any]:
+    """A stage: its numbers, its changes and, where anything differs, its lines and its ops."""
+    stage, before = report.stages[index], report.stages[max(index - 1, 0)]
+    rows = [] if stage is before else compare(lines_of(before), lines_of(stage))
+    changed = [row for row in rows if row.change is not Change.SAME]
+    found = {
+        "name": stage.name,
+        "about": stage.about,
+        "kernelCount": stage.kernels,
+        "bytes": evaluate(stage.nbytes, report.sizes),
+        "declined": _declined(tables, stage),
+        "changes": changes_text(changed),
+        "rows": [_row(row) for row in changed],
+    }
+    if stage is before or changed:
+        found |= _ops(tables, stage, drawing.orders[index])
+    return found
+
+
+def _row(row: Row) -> list[int]:
+    return [row.change, *(-1 if side is None else side for side in (row.before, row.after))]
+
+
+def _declined(tables: _Tables, stage: Stage) -> list[Any]:
+    """Reasons, each with the ops it was given for."""
+    groups: dict[str, list[Any]] = {}
+    for each in stage.declined:
+        groups.setdefault(each.reason, []).append([each.op, tables.source(each.source)])
+    return list(groups.items())
+
+
+def _ops(tables: _Tables, stage: Stage, order: Sequence[int]) -> dict[str, Any]:
+    """All lines; for each op its node, its kernel, and the place of its first line."""
+    lines = [*stage.head, *(line for op in stage.ops for line in op.lines), *stage.tail]
+    return {
+        "lines": [tables.line(line) for line in lines],
+        "nodes": list(order),
+        "kernels": [-1 if op.kernel is None else op.kernel for op in stage.ops],
+        "starts": _starts(len(stage.head), stage.ops),
+    }
+
+
+def _starts(first: int, ops: Iterable[OpNote]) -> list[int]:
+    starts: list[int] = []
+    for op in ops:
+        starts.append(first)
+        first += len(op.lines)
+    return starts
+
+
+def _node(tables: _Tables, node: Node, place: tuple[float, float]) -> list[Any]:
+    x, y = (round(value, 3) for value in place)
+    sides = ([tables.var(label) for label in labels] for labels in (node.inputs, node.outputs))
+    return [node.kind, x, y, node.lane, *sides, tables.source(node.source)]
+
+
+def _links(tables: _Tables, drawing: Picture) -> list[Any]:
+    ways = drawing.layout.ways
+    return [
+        [
+            link.start, link.stop, tables.var(link.label), link.stages, int(link.hub),
+            [round(v, 3) for point in ways.get((link.start, link.stop), ()) for v in point],
+        ]
+        for link in drawing.links
+    ]  # fmt: skip
+
+
+def _memory(tables: _Tables, report: Report) -> dict[str, Any] | None:
+    if not report.bars:
+        return None
+    rows = [
+        [b.name, b.offset, b.nbytes, b.start, b.stop, [[tables.var(v), s] for v, s in b.holds]]
+        for b in report.bars
+    ]
+    sizes = ", ".join(f"{name} = {number}" for name, number in report.sizes.items())
+    return {"arena": report.arena, "sizes": sizes, "bars": rows}
+
+
+def _code(report: Report) -> dict[str, Any]:
+    return {
+        "source": report.source,
+        "kernels": [[kernel.first, kernel.stop] for kernel in report.kernels],
+        "functions": _functions(report.source),
+    }
+
+
+def _functions(source: str) -> list[Any]:
+    """Name and lines of each function a module defines for its kernels to call."""
+    try:
+        found = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
+    except SyntaxError:
+        return []
+    return [[each.name, each.lineno - 1, each.end_lineno] for each in found if each.name != "bind"]

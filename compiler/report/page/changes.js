@@ -1,0 +1,111 @@
+// What the pass did: in its own words, what it declined and why, and the lines, side by side.
+
+const CONTEXT = 2;
+
+views.changes = function showChanges() {
+  const stage = stages[state.stage];
+  const panel = find("panel-changes");
+  if (panel.dataset.stage === stage.name) return;
+  panel.dataset.stage = stage.name;
+  const [equation, ...rest] = stage.about.split("\n");
+  fill(panel,
+    el("h2", {}, stage.before ? stage.name : "as written", el("small", {}, stage.before ? [timeText(stage.ms), stage.changes || "no line changed"].join(" · ") : "")),
+    el("p", { class: "equation" }, equation), rest.map((text) => el("p", { class: "lead" }, text)),
+    stage.declined.map(declinedGroup), stage.rows.length || !stage.before ? table(stage) : "");
+  panel.scrollTop = 0;
+};
+
+function declinedGroup([reason, ops]) {
+  const head = ops.length > 1 ? `Declined ${countText(ops.length)} ops: ` : "Declined: ";
+  return el("details", { class: "declined", open: ops.length <= 2 }, el("summary", {}, head, el("b", {}, reason)),
+    el("ul", {}, ops.map(([text, source]) => el("li", {}, el("code", {}, text), " ", el("span", { class: "quiet" }, sources[source].where)))));
+}
+
+// Every row of both sides: those that changed as given, those between them as they follow.
+function* rowsOf(stage) {
+  const before = stage.before || stage;
+  let [a, b] = [0, 0];
+  const same = function* (stop, side) {
+    while ((side === 0 ? a : b) < stop) yield ["same", a++, b++];
+  };
+  for (const [change, left, right] of stage.rows) {
+    if (left >= 0) yield* same(left, 0); else yield* same(right, 1);
+    yield [CHANGES[change], left >= 0 ? a++ : -1, right >= 0 ? b++ : -1];
+  }
+  yield* same(before.lines.length, 0);
+}
+
+// Runs of lines that went, beside those that came in their place.
+function paired(rows) {
+  const found = [];
+  for (let i = 0; i < rows.length;) {
+    let stop = i;
+    while (stop < rows.length && (rows[stop][0] === "gone" || rows[stop][0] === "come")) stop++;
+    const went = rows.slice(i, stop).filter((row) => row[0] === "gone");
+    const came = rows.slice(i, stop).filter((row) => row[0] === "come");
+    for (let k = 0; k < Math.max(went.length, came.length); k++) {
+      found.push([went[k] && came[k] ? "replaced" : went[k] ? "gone" : "come", went[k] ? went[k][1] : -1, came[k] ? came[k][2] : -1]);
+    }
+    if (stop === i) found.push(rows[stop++]);
+    i = stop;
+  }
+  return found;
+}
+
+function table(stage) {
+  const rows = paired([...rowsOf(stage)]);
+  const near = new Uint8Array(rows.length);
+  rows.forEach(([change], i) => {
+    if (change === "same") return;
+    for (let k = Math.max(0, i - CONTEXT); k <= Math.min(rows.length - 1, i + CONTEXT); k++) near[k] = 1;
+  });
+  const body = el("tbody");
+  for (let i = 0; i < rows.length;) {
+    if (near[i] || !stage.before) { body.append(diffRow(stage, rows[i++])); continue; }
+    let stop = i;
+    while (stop < rows.length && !near[stop]) stop++;
+    body.append(fold(stage, rows.slice(i, stop)));
+    i = stop;
+  }
+  return el("div", { class: "scroll wide" }, el("table", { class: "diff" },
+    el("caption", { class: "unseen" }, `Lines before and after ${stage.name}`),
+    el("colgroup", {}, el("col", { class: "at" }), el("col"), el("col", { class: "at" }), el("col")), body));
+}
+
+function fold(stage, rows) {
+  const text = rows.length === 1 ? "1 line unchanged" : `${countText(rows.length)} lines unchanged`;
+  const row = el("tr", { class: "fold" }, el("td", { colspan: 4 }, el("button", {
+    type: "button", onclick: () => row.replaceWith(...rows.map((each) => diffRow(stage, each))),
+  }, `⋯ ${text}`)));
+  return row;
+}
+
+const SIDES = { same: ["", ""], edited: ["gone", "come"], replaced: ["gone", "come"], gone: ["gone", ""], come: ["", "come"], left: ["moved", ""], arrived: ["", "moved"] };
+
+function diffRow(stage, [change, a, b]) {
+  const left = a >= 0 ? lines[(stage.before || stage).lines[a]] : null;
+  const right = b >= 0 ? lines[stage.lines[b]] : null;
+  const [old, fresh] = left && right && change !== "same" ? marked(left.code, right.code) : [left && [left.code], right && [right.code]];
+  const cell = (line, parts, side) => el("td", { class: SIDES[change][side] }, line ? [el("code", {}, parts), sourceOf(line.source)] : "");
+  return el("tr", {}, el("td", { class: SIDES[change][0] }, a >= 0 ? String(a + 1) : ""), cell(left, old, 0),
+    el("td", { class: SIDES[change][1] }, b >= 0 ? String(b + 1) : ""), cell(right, fresh, 1));
+}
+
+// The user's line, as a quiet line below the op.
+function sourceOf(source) {
+  if (!source.where) return "";
+  return el("span", { class: "source" }, el("span", { class: "where" }, source.where), source.text ? ["  ", el("code", {}, source.text)] : "");
+}
+
+// Two lines, with what stands between their common beginning and end in bold.
+function marked(left, right) {
+  const [a, b] = [left, right].map((text) => text.match(/\w+|\W/g) || []);
+  const common = (x, y, most) => { let n = 0; while (n < most && x(n) === y(n)) n++; return n; };
+  const head = common((i) => a[i], (i) => b[i], Math.min(a.length, b.length));
+  const tail = common((i) => a[a.length - 1 - i], (i) => b[b.length - 1 - i], Math.min(a.length, b.length) - head);
+  if (2 * (head + tail) < Math.min(a.length, b.length)) return [[left], [right]];
+  return [a, b].map((words) => {
+    const middle = words.slice(head, words.length - tail).join("");
+    return [words.slice(0, head).join(""), middle && el("b", {}, middle), words.slice(words.length - tail).join("")].filter(Boolean);
+  });
+}

@@ -1,0 +1,151 @@
+"""One picture for all stages of a graph: whatever was an op at some time has its place in it.
+
+A pass takes nodes away and puts others in; what stays, stays where it is, so that stepping from
+pass to pass shows nothing but what changed. Parameters are no nodes (an op lists them), nor are
+deletions: they belong to the op they follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.program import OpRole
+from compiler.record import OpNote, Stage
+from compiler.report.changes import key
+from compiler.report.layout import Lane, Layout, layout
+
+UNDRAWN = -1
+"""Stands for an op that has no node."""
+
+HUB = 8
+"""A value with more readers than this (a learning rate) does not pull them together."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A feed, or an op of some stages: the latest that was seen of it."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    source: str
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class Link:
+    """A value on its way from node `start` to node `stop`, in the stages numbered in `stages`.
+
+    `hub` is true where so many read the value that the line says little.
+    """
+
+    start: int
+    stop: int
+    label: str
+    stages: tuple[int, ...]
+    hub: bool
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Nodes where `layout` places them, links, and for each stage the node of each op in order."""
+
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    orders: tuple[tuple[int, ...], ...]
+    layout: Layout
+
+
+def picture(stages: Sequence[Stage]) -> Picture:
+    """The picture of a graph in all its stages."""
+    drawing = _Drawing()
+    orders = tuple([tuple(drawing.see(index, stage)) for index, stage in enumerate(stages)])
+    nodes = tuple(drawing.nodes)
+    edges = list(dict.fromkeys((link.start, link.stop) for link in drawing.links() if not link.hub))
+    placed = layout([node.lane for node in nodes], edges, _partners(nodes))
+    return Picture(nodes, tuple(drawing.links()), orders, placed)
+
+
+class _Drawing:
+    """Nodes and links, as far as they were seen."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._known: dict[Hashable, int] = {}
+        self._seen: dict[tuple[int, int, str], list[int]] = {}
+        self._readers: dict[str, set[int]] = {}
+
+    def see(self, index: int, stage: Stage) -> Iterator[int]:
+        """The node of each op of a stage."""
+        makers: dict[str, int] = {}
+        for var in (var for var in stage.vars.values() if var.role == "feed"):
+            feed = Node("feed", (), (var.label,), "", Lane.FORWARD)
+            makers[var.label] = self._node(("feed", var.label), feed)
+        numbers = self._numbers(stage)
+        pairs = list(zip(stage.ops, numbers, strict=True))
+        makers |= {label: node for op, node in pairs for label in op.outputs}
+        for op, node in pairs:
+            for label in op.inputs if node != UNDRAWN else ():
+                if makers.get(label, node) != node:
+                    self._link(index, makers[label], node, label)
+        yield from numbers
+
+    def _numbers(self, stage: Stage) -> list[int]:
+        counts: dict[Hashable, int] = {}
+        numbers: list[int] = []
+        for op in stage.ops:
+            name = key(op)
+            counts[name] = counts.get(name, -1) + 1
+            drawn = op.kind != "delete_var"
+            node = Node(op.kind, op.inputs, op.outputs, op.source, _lane(op)) if drawn else None
+            numbers.append(self._node((name, counts[name]), node) if node else UNDRAWN)
+        return numbers
+
+    def _node(self, name: Hashable, node: Node) -> int:
+        number = self._known.setdefault(name, len(self.nodes))
+        self.nodes[number : number + 1] = [node]
+        return number
+
+    def _link(self, index: int, start: int, stop: int, label: str) -> None:
+        found = self._seen.setdefault((start, stop, label), [])
+        if index not in found[-1:]:
+            found.append(index)
+        self._readers.setdefault(label, set()).add(stop)
+
+    def links(self) -> Iterator[Link]:
+        """Every link, in the order in which they were seen."""
+        for (start, stop, label), stages in self._seen.items():
+            yield Link(start, stop, label, tuple(stages), len(self._readers[label]) > HUB)
+
+
+def _lane(op: OpNote) -> Lane:
+    if op.role & (OpRole.OPTIMIZE | OpRole.LRSCHED):
+        return Lane.UPDATE
+    return Lane.BACKWARD if op.role & OpRole.BACKWARD else Lane.FORWARD
+
+
+def _partners(nodes: Sequence[Node]) -> list[int | None]:
+    """The forward node each gradient belongs to: that which made what it has the gradient of."""
+    makers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        if node.lane is Lane.FORWARD:
+            makers |= {_base(label): number for label in node.outputs}
+    return [_partner(node, makers) if node.lane is Lane.BACKWARD else None for node in nodes]
+
+
+def _partner(node: Node, makers: Mapping[str, int]) -> int | None:
+    for labels in (node.inputs, node.outputs):
+        gradients = (_base(label) for label in labels if "@GRAD" in label)
+        if found := [makers[name] for name in gradients if name in makers]:
+            return max(found)
+    return None
+
+
+def _base(label: str) -> str:
+    """The variable that a gradient, or a later version, belongs to.
+
+    >>> _base("x@GRAD@RENAME@0"), _base("x#1")
+    ('x', 'x')
+    """
+    return label.partition("@GRAD")[0].partition("#")[0]

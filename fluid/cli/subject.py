@@ -1,0 +1,152 @@
+"""What `fluid inspect` looks at: a saved model, a program that trains, or a graph as text.
+
+A folder is a model that `save_inference_model` wrote; a file is a program as any release of 1.x
+saves it (`__model__`, `.pdmodel`, `desc.serialize_to_string()`), or text as the compiler shows it.
+Where a program does not say what it is fed and what is fetched, what it reads before it is written
+is fed, and the loss, or else what nobody reads, is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compiler.driver import feed_shapes
+from compiler.errors import CompileError, did_you_mean
+from compiler.ir.convert import to_graph
+from compiler.ir.graph import Graph
+from compiler.ir.parse import parse, parse_program
+from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
+from compiler.ir.serial import load_program
+from compiler.ir.types import Array
+from fluid.cli.model import CommandError, SavedModel, load_model
+
+GRADIENT = "@GRAD"
+TEXT = (".ir", ".txt")
+LARGEST = 1 << 30
+"""Bytes of a file that is read at most: programs have no weights in them."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph to compile; the program it was made of, the arrays it is lent and the model it
+    came in, if any.
+    """
+
+    path: Path
+    graph: Graph
+    program: Program | None = None
+    params: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    model: SavedModel | None = None
+
+
+def subject(
+    path: Path, model: str | None = None, params: str | None = None, fetch: Sequence[str] = ()
+) -> Subject:
+    """Read what a path names; `model` and `params` are file names in a folder, as for `load_model`.
+
+    Raises CommandError for a path where there is nothing to look at or a fetch that is not there,
+    and what reading a damaged file raises.
+    """
+    if path.is_dir():
+        return _of_model(path, load_model(path, model, params), fetch)
+    if not path.is_file():
+        raise CommandError(f"{path} is not there: give a saved model, a program or a .ir file")
+    if path.stat().st_size > LARGEST:
+        raise CommandError(f"{path} has {path.stat().st_size:,d} bytes, too many for a program")
+    weights = path.with_suffix(".pdiparams")
+    if path.suffix == ".pdmodel" and weights.is_file():
+        return _of_model(path, load_model(path.parent, path.name, weights.name), fetch)
+    data = path.read_bytes()
+    if path.suffix in TEXT:
+        return _of_text(path, data.decode("utf-8", errors="replace"), fetch)
+    return _of_program(path, load_program(data, str(path)), fetch)
+
+
+def _of_model(path: Path, model: SavedModel, fetch: Sequence[str]) -> Subject:
+    feeds = [var.name for var in model.feeds]
+    graph = _graph(model.program, feeds, _known(model.program, fetch) or model.fetch_names)
+    return Subject(path, graph, model.program, dict(model.params), model)
+
+
+def _of_text(path: Path, text: str, fetch: Sequence[str]) -> Subject:
+    if _first_word(text) == "program":
+        return _of_program(path, parse_program(text, str(path)), fetch)
+    if fetch:
+        raise CommandError(f"{path} is a graph, which says itself what it returns: edit that line")
+    return Subject(path, parse(text, str(path)))
+
+
+def _first_word(text: str) -> str:
+    """The first word that is not in a comment."""
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("//")), "")
+    return first.split(" ")[0]
+
+
+def _of_program(path: Path, program: Program, fetch: Sequence[str]) -> Subject:
+    block = program.blocks[0]
+    fetched = _known(program, fetch) or list(_fetches(block))
+    return Subject(path, _graph(program, list(_feeds(block)), fetched), program)
+
+
+def _graph(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Graph:
+    return to_graph(program, feed_shapes(program, list(feeds)), list(fetches))
+
+
+def _known(program: Program, fetch: Sequence[str]) -> list[str]:
+    for name in fetch:
+        if program.blocks[0].lookup(name) is None:
+            hint = did_you_mean(name, program.blocks[0].vars)
+            text = f"the program has no variable {name!r} to fetch"
+            raise CommandError(f"{text}; {hint}" if hint else text)
+    return list(fetch)
+
+
+def _feeds(block: Block) -> Iterator[str]:
+    """What feed ops bring; without them, temporaries that are read before they are written."""
+    brought = [name for op in block.ops if op.type == "feed" for name in op.writes()]
+    seen: set[str] = set()
+    for op in block.ops if not brought else ():
+        missing = [name for name in op.reads() if name not in seen and _is_temporary(block, name)]
+        brought += dict.fromkeys(missing)
+        seen.update(op.reads(), op.writes())
+    yield from brought
+
+
+def _fetches(block: Block) -> Iterable[str]:
+    """What fetch ops take; without them the loss; without one what nobody reads."""
+    taken = [name for op in block.ops if op.type == "fetch" for name in op.reads()]
+    if taken:
+        return taken
+    losses = [name for op in block.ops if op.role & OpRole.LOSS for name in _loss(op)]
+    if losses:
+        return dict.fromkeys(name for name in losses if block.lookup(name) is not None)
+    read = {name for op in block.ops for name in op.reads()}
+    written = dict.fromkeys(name for op in block.ops for name in op.writes())
+    return [name for name in written if name not in read and _is_temporary(block, name)]
+
+
+def _loss(op: OpDesc) -> list[str]:
+    """The loss, of the op that makes it or of the one that begins its gradient."""
+    return [name.removesuffix(GRADIENT) for name in op.writes() if name]
+
+
+def _is_temporary(block: Block, name: str) -> bool:
+    var = block.lookup(name)
+    return var is not None and var.kind is VarKind.TENSOR and not var.persistable
+
+
+def kinds(found: Subject) -> list[str]:
+    """The kinds of its ops, without those that only carry feeds and fetches.
+
+    Raises CompileError where it has none.
+    """
+    program = found.program
+    ops = found.graph.ops() if program is None else [op for b in program.blocks for op in b.ops]
+    names = [op.type if isinstance(op, OpDesc) else op.kind for op in ops]
+    shown = [name for name in names if name not in ("feed", "fetch")]
+    if not shown:
+        raise CompileError(f"{found.path} has no ops", hint="was it saved before layers were made?")
+    return shown

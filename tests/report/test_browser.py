@@ -1,0 +1,244 @@
+"""The page in a real browser: it opens without a complaint, and hands find their way in it."""
+
+from pathlib import Path
+
+import pytest
+
+import fluid
+from compiler.ir.parse import parse
+from compiler.options import Options
+from compiler.passes.pipeline import pipeline
+from compiler.report.sources import Sources
+from compiler.study import Study, study, study_graph
+from tests.report.browser import Browser, chromium
+from tests.report.test_page import EVIL, GRAPH
+
+pytestmark = [
+    pytest.mark.skipif(chromium() is None, reason="no chromium on this machine"),
+    pytest.mark.slow,
+]
+
+
+def network() -> Study:
+    """A training step of a small residual network, whose lines stand in this file."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        image, label = (
+            fluid.data("image", [None, 3, 16, 16]),
+            fluid.data("label", [None, 1], "int64"),
+        )
+        found = fluid.layers.conv2d(image, 8, 3, padding=1, bias_attr=False)
+        found = fluid.layers.batch_norm(found, act="relu")
+        more = fluid.layers.conv2d(found, 8, 3, padding=1, act="relu")
+        found = fluid.layers.elementwise_add(found, more, act="relu")
+        classes = fluid.layers.fc(found, 10, act="softmax")
+        loss = fluid.layers.mean(fluid.layers.cross_entropy(classes, label))
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    return study("small", main, ["image", "label"], [loss.name], {"N": 4})
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    network().save(path, Sources([Path(__file__).parents[2]]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with Browser(1300, 820) as found:
+        yield found
+
+
+@pytest.fixture
+def browser(shared, page):
+    """The page, opened afresh; at the end, nothing that the browser complained of."""
+    shared.complaints.clear()
+    shared.open(page)
+    yield shared
+    assert shared.complaints == []
+
+
+def lit(browser: Browser) -> str:
+    """The pass that is chosen, and the view."""
+    chosen = "document.querySelector('#rail [aria-current] .name').textContent"
+    tab = "document.querySelector('#tabs [aria-selected=true]').textContent"
+    return browser.evaluate(f"{chosen} + ' ' + {tab}")
+
+
+NAMES = ["start", *(each.name for each in pipeline(Options()))]
+
+
+def row(name: str) -> str:
+    """A pass in the table."""
+    return f"#panel-overview tbody tr:nth-child({NAMES.index(name) + 1}) .link"
+
+
+def item(name: str) -> str:
+    """A pass in the rail."""
+    return f"#rail li:nth-child({NAMES.index(name) + 1}) button"
+
+
+def test_arrows_step_through_the_passes_and_numbers_through_the_views(browser):
+    assert lit(browser) == "insert_deletes Overview"
+    browser.press("ArrowLeft")
+    assert lit(browser) == "reuse_memory Overview"
+    while not lit(browser).startswith("fuse_pointwise"):
+        browser.press("ArrowLeft")
+    browser.press("2")
+    assert lit(browser) == "fuse_pointwise Changes"
+    assert "@k0" in browser.text("#panel-changes")
+    assert "test_browser.py:" in browser.text("#panel-changes")
+    assert 'act="relu"' in browser.text("#panel-changes .source")
+    for _ in range(30):
+        browser.press("ArrowLeft")
+    assert lit(browser) == "as written Changes"
+
+
+def test_clicks_go_from_the_table_to_changes_and_refusals(browser):
+    browser.click_on(row("fuse_batch_norm"))
+    assert lit(browser) == "fuse_batch_norm Changes"
+    assert "statistics of the batch" in browser.text(".declined")
+    browser.click_on(item("fuse_pointwise"))
+    assert lit(browser) == "fuse_pointwise Changes"
+    before = browser.evaluate("document.querySelectorAll('.diff tr').length")
+    browser.click_on(".fold button")
+    assert browser.evaluate("document.querySelectorAll('.diff tr').length") > before
+
+
+def test_search_finds_an_op_and_shows_it_in_the_middle(browser):
+    browser.press("/")
+    browser.type("batch_norm_grad")
+    assert "batch_norm_grad" in browser.text("#found")
+    browser.press("Enter")
+    assert lit(browser) == "insert_deletes Graph"
+    detail = browser.text("#detail")
+    assert detail.startswith("batch_norm_grad")
+    assert "test_browser.py:" in detail and "f32[N, 8, 16, 16]" in detail and "32.0 KiB" in detail
+    box = browser.box("canvas.graph")
+    browser.press("Escape")
+    assert browser.text("#detail").startswith("Choose an op")
+    browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert browser.text("#detail").startswith("batch_norm_grad")
+
+
+def test_the_graph_is_drawn_zooms_and_pans(browser):
+    browser.press("3")
+    assert "forward" not in browser.evaluate("document.title")
+    first = picture(browser)
+    browser.press("+")
+    second = picture(browser)
+    assert first != second
+    box = browser.box("canvas.graph")
+    x, y = box["x"] + 300, box["y"] + 300
+    browser.mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+    browser.mouse("mouseMoved", x + 80, y + 60, button="left", buttons=1)
+    browser.mouse("mouseReleased", x + 80, y + 60, button="left", clickCount=1)
+    browser.frame()
+    assert picture(browser) != second
+    browser.press("0")
+    assert len(set(picture(browser))) > 20
+
+
+def picture(browser: Browser) -> str:
+    browser.frame()
+    return browser.evaluate("document.querySelector('canvas.graph').toDataURL()")
+
+
+def test_the_pictures_of_passes_differ_where_the_passes_did_something(browser):
+    browser.press("3")
+    last = picture(browser)
+    browser.press("ArrowLeft")
+    assert "labelled" in browser.text("#whatnow")
+    assert picture(browser) != last
+
+
+def test_memory_explains_its_peak_and_every_step(browser):
+    browser.press("4")
+    assert browser.text("#alive h3").startswith("The peak: ")
+    rows = browser.evaluate("document.querySelectorAll('.alive tbody tr').length")
+    assert rows > 3
+    browser.press("ArrowDown")
+    assert browser.text("#alive h3").startswith("Alive: ")
+    assert "/step=" in browser.evaluate("location.hash")
+    browser.press("p")
+    assert browser.text("#alive h3").startswith("The peak: ")
+    browser.click_on(".alive tbody tr th .link")
+    assert lit(browser) == "insert_deletes Graph"
+
+
+def test_code_shows_each_kernel_with_its_ops(browser):
+    browser.press("5")
+    assert "made of" in browser.text("#kernel")
+    assert "np." in browser.text("#kernel .listing")
+    kernels = browser.evaluate("document.querySelectorAll('#kernels li').length")
+    for _ in range(3):
+        browser.press("ArrowUp")
+    browser.click_on("#kernel details summary")
+    assert "def bind(" in browser.text("#kernel details")
+    assert kernels > 10
+
+
+def test_an_address_leads_to_the_place_it_names(browser, page):
+    browser.press("3")
+    for _ in range(3):
+        browser.press("ArrowDown")
+    address, detail = browser.evaluate("location.hash"), browser.text("#detail")
+    assert address.startswith("#graph/insert_deletes/op=")
+    browser.open(page, address)
+    assert browser.text("#detail") == detail
+    for odd in (
+        "#none/none/op=none",
+        "#memory/x/step=99999&kernel=-3",
+        "#%E0%A4%A",
+        "#code//kernel=z",
+    ):
+        browser.open(page, odd)
+        assert (
+            browser.evaluate("document.querySelectorAll('main > section:not([hidden])').length")
+            == 1
+        )
+
+
+def test_it_is_accessible(browser):
+    """Everything one can press has a name; what is drawn has one too; the tabs are tabs."""
+    nameless = (
+        "[...document.querySelectorAll('button, input, canvas, [role]')].filter((e) =>"
+        " !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length"
+        " || e.getAttribute('aria-hidden') || e.getAttribute('aria-labelledby'))).map((e) => e.outerHTML)"
+    )
+    for view in "12345":
+        browser.press(view)
+        left = [html for html in browser.evaluate(nameless) if 'id="found"' not in html]
+        assert [html for html in left if 'id="tip"' not in html] == []
+    assert browser.evaluate("document.documentElement.lang") == "en"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1300, "dark")])
+def test_it_fits_small_and_dark_screens(page, width, scheme):
+    with Browser(width, 800, scheme) as browser:
+        browser.open(page)
+        for view in "12345":
+            browser.press(view)
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        dark = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert max(int(part) for part in dark.strip("rgb()").split(",")) < 60
+        assert browser.complaints == []
+
+
+def test_a_name_that_is_a_script_is_shown_and_does_nothing(shared, tmp_path):
+    shared.complaints.clear()
+    quoted = '"' + EVIL.replace('"', '\\"') + '"'
+    text = GRAPH.replace("Out=h:", f"Out={quoted}:").replace("X=h", f"X={quoted}")
+    path = tmp_path / "evil.html"
+    study_graph(EVIL, parse(text.replace("train.py:2", quoted)), {"N": 8}).save(path)
+    shared.open(path)
+    for view in "12345":
+        shared.press(view)
+        assert "onerror" not in shared.evaluate("document.querySelector('img')?.outerHTML || ''")
+    shared.press("3")
+    shared.press("ArrowDown")
+    assert "onerror" in shared.text("#detail")
+    assert "caught" not in shared.evaluate("document.title").split(" · ")[0]
+    assert shared.evaluate("document.scripts.length") == 3
+    assert shared.complaints == []

@@ -1,0 +1,86 @@
+"""The picture: no two nodes on one place, layers in order, gradients beside their ops."""
+
+import itertools
+import random
+
+import pytest
+
+from compiler.ir.parse import parse
+from compiler.passes.observers import stage
+from compiler.report.layout import Lane, layout, spread
+from compiler.report.picture import UNDRAWN, picture
+
+FORWARD, BACKWARD, UPDATE = Lane
+
+
+def place(lanes, edges, partners=None):
+    return layout(lanes, edges, partners or [None] * len(lanes)).places
+
+
+def test_a_chain_goes_straight_down():
+    assert place([FORWARD] * 3, [(0, 1), (1, 2)]) == ((0.0, 0.0), (0.0, 1.0), (0.0, 2.0))
+
+
+def test_backward_stands_beside_forward_and_updates_at_the_right():
+    # x → a → b; the gradients of b, then of a; an update of a's weight.
+    lanes = [FORWARD, FORWARD, BACKWARD, BACKWARD, UPDATE]
+    edges = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]
+    places = place(lanes, edges, [None, None, 1, 0, None])
+    rows = [y for _, y in places]
+    assert rows == [0.0, 1.0, 1.0, 0.0, 0.0]
+    columns = [x for x, _ in places]
+    assert columns[0] == columns[1] < columns[2] == columns[3] < columns[4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs_have_room_and_order(seed):
+    numbers = random.Random(seed)
+    count = numbers.randint(1, 60)
+    pairs = itertools.combinations(range(count), 2)
+    edges = [pair for pair in pairs if numbers.random() < 3 / count]
+    lanes = [numbers.choice(list(Lane)) for _ in range(count)]
+    found = layout(lanes, edges, [None] * count)
+    assert len(set(found.places)) == count
+    for (a, (x, y)), (b, (u, v)) in itertools.combinations(enumerate(found.places), 2):
+        if y == v and lanes[a] == lanes[b]:
+            assert abs(x - u) >= 1 - 1e-9
+    for a, b in edges:
+        if lanes[a] == lanes[b] == FORWARD:
+            assert found.places[a][1] < found.places[b][1]
+    assert found == layout(lanes, edges, [None] * count)
+
+
+def test_a_circle_is_drawn_all_the_same():
+    assert len(set(place([FORWARD] * 3, [(0, 1), (1, 2), (2, 0)]))) == 3
+
+
+def test_spread_keeps_order_and_distance():
+    places = spread([3.0, 1.0, 1.0, 9.0], [1.0, 1.0, 2.0, 1.0])
+    gaps = [b - a for a, b in itertools.pairwise(places)]
+    assert gaps[:2] == pytest.approx([1.0, 1.5])
+    assert gaps[2] >= 1.5
+    assert spread([], []) == []
+
+
+BEFORE = """\
+graph main {
+  feed x: f32[2, 4]
+  param w: f32[4, 4]
+  (Out=h: f32[2, 4]) = mul(X=x, Y=w)
+  (Out=y: f32[2, 4]) = relu(X=h)
+  return y
+}
+"""
+
+
+def test_what_stays_keeps_its_node_and_what_goes_keeps_its_place():
+    after = BEFORE.replace("relu(X=h)", "tanh(X=h)").replace(
+        "  return", "  () = delete_var(X=h)\n  return"
+    )
+    stages = [stage(parse(text), name) for text, name in ((BEFORE, "a"), (after, "b"))]
+    drawn = picture(stages)
+    assert [node.kind for node in drawn.nodes] == ["feed", "mul", "relu", "tanh"]
+    assert drawn.orders == ((1, 2), (1, 3, UNDRAWN))
+    links = {(link.start, link.stop): link.stages for link in drawn.links}
+    assert links == {(0, 1): (0, 1), (1, 2): (0,), (1, 3): (1,)}
+    assert len(set(drawn.layout.places)) == 4
