@@ -2,8 +2,8 @@
 
 The request is JSON: where the program, its parameters and the inputs lie, where the outputs go, and
 how many runs are timed. The last line that is printed is the reply, `{"release": …, "ms": …}`.
-A paddle of any release from 1.8 on runs models by its predictor, which is what serves them there;
-ours by the Executor. Python 3.7 and NumPy.
+Everyone runs models by a predictor, which is what serves them: a paddle of any release from 1.8 on
+by its own, ours by `fluid.create_predictor`. Python 3.7 and NumPy.
 """
 
 from __future__ import annotations
@@ -45,14 +45,10 @@ def milliseconds(run, runs):
 
 
 def ours(paths, feed, lods):
-    """A function that runs a model by our Executor."""
+    """A function that runs a model by our predictor."""
     fluid = importlib.import_module("fluid")
-    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     program, params = paths
-    with fluid.scope_guard(scope):
-        model, _, fetches = fluid.io.load_inference_model(
-            str(program.parent), executor, program.name, params and params.name
-        )
+    predictor = fluid.create_predictor(program.parent, program.name, params and params.name)
     for name, levels in lods.items():
         tensor = fluid.LoDTensor()
         tensor.set(feed[name], fluid.CPUPlace())
@@ -60,8 +56,7 @@ def ours(paths, feed, lods):
         feed[name] = tensor
 
     def run():
-        found = executor.run(model, feed, fetches, scope=scope, return_numpy=False)
-        return [np.asarray(each) for each in found]
+        return [np.asarray(each) for each in predictor.run(feed)]
 
     return "ours", run
 
