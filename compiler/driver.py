@@ -115,7 +115,7 @@ def compile_graph(
         run_passes(graph, pipeline(settings), context, watching)
         _check_support(graph, writer)
         plan = freeze(graph)
-        module = writer.emit(plan)
+        module = writer.emit(plan, poison=settings.check >= 1)
     if dump is not None:
         _dump_stages(Path(dump), plan, module)
     record = Record(started, target, settings, context.milliseconds)

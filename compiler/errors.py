@@ -49,6 +49,10 @@ class VerifyError(CompileError):
     """A graph broke a rule that must hold between passes."""
 
 
+class PlanError(CompileError):
+    """A plan loses a value before it is read, or puts one where it must not be."""
+
+
 class PassOrderError(CompileError):
     """A pipeline runs a pass before what it needs."""
 

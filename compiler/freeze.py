@@ -13,14 +13,15 @@ from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
+from compiler.plan_check import check_plan
 
 
 def freeze(g: Graph) -> Plan:
-    """The plan of a graph whose passes have run."""
+    """The plan of a graph whose passes have run; PlanError where a pass lost a value."""
     freezer = _Freezer(lives(g))
     freezer.slots()
     steps = tuple(freezer.step(i, ops) for i, ops in enumerate(kernels(g)))
-    return Plan(
+    plan = Plan(
         name=g.name,
         dims=_dim_names(g),
         feeds=tuple(freezer.value(var) for var in g.feeds()),
@@ -29,6 +30,8 @@ def freeze(g: Graph) -> Plan:
         steps=steps,
         buffers=tuple(freezer.buffers),
     )
+    check_plan(plan)
+    return plan
 
 
 def _dim_names(g: Graph) -> tuple[str, ...]:

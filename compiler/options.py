@@ -12,9 +12,10 @@ from dataclasses import dataclass
 class Options:
     """How to compile.
 
-    `disable` names passes to leave out. `check` 0 trusts the passes to keep numbers, as verified
-    graphs do; 2 also runs the interpreter before and after each pass on made-up feeds and stops
-    at the first one that moves a number. `typical` stands for an unknown size when orders of
+    `disable` names passes to leave out. Graphs and plans are always verified. `check` 1 also fills
+    memory with NaN (or the smallest integer) behind the last step that needs it, so that what is
+    read too late shows; 2 also runs the interpreter before and after each pass on made-up feeds and
+    stops at the first one that moves a number. `typical` stands for an unknown size when orders of
     execution are compared. `memory_budget` is how many bytes the temporaries may take at once, as a
     number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
@@ -32,7 +33,7 @@ class Options:
 
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
-        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0 or 2) and
+        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2) and
         `FLUID_MEMORY_BUDGET` (`300MB`, `60%`).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
@@ -41,9 +42,10 @@ class Options:
         """
         names = (name.strip() for name in environ.get("FLUID_DISABLE", "").split(","))
         check = environ.get("FLUID_CHECK", "0")
-        if check not in ("0", "2"):
+        if check not in ("0", "1", "2"):
             raise ValueError(
-                f"FLUID_CHECK is {check!r}; it is 0 (off) or 2 (numbers before and after)"
+                f"FLUID_CHECK is {check!r}; it is 0 (off), 1 (freed memory is spoilt) "
+                "or 2 (numbers before and after each pass, too)"
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         return Options(frozenset(filter(None, names)), int(check), memory_budget=budget)

@@ -30,7 +30,8 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.autodiff": ("compiler.errors", "compiler.ir"),
     "compiler.plan": ("compiler.errors", "compiler.ir"),
     "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
-    "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan"),
+    "compiler.plan_check": ("compiler.errors", "compiler.ir", "compiler.plan"),
+    "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.plan_check"),
     "compiler.options": (),
     "compiler.passes": (
         "compiler.errors",

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
@@ -76,6 +78,7 @@ class Frame:
         self._operands: dict[Any, NumpyOperand] = {}
         self._carried: dict[tuple[str, Callable[..., Any]], str] = {}
         self._kept: list[dict[str, str]] = [{}, {}]
+        self._in_buffer: dict[int, NumpyOperand] = {}
 
     # ---- values ----
 
@@ -96,7 +99,10 @@ class Frame:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
         steady = value.place in (Place.PARAM, Place.BUFFER)
-        return NumpyOperand(self, name, value.type, steady, value.storage)
+        made = NumpyOperand(self, name, value.type, steady, value.storage)
+        if value.place is Place.BUFFER:
+            self._in_buffer[int(value.home)] = made
+        return made
 
     def local(self, value: Value) -> NumpyOperand:
         """The operand for a value that the code around gives its array."""
@@ -111,6 +117,12 @@ class Frame:
         if operand is not None:
             self.body.line(f"del {operand.name}")
 
+    def spoil(self, step: int) -> None:
+        """Fill every buffer whose life ends with a step with poison of the type it held last."""
+        for number, operand in self._in_buffer.items():
+            if self.buffers[number].stop == step + 1:
+                self.body.line(f"{operand.name}.fill({_poison(operand.type.dtype)})")
+
     # ---- the Kernel that lowerings see ----
 
     def line(self, text: str) -> None:
@@ -123,7 +135,8 @@ class Frame:
         name = self.names.make(f"t{self.step}")
         number = self.room(name, type)
         self.setup.line(f"{name} = {_take(number, type)}")
-        return NumpyOperand(self, name, type, True, (Place.BUFFER, number))
+        self._in_buffer[number] = NumpyOperand(self, name, type, True, (Place.BUFFER, number))
+        return self._in_buffer[number]
 
     def room(self, name: str, type: TensorType) -> int:
         """The number of a new buffer of the arena for the current step."""
@@ -209,6 +222,14 @@ class Frame:
 def seen_as(kind: Any, value: Any) -> Any:
     """`typing.cast`, which a module does not import."""
     return value
+
+
+def _poison(dtype: DType) -> str:
+    """What shows that memory was read too late: NaN, the smallest integer, or True."""
+    kind = dtype.numpy.kind
+    if kind == "f":
+        return "nan"
+    return "True" if kind == "b" else str(np.iinfo(dtype.numpy).min)
 
 
 def _constant_text(value: object) -> str:

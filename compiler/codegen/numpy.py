@@ -38,13 +38,19 @@ class NumpyTarget:
         known = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
         return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
 
-    def emit(self, plan: Plan) -> Module:
-        """The module of a plan: its source is the same bytes for the same plan."""
+    def emit(self, plan: Plan, poison: bool = False) -> Module:
+        """The module of a plan: its source is the same bytes for the same plan.
+
+        With `poison`, memory is filled with NaN or the smallest integer behind the last step that
+        needs it, so that a plan that gives it away too early shows in what is computed.
+        """
         frame = Frame(plan.dims, plan.buffers)
         arguments = [frame.operand(value).name for value in plan.feeds]
         for step in plan.steps:
             frame.step = step.index
             _emit_told(frame, step)
+            if poison:
+                frame.spoil(step.index)
         results = ", ".join(frame.operand(value).name for value in plan.results)
         feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
         fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)

@@ -18,6 +18,6 @@ class Target(Protocol):
         """Empty if this target has code for an op; otherwise the reason it does not."""
         ...
 
-    def emit(self, plan: Plan) -> Module:
-        """The module that computes a plan."""
+    def emit(self, plan: Plan, poison: bool = False) -> Module:
+        """The module that computes a plan; with `poison` it spoils memory that is not needed."""
         ...

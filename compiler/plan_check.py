@@ -1,0 +1,162 @@
+"""What holds of every plan, looked at once more before code is written of it.
+
+Passes decide who shares memory, and `freeze` writes it down; a mistake in either would give wrong
+numbers without a word. So each plan is walked as its steps will run: what an op reads must be what
+was written there last. That two buffers alive at once do not overlap is for `compiler.pack.check`
+to say, when sizes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from compiler.errors import PlanError
+from compiler.ir.opdef import Pointwise
+from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+
+KEPT = frozenset({Place.BUFFER, Place.PARAM, Place.LOCAL})
+"""Places where a later value may take over the memory of an earlier one."""
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise PlanError where a value is lost before it is read, or is where it must not be.
+
+    What is fed and what is returned share memory with nothing else; a buffer is used in its life
+    only; memory is taken over at the last use alone, and only where the op may write over its
+    input. The error names both values, with the steps they are needed in.
+    """
+    for value in plan.feeds:
+        if value.place is not Place.FEED:
+            raise PlanError(f"{value.label!r} is fed, so it cannot lie in the {value.place.value}s")
+    walk = _Walk(plan)
+    for step in plan.steps:
+        _expect_alive(plan, step)
+        _expect_in_place(step)
+        for op in step.ops:
+            walk.run(step, op)
+    walk.finish()
+
+
+@dataclass
+class _Walk:
+    """What each memory holds, and since which step, while the steps are gone through."""
+
+    plan: Plan
+    holders: dict[Storage, tuple[Value, int]] = field(
+        default_factory=dict[Storage, tuple[Value, int]]
+    )
+    deleted: dict[str, int] = field(default_factory=dict[str, int])
+
+    def run(self, step: Step, op: PlannedOp) -> None:
+        """What an op reads is there; what it writes is from now on."""
+        if op.kind == "delete_var":
+            for values in op.inputs.values():
+                self.deleted |= {value.label: step.index for value in values}
+            return
+        for value in _data_read(op):
+            self._expect_there(value, step.index, op)
+        for value in (value for values in op.outputs.values() for value in values):
+            self.holders[value.storage] = (value, step.index)
+
+    def finish(self) -> None:
+        """What is returned is still there after the last step, and nothing else with it."""
+        returned: dict[Storage, Value] = {}
+        for value in self.plan.results:
+            self._expect_there(value, len(self.plan.steps), None)
+            other = returned.setdefault(value.storage, value)
+            if other.label != value.label and value.place is not Place.INNER:
+                raise PlanError(f"{other.label!r} and {value.label!r} are returned in one memory")
+
+    def _expect_there(self, value: Value, index: int, op: PlannedOp | None) -> None:
+        if value.place not in KEPT:
+            return
+        source, text = (op.source, op.text) if op is not None else ("", "")
+        reader = f"step {index}" if op is not None else "the caller"
+        holder, since = self.holders.get(value.storage, (None, -1))
+        why = ""
+        if value.label in self.deleted:
+            why = f"it was deleted in step {self.deleted[value.label]}"
+        elif holder is not None and holder.label != value.label:
+            why = f"{holder.label!r} lies in its memory since step {since}"
+            why += f"; {self._life(value)}, {self._life(holder)}"
+        elif holder is None and value.place is not Place.PARAM:
+            why = "nothing has written it"
+        if why:
+            raise PlanError(f"{reader} reads {value.label!r}, but {why}", op=text, source=source)
+
+    def _life(self, value: Value) -> str:
+        """The steps in which a value is written or read."""
+        used = [
+            step.index
+            for step in self.plan.steps
+            if any(value.label == each.label for op in step.ops for each in op.values)
+        ]
+        last = len(self.plan.steps) if value in self.plan.results else used[-1]
+        return f"{value.label!r} is needed in steps {used[0]} to {last}"
+
+
+def _data_read(op: PlannedOp) -> Iterator[Value]:
+    """The values whose data an op needs, not their shapes alone."""
+    for slot, values in op.inputs.items():
+        if not op.defn.slots[slot].shape_only:
+            yield from values
+
+
+def _expect_alive(plan: Plan, step: Step) -> None:
+    """Every buffer that a step works in is alive in it, those of a body too."""
+    for op in _ops(step):
+        for value in (value for value in op.values if value.place is Place.BUFFER):
+            buffer = plan.buffers[int(value.home)]
+            if _is_used(op, value) and not buffer.start <= step.index < buffer.stop:
+                there = f"in steps {buffer.start} to {buffer.stop - 1}"
+                raise PlanError(
+                    f"step {step.index} uses {value.label!r}, whose buffer is there {there}",
+                    op=op.text,
+                    source=op.source,
+                )
+
+
+def _ops(step: Step) -> Iterator[PlannedOp]:
+    """The ops of a step and of the bodies they own."""
+    for op in step.ops:
+        yield op
+        for inner in op.body:
+            yield from _ops(inner)
+
+
+def _is_used(op: PlannedOp, value: Value) -> bool:
+    written = (each for values in op.outputs.values() for each in values)
+    return op.kind != "delete_var" and (
+        any(value is each for each in _data_read(op)) or any(value is each for each in written)
+    )
+
+
+def _expect_in_place(step: Step) -> None:
+    """What is written over an input of the same step is declared so, or element on element."""
+    for place, op in enumerate(step.ops):
+        if op.body or op.kind == "delete_var":
+            continue
+        for slot, values in op.outputs.items():
+            declared = op.inputs.get(op.defn.slots[slot].inplace, ())
+            for value in (value for value in values if value.place is Place.BUFFER):
+                _expect_may_write(step, place, value, declared)
+
+
+def _expect_may_write(step: Step, place: int, new: Value, declared: tuple[Value, ...]) -> None:
+    """PlanError where `new` lies on an input that the kernel may still need elsewhere."""
+    op = step.ops[place]
+    for number, other in enumerate(step.ops):
+        for old in (v for v in _data_read(other) if v.storage == new.storage and v is not new):
+            made_here = any(
+                old is each for o in step.ops for vs in o.outputs.values() for each in vs
+            )
+            by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
+            at_last = number <= place and by_element and old.type == new.type
+            if made_here or at_last or (number == place and old in declared):
+                continue
+            raise PlanError(
+                f"step {step.index} writes {new.label!r} over {old.label!r}, which it still reads",
+                op=op.text,
+                source=op.source,
+            )
