@@ -86,7 +86,7 @@ def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
     bias = below if below is not None and below.type == "elementwise_add" else None
     layer = _writer(program, block, bias, bias.inputs["X"][0]) if bias is not None else below
     if layer is None or layer.type not in WEIGHTS:
-        return f"its input comes from {_origin(layer)}, not from {', '.join(WEIGHTS)}"
+        return f"its input comes from {_origin(layer)}, and not from a convolution or a product"
     out = block.lookup(layer.writes()[0])
     rank = len(out.dims or ()) if out is not None else 0
     match = Match(block, layer, bias, norm, rank, norm_axis(norm.attrs, rank))

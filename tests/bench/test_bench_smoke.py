@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import allocators, compile_time, lines, memory, models, serve, serve_worker, step, table
+from bench import (
+    allocators,
+    compile_time,
+    lines,
+    memory,
+    models,
+    serve,
+    serve_worker,
+    step,
+    table,
+    transpilers,
+)
 from bench.peers import started
 from compiler.pack import Life
 
@@ -45,6 +56,20 @@ def test_memory_of_a_model() -> None:
         assert row["bound"] <= row["arena"] <= row["buffers"]
         assert row["moved"] == 0.0
     assert "goal ≤ 1.05" in memory.report(rows)
+
+
+def test_transpilers_on_a_model() -> None:
+    """More rows are in tests/fluid, with every model in `bench/transpilers.py` itself."""
+    one = {"rows": 2, "steps": 2}
+    (row,) = transpilers.measure(
+        ["mobilenet_block"], lambda name, s: transpilers.folded(name, one["rows"], s), image=8
+    )
+    assert (row["norms"], row["folded"], row["left"]) == (4, 4, 0)
+    assert "met     0 norms with a layer before them are left" in transpilers.report_folded([row])
+    row = transpilers.rewritten("fit_a_line", one["rows"], one["steps"], {})
+    assert (row["moved"], row["deletions"]) == (0.0, 7)
+    assert row["level 1"] <= row["level 0"] < row["MB by name"]
+    assert "goal 0, bit for bit" in transpilers.report_rewritten([row])
 
 
 def test_memory_of_recorded_lives(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def by_place() -> Any:
 REFUSED: dict[str, tuple[Net, str]] = {
     "residual": (residual, "is no bias: 'conv2d_0.tmp_1' is no parameter"),
     "read twice": (read_twice, "'conv2d_0.tmp_1' has other readers"),
-    "after pooling": (after_pooling, "its input comes from pool2d, not from conv2d"),
+    "after pooling": (after_pooling, "its input comes from pool2d, and not from a convolution"),
     "on a feed": (lambda: layers.batch_norm(pictures()), "comes from no op of its block"),
     "other channels": (other_channels, "its channels are axis 1 of 3, but the weights of mul"),
     "by place": (by_place, "'map' is [4, 6, 6], not one number for each channel"),
