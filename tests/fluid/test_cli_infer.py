@@ -137,6 +137,12 @@ def test_a_program_that_was_not_saved_for_inference(capsys, tmp_path):
     assert "feed   none: the program was not saved for inference" in shown
 
 
+@pytest.mark.parametrize("kept", [0, 10, 300])
+def test_a_program_that_is_cut_is_no_description(capsys, tmp_path, kept):
+    (tmp_path / "__model__").write_bytes((LENET / "__model__").read_bytes()[:kept])
+    assert str(tmp_path / "__model__") in refused(capsys, tmp_path, "--describe")
+
+
 # ---- numbers in text ----
 
 

@@ -179,6 +179,20 @@ def test_loading_leaves_the_global_scope_alone():
     assert all(np.allclose(model.run(feed)[0], expected) for model in models)
 
 
+def test_threads_may_each_load_and_compile_a_model():
+    cases = ["lenet_bn", "sentiment_conv", "while_power", "mobilenet_block"]
+    started = Barrier(len(cases))
+
+    def work(case: str) -> bool:
+        started.wait(timeout=20)
+        feed, expected = recorded(case)
+        found = predictor(case).run(feed)[0]
+        return np.allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        assert all(pool.map(work, cases))
+
+
 def test_times_of_threads_are_taken(capsys: pytest.CaptureFixture[str]):
     model, feed = predictor("resnet_cifar8"), batch("resnet_cifar8", 2)
     expected = model.run(feed)[0]
