@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from compiler.ir.infer import bind
 from compiler.ir.opdef import GradOp, find, has
 from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.ir.second import second_gradient_ops
 
 NameOf: TypeAlias = Callable[[str], str]
 """From a variable to the name of its gradient."""
@@ -25,6 +26,8 @@ def gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     definition = find(op.type)
     if definition.grad_class is not None:
         return [_gradient_op(op, definition.grad_class, grad)]
+    if issubclass(definition, GradOp):
+        return second_gradient_ops(op, grad)
     bound = bind(op)
     if not has(bound, "grad_ops"):
         return []

@@ -62,9 +62,9 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 __all__ = [
     "BOOKKEEPING", "Again", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
     "Rowwise", "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call",
-    "check_attributes", "find", "fit", "has", "listed", "parameters", "reads", "reads_lod",
-    "reads_previous", "reads_rows", "reduced_axes", "registered", "required", "slot_of",
-    "type_of", "writes", "writes_lod", "writes_rows",
+    "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters", "reads",
+    "reads_lod", "reads_previous", "reads_rows", "reduced_axes", "registered", "required",
+    "slot_of", "type_of", "writes", "writes_lod", "writes_rows",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
@@ -102,6 +102,10 @@ class OpDef:
     no memory of its own, and code for the op may apply them to each part it makes."""
     rows_like: ClassVar[str] = ""
     """The slot whose row numbers the outputs share, for what works element by element on values."""
+    linear_in: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Groups of inputs in each of which the outputs are linear, while the other groups stay."""
+    is_piecewise_linear: ClassVar[bool] = False
+    """True for an op of one input, element by element, that is straight but for some corners."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
 
@@ -325,6 +329,11 @@ def find(kind: str) -> type[OpDef]:
             f'Operator "{kind}" has not been registered.', hint=did_you_mean(kind, _REGISTRY)
         )
     return _REGISTRY[kind]
+
+
+def is_registered(kind: str) -> bool:
+    """Whether an op type is known."""
+    return kind in _REGISTRY
 
 
 def registered() -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from compiler.errors import CompileError
 from compiler.ir.counters import Counters
 from compiler.ir.gradients import Inside, OwnsBlock, block_owner, gradient_ops
 from compiler.ir.infer import bind, infer_op
@@ -26,6 +27,7 @@ from compiler.ir.program import (
     OpRole,
     VarDesc,
 )
+from compiler.ir.second import has_second_gradient
 
 SUB_BLOCK = "sub_block"
 
@@ -80,12 +82,44 @@ class Tape(Parts):
             self.add_up(name)
 
     def _walk_over(self, op: OpDesc) -> None:
+        self._expect_gradient(op)
         owner = block_owner(op)
         made = gradient_ops(op, self.grad) if owner is None else [self._of_block(op, owner)]
         kept = [each for each in made if self.add(each)]
         self.counters.read.update(op.reads())
         over = [name for name in op.writes() if name in self.renewed]
         self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
+
+    def _expect_gradient(self, op: OpDesc) -> None:
+        """CompileError for a gradient op without a gradient, if anything asked for hangs on it."""
+        if has_second_gradient(op):
+            return
+        slots = find(op.type).slots
+        values = [
+            n for slot, names in op.inputs.items() if not slots[slot].shape_only for n in names
+        ]
+        if self._hang_on_leaves(values):
+            raise CompileError(
+                f"{op.type} has no gradient of its own, and what is to be differentiated a second "
+                f"time depends on it by {', '.join(values)}",
+                source=op.source,
+                hint="second gradients are known for products, convolutions, sums, reshapes and "
+                "rectifiers; mark a variable with stop_gradient to leave this path out",
+            )
+
+    def _hang_on_leaves(self, names: Sequence[str]) -> bool:
+        """Whether variables that want gradients depend on one that no op computes."""
+        writers = {name: op for op in self.block.ops for name in op.writes()}
+        waiting, seen = list(names), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name in seen or not self.wants(name):
+                continue
+            seen.add(name)
+            if name not in writers:
+                return True
+            waiting += writers[name].reads()
+        return False
 
     def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
         """True where an op leaves something of what a variable held before."""

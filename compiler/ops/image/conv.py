@@ -43,6 +43,8 @@ class Convolution(OpDef):
     or two: before and after. Reference: conv_op.cc.
     """
 
+    linear_in = (("Input",), ("Filter",))
+
     image_axes: ClassVar[int] = 2
     epilogue = "Output"
 

@@ -21,6 +21,8 @@ class Unary(Pointwise):
 class Relu(Unary, op="relu"):
     """Out = max(X, 0)."""
 
+    is_piecewise_linear = True
+
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.maximum(X, 0.0)
 
@@ -30,6 +32,8 @@ class Relu(Unary, op="relu"):
 
 class Relu6(Unary, op="relu6"):
     """Out = min(max(X, 0), threshold)."""
+
+    is_piecewise_linear = True
 
     threshold = attr(6.0)
 
@@ -45,6 +49,8 @@ class Clip(Unary, op="clip"):
 
     Reference: clip_op.h.
     """
+
+    is_piecewise_linear = True
 
     X = reads()
     Min = reads(optional=True, no_grad=True)
@@ -154,6 +160,8 @@ class Square(Unary, op="square"):
 
 class Abs(Unary, op="abs"):
     """Out = |X|; at 0 the gradient is 0."""
+
+    is_piecewise_linear = True
 
     def compute(self, xp: Xp, X: Value) -> Value:
         return xp.abs(X)

@@ -85,6 +85,8 @@ class ElementwiseSub(Elementwise, op="elementwise_sub"):
 class ElementwiseMul(Elementwise, op="elementwise_mul"):
     """Out = X * Y."""
 
+    linear_in = (("X",), ("Y",))
+
     def for_rows(self) -> str:
         """A sparse X stays sparse; Y must have one element then."""
         return "elementwise_mul_rows"

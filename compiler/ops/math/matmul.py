@@ -25,6 +25,8 @@ Factor: TypeAlias = "tuple[str, bool]"
 class Product(OpDef):
     """Out = alpha * X @ Y, where X and Y are seen as matrices or as stacks of matrices."""
 
+    linear_in = (("X",), ("Y",))
+
     epilogue = "Out"
 
     X = reads()

@@ -38,6 +38,8 @@ class LeakyRelu(Unary, op="leaky_relu"):
     The gradient is that of this maximum; for an alpha above 1 the reference's is another.
     """
 
+    is_piecewise_linear = True
+
     alpha = attr(0.02)
 
     def compute(self, xp: Xp, X: Value) -> Value:

@@ -109,6 +109,8 @@ class Fold(Reduction):
 class Summation(Fold):
     """X summed; every summand's gradient is that of the sum."""
 
+    linear_in = (("X",),)
+
     def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
         whole = d_Out.type.numel == 1
         share = str(d_Out) if whole else d_Out.view(self.spread(d_X.shape))

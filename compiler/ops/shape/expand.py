@@ -34,6 +34,7 @@ class Expand(OpDef, op="expand"):
     How many may stand in one tensor, or in a tensor for each axis. Reference: expand_op.h.
     """
 
+    linear_in = (("X",),)
     X = reads()
     ExpandTimes = reads(optional=True, no_grad=True)
     expand_times_tensor = reads(optional=True, many=True, no_grad=True)

@@ -95,6 +95,8 @@ class Reshaping(ShapeInputs):
     Reference: reshape_op.cc.
     """
 
+    linear_in = (("X",),)
+
     def result(
         self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None
     ) -> Shape:
@@ -175,6 +177,7 @@ class Flattening(InOrder):
     Reference: flatten_op.cc.
     """
 
+    linear_in = (("X",),)
     axis = attr(1)
 
     def result(self, X: TensorType) -> Shape:
@@ -250,6 +253,7 @@ class Squeezing(InOrder):
     A size that is not known before the data arrives stays. Reference: squeeze_op.cc.
     """
 
+    linear_in = (("X",),)
     axes = attr(list[int]())
 
     def result(self, X: TensorType) -> Shape:
@@ -299,6 +303,7 @@ class Unsqueezing(InOrder):
     The axes may stand in one tensor, or in a tensor each. Reference: unsqueeze_op.cc.
     """
 
+    linear_in = (("X",),)
     AxesTensor = reads(optional=True, no_grad=True)
     AxesTensorList = reads(optional=True, many=True, no_grad=True)
     axes = attr(list[int]())

@@ -125,6 +125,7 @@ class Slice(Slicing, op="slice"):
     `decrease_axis`, of which one place is taken, are left out. Reference: slice_op.h.
     """
 
+    linear_in = (("Input",),)
     is_cheap = True
 
     def infer(

@@ -16,6 +16,7 @@ class Transposing(OpDef):
     Reference: transpose_op.cc.
     """
 
+    linear_in = (("X",),)
     is_cheap = True
     lod_like = ""
 
