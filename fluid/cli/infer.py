@@ -46,7 +46,7 @@ def infer(given: argparse.Namespace) -> int:
         model = load_model(layout.folder, layout.model, layout.params)
         theirs = _other(given.check)
     if given.output:
-        expect_output(given.output, len(model.fetches))
+        expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
     feed = read_feeds(model, given.input, given.lod, _pictures(given))
     loaded = time.perf_counter()
     predictor = model.predictor()

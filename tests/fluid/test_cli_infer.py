@@ -219,6 +219,13 @@ def test_offsets_beside_an_array(capsys, tmp_path):
         np.testing.assert_array_equal(next(iter(found.values())), TAGS)
 
 
+def test_results_in_sequences_need_an_archive(capsys, tmp_path):
+    output = tmp_path / "tags.npy"
+    message = refused(capsys, TAGGER, "--input", "1 2 3; 4 5", "--output", output)
+    assert "holds one array, but there are 2: write a .npz" in message
+    assert not output.exists()
+
+
 def test_results_in_sequences_are_shown_so(capsys):
     shown = run(capsys, TAGGER, "--input", "1 2 3; 4 5")
     assert "feed   words " in shown
