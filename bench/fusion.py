@@ -40,8 +40,9 @@ LIMIT = 1e-4
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden" / "inference"
 
 REWRITES = frozenset(
-    "remove_dropout remove_identities fuse_batch_norm fold_constants merge_transposes"
-    " merge_reshapes merge_common eliminate_dead fuse_pointwise fuse_epilogue".split()
+    "remove_dropout remove_identities fuse_batch_norm split_batch_norm fold_constants"
+    " merge_transposes merge_reshapes merge_common eliminate_dead fuse_pointwise"
+    " fuse_epilogue".split()
 )
 """The passes that are compared with none; memory is planned in either case."""
 

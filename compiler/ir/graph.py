@@ -147,6 +147,8 @@ class Graph:
         self._sorted = True
         self.edits = 0
         """How often it was edited: what has the same number has not changed."""
+        self.changed: dict[Op, None] = {}
+        """Ops that were added, or read something else, since this was last emptied."""
 
     # ---- reading ----
 
@@ -310,6 +312,7 @@ class Graph:
         }
         self.nx.remove_edge(old, op)
         self.nx.add_edge(new, op)
+        self.changed[op] = None
         self.edits += 1
 
     def hand_over(self, old: Var, new: Var) -> None:
@@ -354,6 +357,7 @@ class Graph:
         self.nx.add_node(op)
         self.nx.add_edges_from((var, op) for var in op.reads())
         self.nx.add_edges_from((op, var) for var in op.writes())
+        self.changed[op] = None
         self.edits += 1
 
     def _behind(self, op: Op) -> Position:

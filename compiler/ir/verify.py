@@ -7,7 +7,7 @@ So a pass that breaks a graph is found where it did it, not by a wrong number th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,22 +25,24 @@ from compiler.ir.text import show_op
 from compiler.ir.types import Shape, TensorType
 
 
-def verify(g: Graph) -> None:
+def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
     """Hold a graph, and the bodies of its ops, to the rules that hold between any two passes.
 
     Raises VerifyError for the first one broken: vars, producers, slots, storage, order, types,
-    results, bodies. Each is said where it is checked.
+    results, bodies. Each is said where it is checked. Of a graph that held before, what ops say of
+    themselves alone need be asked only of those that `changed`, and of those with a body.
     """
     ops = g.ops()
-    for op in ops:
+    asked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
+    for op in asked:
         _check_vars(g, op)
     for var in g.vars():
         _check_producer(g, var)
         _check_storage(g, var)
-    for op in ops:
+    for op in asked:
         _check_slots(op)
     _check_order(g, ops)
-    for op in ops:
+    for op in asked:
         _check_types(op)
         _check_body(op)
     _check_results(g)

@@ -14,6 +14,7 @@ from compiler.ir.text import show_op
 from compiler.ir.types import Array
 from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.same_value import is_wanted
+from compiler.passes.state import add_state
 
 LARGEST = 1 << 16
 """Elements of the largest constant worth computing now, if it is larger than what it is made of."""
@@ -123,20 +124,11 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
         attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
         g.op("fill_constant", {}, {"Out": [var]}, attrs | role_of(op), op.source)
         return
-    assert ctx.params is not None
-    held = g.param(_free_name(g, var.name + "@const"), var.type)
-    ctx.params[held.name] = np.array(array)
+    held = add_state(g, var.name + "@const", array, var.type.dtype, ctx)
     if var in g.results or g.overwriter(var) is not None:
         g.op("assign", {"X": [held]}, {"Out": [var]}, role_of(op), op.source)
     else:
         g.hand_over(var, held)
-
-
-def _free_name(g: Graph, name: str) -> str:
-    """A name nobody has."""
-    while g.find(name) is not None:
-        name += "@const"
-    return name
 
 
 def _number(number: float) -> dict[str, Any]:

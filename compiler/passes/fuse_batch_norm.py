@@ -16,10 +16,11 @@ import numpy as np
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array
 from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.norm_folding import (
     NORMS,
+    VECTORS,
     WEIGHTS,
     Layer,
     factor_and_shift,
@@ -27,8 +28,7 @@ from compiler.passes.norm_folding import (
     norm_axis,
 )
 from compiler.passes.same_value import is_read
-
-_VECTORS = ("Scale", "Bias", "Mean", "Variance")
+from compiler.passes.state import add_state, refuse_state
 
 
 @dataclass(frozen=True)
@@ -130,21 +130,19 @@ def _refuse_readers(g: Graph, match: _Match) -> str:
         out = op.writes()[0]
         if len(g.readers(out)) > 1 or out in g.results or g.overwriter(out) is not None:
             return f"{out.label!r} has other readers"
-    rest = (var for var in match.norm.writes() if var is not match.norm["Y"])
-    return next((f"{var.label!r} is read" for var in rest if is_read(g, var)), "")
+    return refuse_statistics(g, match.norm)
 
 
 def _refuse_state(g: Graph, match: _Match, ctx: Context) -> str:
     """All that is folded is state, and is lent."""
-    for var in [match.weight, *(match.norm[slot] for slot in _VECTORS), *match.added]:
-        if var.role != "param" or g.producer(var) is not None:
-            return f"{var.label!r} is computed by the program"
-        after = g.overwriter(var)
-        if after is not None and g.producer(after) is not match.norm:
-            return f"{var.label!r} changes in every run"
-        if ctx.params is None or var.name not in ctx.params:
-            return f"the value of {var.label!r} may still change: no params were lent"
-    return ""
+    folded = [match.weight, *(match.norm[slot] for slot in VECTORS), *match.added]
+    return refuse_state(g, folded, match.norm, ctx)
+
+
+def refuse_statistics(g: Graph, norm: Op) -> str:
+    """Why a batch norm must stay for what it makes besides Y; empty if it need not."""
+    rest = (var for var in norm.writes() if var is not norm["Y"])
+    return next((f"{var.label!r} is read" for var in rest if is_read(g, var)), "")
 
 
 # ---- the rewrite -------------------------------------------------------------------------------
@@ -153,8 +151,8 @@ def _refuse_state(g: Graph, match: _Match, ctx: Context) -> str:
 def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
     weight, shift = _folded(match, ctx)
     layer, norm, hidden = match.layer, match.norm, match.layer.writes()[0]
-    w = _state(g, match.weight, weight, ctx)
-    b = _state(g, norm["Bias"], shift, ctx)
+    w = add_state(g, match.weight.name + "@bn", weight, match.weight.type.dtype, ctx)
+    b = add_state(g, norm["Bias"].name + "@bn", shift, hidden.type.dtype, ctx)
     g.remove(*filter(None, [match.bias]))
     inputs = {slot: vars for slot, vars in layer.inputs.items() if slot != "Bias"}
     inputs[WEIGHTS[layer.kind]] = [w]
@@ -168,21 +166,16 @@ def _rewrite(g: Graph, match: _Match, ctx: Context) -> None:
 def _folded(match: _Match, ctx: Context) -> tuple[Array, Array]:
     """The scaled weights and the bias that stands for everything added, computed in float64."""
     assert ctx.params is not None
-    params, norm = ctx.params, match.norm
-    scale, bias, mean, variance = (np.asarray(params[norm[slot].name]) for slot in _VECTORS)
-    epsilon = norm.defn.attributes["epsilon"]
-    factor, shift = factor_and_shift(scale, bias, mean, variance, epsilon)
+    params = ctx.params
+    factor, shift = known_factor(match.norm, ctx)
     for var in match.added:
         shift = shift + np.asarray(params[var.name], np.float64).reshape(-1) * factor
     return match.scaling.scaled(np.asarray(params[match.weight.name]), factor), shift
 
 
-def _state(g: Graph, before: Var, array: Array, ctx: Context) -> Var:
-    """New state in place of other state, under the first free name."""
+def known_factor(norm: Op, ctx: Context) -> tuple[Array, Array]:
+    """What a batch norm over lent state multiplies a channel by and adds to it, in float64."""
     assert ctx.params is not None
-    name = before.name + "@bn"
-    while g.find(name) is not None:
-        name += "@bn"
-    dtype = before.type.dtype
-    ctx.params[name] = array.astype(dtype.numpy)
-    return g.param(name, TensorType(dtype, cast("tuple[int, ...]", array.shape)))
+    lent = ctx.params
+    scale, bias, mean, variance = (np.asarray(lent[norm[slot].name]) for slot in VECTORS)
+    return factor_and_shift(scale, bias, mean, variance, norm.defn.attributes["epsilon"])

@@ -87,12 +87,13 @@ def run_passes(
 
 def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
     seen = g.edits
+    g.changed.clear()
     try:
         _wipe(g, each.loses)
         each.run(g, ctx)
         if g.edits != seen:
             g.sweep()
-            verify(g)
+            verify(g, g.changed)
         for fact in (fact for fact in Fact if fact in known):
             _CHECKS[fact](g)
     except Exception as error:

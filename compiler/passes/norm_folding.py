@@ -18,6 +18,9 @@ from compiler.ir.types import Array
 NORMS = frozenset({"batch_norm", "sync_batch_norm"})
 """Ops that are `h * factor + shift` once their statistics stand still."""
 
+VECTORS = ("Scale", "Bias", "Mean", "Variance")
+"""What a norm reads besides its input: one number for each channel."""
+
 WEIGHTS: Mapping[str, str] = {
     "conv2d": "Filter",
     "depthwise_conv2d": "Filter",

@@ -21,11 +21,13 @@ from compiler.passes.remove_dropout import RemoveDropout
 from compiler.passes.remove_identities import RemoveIdentities
 from compiler.passes.reuse_memory import ReuseMemory
 from compiler.passes.schedule import Schedule
+from compiler.passes.split_batch_norm import SplitBatchNorm
 
 PASSES: tuple[type[Pass], ...] = (
     RemoveDropout,
     RemoveIdentities,
     FuseBatchNorm,
+    SplitBatchNorm,
     FoldConstants,
     MergeTransposes,
     MergeReshapes,

@@ -33,7 +33,7 @@ EPOCHS, SEED, BATCH = 15, 0, 50
 STEPS = TRAINED // BATCH
 RATE, MOMENTUM = 0.05, 0.9
 
-FUSION = "fuse_batch_norm"
+FUSION = frozenset({"fuse_batch_norm", "split_batch_norm"})
 LIMIT = 1e-4
 """The most by which folding batch norms may move a prediction."""
 
@@ -183,8 +183,8 @@ def study_training(network: Network, folder: Path) -> Study:
 def study_inference(model: SavedModel, size: int, folder: Path) -> tuple[Study, Study]:
     """The saved model compiled twice: its batch norms as they are, and folded into weights."""
     given = Options.from_env()
-    kept = replace(given, disable=given.disable | {FUSION})
-    folded = replace(given, disable=given.disable - {FUSION})
+    kept = replace(given, disable=given.disable | FUSION)
+    folded = replace(given, disable=given.disable - FUSION)
     return (
         _study_model("Saved model, batch norms kept", model, size, kept, None),
         _study_model("Saved model", model, size, folded, folder / "infer"),

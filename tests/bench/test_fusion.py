@@ -1,9 +1,8 @@
-"""Passes for inference move no number of any model, and leave no batch norm that could be folded."""
+"""Passes for inference move no number of any model, and leave no batch norm in it."""
 
 import pytest
 
 from bench import fusion, zoo
-from compiler.driver import compile_stages
 
 MODELS = [
     "lenet_bn", "resnet50", "se_resnext50", "mobilenet_v1", "mobilenet_v2", "vgg16_bn",
@@ -15,15 +14,7 @@ SAVED = list(fusion.saved())
 def expect_fused(subject: fusion.Subject) -> None:
     (row,) = fusion.measure([subject], repeats=1)
     assert row["moved"] <= fusion.LIMIT
-    params = {name: tensor.array for name, tensor in subject.model.params.items()}
-    feed, fetch = subject.model.feeds, subject.model.fetches
-    compiled = compile_stages(
-        subject.model.program, feed=[var.name for var in feed],
-        fetch=[var.name for var in fetch], params=params,
-    )  # fmt: skip
-    reasons = [each for each in compiled.context.refusals if each.name == "fuse_batch_norm"]
-    assert fusion.norms(compiled.graph) == len(reasons)
-    assert all("comes from" in each.reason for each in reasons)
+    assert row["batch norms"].endswith("→ 0")
     assert "run ms" in fusion.report([row])
 
 

@@ -247,7 +247,7 @@ def test_passes_that_are_left_out(setting: dict[str, Any], left_out: set[str]):
     names = model.get_input_names()
     (result,) = model.run([PaddleTensor(known[name], name) for name in names])
     np.testing.assert_allclose(result.as_ndarray(), known["out"], rtol=1e-4, atol=1e-5)
-    folded = {"fuse_batch_norm"} - left_out
+    folded = {"fuse_batch_norm", "split_batch_norm"} - left_out
     added = model._shared.memory().parameters - nbytes_of(folder("resnet_cifar8"))
     assert bool(folded) == (added > 0)
 
