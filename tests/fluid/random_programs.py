@@ -151,6 +151,7 @@ norm_steps = strategies.lists(
 def record_norms(steps: Sequence[Step]) -> fluid.Variable:
     """Append a network of norms to the default program, from data `x` [?, 4, 5, 5]."""
     made = [layers.data("x", [4, 5, 5])]
+    made.append(convolved(made, 0, 1))
     for kind, i, j in steps:
         step = NORM_KINDS.get(kind)
         made.append(step(made, i, j) if step else normed(made, len(made) - 1, j))

@@ -178,18 +178,10 @@ def without_marks(program: fluid.Program) -> fluid.Program:
     return program
 
 
-WAYS = [("0",), ("1",), ("release",), ("1", "release"), ("release", "0")]
+WAYS = [("0",), ("release", "1")]
 SMALL = [name for name, entry in zoo.MODELS.items() if entry.small != zoo.QUICK]
 SMALL = [name for name in SMALL if name not in ("transformer", "transformer_classifier")]
-PAPERS = [
-    "resnet50",
-    "se_resnext50",
-    "inception_v1",
-    "mobilenet_v1",
-    "unet",
-    "vgg16_bn",
-    "transformer",
-]
+PAPERS = ["resnet50", "se_resnext50", "unet", "transformer"]
 
 
 @pytest.mark.parametrize("name", SMALL)
