@@ -16,10 +16,10 @@ import numpy as np
 from compiler.ir.infer import op_text
 from compiler.ir.own_names import slots_renamed
 from compiler.ir.types import Array
-from compiler.passes.norm_folding import WEIGHTS, factor_and_shift
+from compiler.passes.norm_folding import VECTORS, WEIGHTS, factor_and_shift
 from fluid.framework import Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads
-from fluid.transpiler.norm_matches import STATISTICS, Match, match_norm, norms
+from fluid.transpiler.norm_matches import Match, match_norm, norms
 from fluid.transpiler.units import called_names
 from runtime.errors import NotInitialized
 from runtime.scope import Scope
@@ -75,7 +75,7 @@ class NormFusion:
     def _fold(self, match: Match) -> None:
         """Fold one norm: the values first, which may be missing, then the ops."""
         norm = match.norm
-        vectors = [self._value(norm.inputs[slot][0], match) for slot in STATISTICS]
+        vectors = [self._value(norm.inputs[slot][0], match) for slot in VECTORS]
         factor, shift = factor_and_shift(*vectors, float(norm.attrs.get("epsilon", 1e-5)))
         added = sum((self._channels(name, match, len(factor)) for name in match.added), 0.0)
         weight = self._value(match.weight, match)

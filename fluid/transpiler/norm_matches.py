@@ -13,15 +13,14 @@ from typing import Any
 
 from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc
-from compiler.passes.norm_folding import NORMS, WEIGHTS, Layer, is_frozen, norm_axis
+from compiler.passes.norm_folding import NORMS, VECTORS, WEIGHTS, Layer, is_frozen, norm_axis
 from fluid.framework import Block, Operator, Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads, writes
 from fluid.transpiler.units import called_names, is_temporary
 
-__all__ = ["STATISTICS", "Match", "along", "match_norm", "norms"]
+__all__ = ["Match", "along", "match_norm", "norms"]
 
-STATISTICS = ("Scale", "Bias", "Mean", "Variance")
-"""The slots of a norm that hold one number for each channel."""
+_SLOTS = frozenset({"Input", "Filter", "Bias", "X", "Y"})
 _KEPT_OUTPUTS = {"MeanOut": "Mean", "VarianceOut": "Variance"}
 
 
@@ -75,7 +74,7 @@ class Match:
     @property
     def state(self) -> list[str]:
         """The names of everything that is folded."""
-        return [self.weight, *self.added, *(self.norm.inputs[slot][0] for slot in STATISTICS)]
+        return [self.weight, *self.added, *(self.norm.inputs[slot][0] for slot in VECTORS)]
 
 
 def match_norm(program: Program, block: Block, norm: OpDesc) -> Match | str:
@@ -108,6 +107,7 @@ def _refusals(program: Program, match: Match) -> Iterator[str]:
     if match.rank < 2:
         yield f"the shape of {match.between[0]!r} is not known"
     yield match.traits.refusal()
+    yield _more_inside(match.layer)
     if match.traits.channel_axis(match.rank) != match.axis:
         yield (
             f"its channels are axis {match.axis} of {match.rank}, but the weights of "
@@ -117,6 +117,16 @@ def _refusals(program: Program, match: Match) -> Iterator[str]:
     yield from (_changing(program, name) for name in match.state)
     yield from (_touched(program, match, name) for name in match.between)
     yield from (_wanted(program, match.norm, *each) for each in match.norm.outputs.items())
+
+
+def _more_inside(layer: OpDesc) -> str:
+    """Why a layer is more than a layer: other tools let one op do what stood behind it, too."""
+    more = [
+        name for name, value in layer.attrs.items() if name.startswith("fuse_") and value is True
+    ]
+    slots = [slot for slot, names in layer.inputs.items() if names and slot not in _SLOTS]
+    told = ", ".join([*more, *slots])
+    return f"its layer {layer.type} has {told}, which come before the norm" if told else ""
 
 
 def _bias_refusal(match: Match) -> str:

@@ -270,6 +270,22 @@ def test_a_bias_of_another_form() -> None:
     assert norms(program) == 0
 
 
+def test_a_layer_with_a_bias_of_its_own() -> None:
+    """Tools that rewrite models for one library of kernels leave such layers behind."""
+    x, main = pictures(), fluid.default_main_program().global_block()
+    weight = layers.create_parameter([4, 3, 3, 3], "float32", name="w")
+    bias = layers.create_parameter([4], "float32", name="b")
+    out = main.create_var(name="out", dtype="float32")
+    conv = main.append_op("conv2d", {"Input": x, "Filter": weight, "Bias": bias}, {"Output": out})
+    found = layers.batch_norm(out)
+    program, _ = checked(found)
+    assert kinds(program) == ["conv2d", "elementwise_add"]
+    assert program.global_block().ops[0].input("Bias") == []
+    conv._set_attr("fuse_relu", True)
+    program, report = transpiled(fluid.default_main_program())
+    assert "conv2d has fuse_relu, which come before" in report.refused[0].refusal
+
+
 def test_norms_in_blocks() -> None:
     x = pictures()
     many = layers.less_than(layers.fill_constant([1], "float32", 1.0), layers.reduce_sum(x))
