@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.codegen.numpy import NumpyTarget
@@ -19,8 +20,10 @@ from compiler.ir.graph import Graph
 from compiler.ir.text import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context, Pass
-from compiler.passes.manager import run_passes
-from compiler.passes.pipeline import PASSES, named, pipeline
+from compiler.passes.dump import Dump
+from compiler.passes.manager import Observer, run_passes
+from compiler.passes.pipeline import PASSES, left_out, named, pipeline
+from compiler.study import study_graph
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "ir": show,
@@ -39,6 +42,7 @@ examples:
   python -m compiler x.ir --run '' --emit dot | dot -Tsvg   a drawing of it as it is
   python -m compiler x.ir --run fold_constants,eliminate_dead --emit plan
   python -m compiler x.ir --emit py -o x.py && python x.py  a module that runs by itself
+  python -m compiler x.ir --html x.html --disable schedule  a page about all passes but one
 """
 
 
@@ -46,8 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0, or 2 after a message for what cannot be read, run or written."""
     given = _parser().parse_args(arguments)
     try:
-        text, refusals = convert(_read(given.file), given.file, _passes(given.run), given.emit)
-        _write(given.output, text)
+        refusals = _answer(given)
     except (OSError, ValueError) as error:
         print(f"compiler: {_message(error)}", file=sys.stderr)
         return 2
@@ -56,14 +59,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def convert(text: str, file: str, passes: Sequence[Pass], emit: str) -> tuple[str, tuple[str, ...]]:
+def _answer(given: argparse.Namespace) -> tuple[str, ...]:
+    """Do what was asked for; what the passes refused, and why."""
+    options = _options(given)
+    if given.html is not None:
+        return _write_page(given, options)
+    passes = pipeline(options) if given.run is None else named(_names(given.run))
+    watching = [] if given.dump is None else [Dump(given.dump)]
+    text = _read(given.file)
+    made, refusals = convert(text, given.file, passes, given.emit or "ir", watching)
+    if given.dump is None or given.emit or given.output:
+        _write(given.output, made)
+    return refusals
+
+
+def convert(
+    text: str, file: str, passes: Sequence[Pass], emit: str, observers: Sequence[Observer] = ()
+) -> tuple[str, tuple[str, ...]]:
     """A graph's text after passes, as one of `EMITTERS`, and what the passes refused, and why.
 
     Raises ParseError naming `file` and the line, and what running the passes raises.
     """
     graph, context = parse(text, file), Context()
-    run_passes(graph, passes, context)
+    run_passes(graph, passes, context, observers)
     return EMITTERS[emit](graph), tuple(map(str, context.refusals))
+
+
+def _write_page(given: argparse.Namespace, options: Options) -> tuple[str, ...]:
+    """The page about a compilation, and its dumps; all the way, since the page shows the module."""
+    if given.run is not None:
+        raise ValueError("--html shows a whole compilation: choose passes by --only or --disable")
+    graph = parse(_read(given.file), given.file)
+    names = {name for var in graph.feeds() for name in var.type.names}
+    title = f"{Path(given.file).name}: {len(graph)} ops"
+    sizes = dict.fromkeys(names, options.typical)
+    seen = study_graph(title, graph, sizes, options=options, dump=given.dump)
+    seen.save(given.html)
+    return tuple(map(str, seen.compiled.context.refusals))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,17 +109,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--run", metavar="PASS,PASS", help="passes in this order; the full pipeline if not given"
     )
-    parser.add_argument(
-        "--emit", choices=EMITTERS, default="ir", help="graph, plan, module or drawing (ir)"
-    )
+    parser.add_argument("--only", default="", metavar="PASS,PASS", help="of the pipeline, these")
+    parser.add_argument("--disable", default="", metavar="PASS,PASS", help="leave these out")
+    parser.add_argument("--stop-after", metavar="PASS", help="leave out those behind this one")
+    parser.add_argument("--dump", type=Path, metavar="DIR", help="write every stage in files")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page about all passes")
+    parser.add_argument("--emit", choices=EMITTERS, help="graph, plan, module or drawing (ir)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of printing")
     return parser
 
 
-def _passes(run: str | None) -> list[Pass]:
-    if run is None:
-        return pipeline(Options.from_env())
-    return named([name.strip() for name in run.split(",") if name.strip()])
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _options(given: argparse.Namespace) -> Options:
+    """The settings of the environment, without the passes that were asked to be left out."""
+    options = Options.from_env()
+    off = [*options.disable, *_names(given.disable)]
+    return replace(options, disable=left_out(off, _names(given.only), given.stop_after))
 
 
 def _read(file: str) -> str:

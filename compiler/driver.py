@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import re
 from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -109,16 +111,17 @@ def compile_graph(
     settings = options or Options.from_env()
     writer = _target(target)
     context = Context(params, settings.typical, settings.memory_budget)
-    started = packed(show(graph))
-    watching = [*observers, *_observers(settings, dump, like)]
+    text = show(graph)
+    folder = _folder(dump, settings, graph, text)
+    watching = [*observers, *_observers(settings, folder, like)]
     with without_collections():
         run_passes(graph, pipeline(settings), context, watching)
         _check_support(graph, writer)
         plan = freeze(graph)
         module = writer.emit(plan, poison=settings.check >= 1)
-    if dump is not None:
-        _dump_stages(Path(dump), plan, module)
-    record = Record(started, target, settings, context.milliseconds)
+    if folder is not None:
+        _dump_stages(folder, plan, module)
+    record = Record(packed(text), target, settings, context.milliseconds)
     return Compiled(graph, plan, replace(module, record=record), context)
 
 
@@ -145,8 +148,25 @@ def _target(name: str) -> Target:
     return TARGETS[name]
 
 
-def _observers(settings: Options, dump: str | Path | None, like: Program | None) -> list[Observer]:
-    watching: list[Observer] = [Dump(Path(dump), like)] if dump is not None else []
+def _folder(dump: str | Path | None, settings: Options, graph: Graph, text: str) -> Path | None:
+    """Where stages are left: in the folder that was given, or below the one that is set."""
+    if dump is not None or settings.dump is None:
+        return None if dump is None else Path(dump)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Path(settings.dump) / f"{_file_name(graph.name)}-{digest[:12]}"
+
+
+def _file_name(name: str) -> str:
+    """A graph's name without what would lead to another folder.
+
+    >>> _file_name("../main")
+    '.._main'
+    """
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+def _observers(settings: Options, folder: Path | None, like: Program | None) -> list[Observer]:
+    watching: list[Observer] = [Dump(folder, like)] if folder is not None else []
     return watching + ([Guard()] if settings.check >= 2 else [])
 
 
@@ -157,8 +177,9 @@ def _check_support(graph: Graph, target: Target) -> None:
 
 
 def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
-    (folder / f"{plan.name}.plan").write_text(str(plan), encoding="utf-8")
-    module.save(folder / f"{plan.name}.py")
+    name = _file_name(plan.name)
+    (folder / f"{name}.plan").write_text(str(plan), encoding="utf-8")
+    module.save(folder / f"{name}.py")
 
 
 # ---- what is fed -------------------------------------------------------------------------------

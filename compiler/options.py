@@ -19,13 +19,15 @@ class Options:
     execution are compared. `memory_budget` is how many bytes the temporaries may take at once, as a
     number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
-    typical one.
+    typical one. `dump` is a folder in which each compilation leaves its stages in files, in a
+    folder of its own.
     """
 
     disable: frozenset[str] = frozenset()
     check: int = 0
     typical: int = 32
     memory_budget: int | str | None = None
+    dump: str | None = None
 
     def __post_init__(self) -> None:
         if self.memory_budget is not None:
@@ -33,8 +35,8 @@ class Options:
 
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
-        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2) and
-        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`).
+        """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
+        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`) and `FLUID_DUMP` (a folder).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -48,7 +50,8 @@ class Options:
                 "or 2 (numbers before and after each pass, too)"
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
-        return Options(frozenset(filter(None, names)), int(check), memory_budget=budget)
+        dump = environ.get("FLUID_DUMP") or None
+        return Options(frozenset(filter(None, names)), int(check), memory_budget=budget, dump=dump)
 
 
 _BUDGET = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(%|[kKMGT]?i?B)")

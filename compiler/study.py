@@ -161,9 +161,8 @@ def explain(
     given = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
     graph = parse(record.start, f"the record of {module.name}")
     title = title or f"{module.name}: {len(graph)} ops"
-    seen = study_graph(
-        title, graph, given, target=record.target, params=params, options=record.options
-    )
+    options = replace(record.options, dump=None)
+    seen = study_graph(title, graph, given, target=record.target, params=params, options=options)
     if seen.module.digest != module.digest:
         raise CompileError(
             f"module {module.name!r} is not what its graph compiles to now",

@@ -1,6 +1,8 @@
 """`python -m compiler`: what it prints for each `--emit`, and what it says of bad input."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,10 @@ import pytest
 
 from compiler.__main__ import main
 from compiler.codegen.module import Module
+from compiler.driver import compile_graph
 from compiler.ir.text import parse, same
+from compiler.options import Options
+from compiler.study import explain
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = """\
@@ -161,3 +166,40 @@ def test_unknown_form(file):
     with pytest.raises(SystemExit) as stopped:
         main([str(file), "--emit", "json"])
     assert stopped.value.code == 2
+
+
+# ---- what one can watch ----
+
+
+def test_passes_are_chosen_and_every_stage_is_left_in_files(capsys, file, tmp_path):
+    assert emitted(capsys, file, "--dump", tmp_path / "all", "--stop-after", "schedule") == ""
+    rows = [json.loads(row) for row in (tmp_path / "all/passes.jsonl").read_text().splitlines()]
+    assert [row["name"] for row in rows][-1] == "schedule"
+    text = emitted(capsys, file, "--only", "eliminate_dead")
+    assert "unused" not in text and "@k0" not in text and "@s0" not in text
+    assert "@k0" not in emitted(capsys, file, "--disable", "fuse_pointwise,fuse_epilogue")
+    assert "there is no pass 'fuse'" in refused(capsys, file, "--only", "fuse")
+
+
+def test_a_page_shows_the_whole_compilation(capsys, file, tmp_path):
+    page = tmp_path / "page.html"
+    assert emitted(capsys, file, "--html", page, "--dump", tmp_path / "all") == ""
+    assert "def bind(" in page.read_text(encoding="utf-8")
+    assert (tmp_path / "all/main.py").is_file()
+    message = refused(capsys, file, "--html", page, "--run", "eliminate_dead")
+    assert "--html shows a whole compilation" in message
+
+
+def test_every_compilation_leaves_its_stages_where_the_setting_says(tmp_path):
+    options = Options.from_env({"FLUID_DUMP": str(tmp_path)})
+    modules = [compile_graph(parse(text), options=options).module
+               for text in (TEXT, TEXT, TEXT.replace("relu", "tanh"))]  # fmt: skip
+    odd = parse(TEXT.replace("graph main", 'graph "../../odd"'))
+    compile_graph(odd, options=Options(dump=str(tmp_path / "in")))
+    assert [path.name for path in (tmp_path / "in").rglob("*.plan")] == [".._.._odd.plan"]
+    shutil.rmtree(tmp_path / "in")
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert len(folders) == 2 and all(name.startswith("main-") for name in folders)
+    before = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*"))
+    explain(modules[0])
+    assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*")) == before

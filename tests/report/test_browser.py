@@ -1,15 +1,18 @@
 """The page in a real browser: it opens without a complaint, and hands find their way in it."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 import fluid
+from bench import zoo
 from compiler.ir.parse import parse
 from compiler.options import Options
 from compiler.passes.pipeline import pipeline
 from compiler.report.sources import Sources
 from compiler.study import Study, study, study_graph
+from fluid.cli import main as cli
 from tests.report.browser import Browser, chromium
 from tests.report.test_page import EVIL, GRAPH
 
@@ -118,7 +121,14 @@ def test_search_finds_an_op_and_shows_it_in_the_middle(browser):
     box = browser.box("canvas.graph")
     browser.press("Escape")
     assert browser.text("#detail").startswith("Choose an op")
-    browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    x, y = box["x"], box["y"] + box["height"] / 2
+    while "batch_norm_grad" not in browser.text("#tip"):
+        x += 20
+        assert x < box["x"] + box["width"]
+        browser.mouse("mouseMoved", x, y)
+        browser.frame()
+    assert "f32[N, 8, 16, 16]" in browser.text("#tip")
+    browser.click(x, y)
     assert browser.text("#detail").startswith("batch_norm_grad")
 
 
@@ -241,4 +251,25 @@ def test_a_name_that_is_a_script_is_shown_and_does_nothing(shared, tmp_path):
     assert "onerror" in shared.text("#detail")
     assert "caught" not in shared.evaluate("document.title").split(" · ")[0]
     assert shared.evaluate("document.scripts.length") == 3
+    assert shared.complaints == []
+
+
+def test_resnet_50_is_inspected_within_ten_seconds_and_moves_smoothly(shared, tmp_path, capsys):
+    shared.complaints.clear()
+    model, path = tmp_path / "resnet50.pdmodel", tmp_path / "report.html"
+    main = zoo.build(fluid, "resnet50", image=112).main
+    model.write_bytes(main.desc.serialize_to_string())
+    start = time.process_time()
+    assert cli.main(["inspect", str(model), "--size", "N=8", "--html", str(path)]) == 0
+    assert time.process_time() - start < 10
+    assert "momentum × 161" in capsys.readouterr().out
+    shared.open(path, "#graph/schedule")
+    frames = shared.evaluate(
+        "new Promise((done) => { const times = []; const canvas = document.querySelector('canvas.graph');"
+        " const step = (now) => { times.push(now); canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: 40}));"
+        " times.length < 21 ? requestAnimationFrame(step) : done(times[20] - times[0]); };"
+        " requestAnimationFrame(step); })"
+    )
+    assert frames / 20 < 100, f"{frames / 20:.0f} ms a frame"
+    shared.press("0")
     assert shared.complaints == []

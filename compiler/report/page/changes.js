@@ -97,15 +97,37 @@ function sourceOf(source) {
   return el("span", { class: "source" }, el("span", { class: "where" }, source.where), source.text ? ["  ", el("code", {}, source.text)] : "");
 }
 
-// Two lines, with what stands between their common beginning and end in bold.
+// Two lines with, in bold, the words that only one of them has; plain where they are no kin.
 function marked(left, right) {
   const [a, b] = [left, right].map((text) => text.match(/\w+|\W/g) || []);
-  const common = (x, y, most) => { let n = 0; while (n < most && x(n) === y(n)) n++; return n; };
-  const head = common((i) => a[i], (i) => b[i], Math.min(a.length, b.length));
-  const tail = common((i) => a[a.length - 1 - i], (i) => b[b.length - 1 - i], Math.min(a.length, b.length) - head);
-  if (2 * (head + tail) < Math.min(a.length, b.length)) return [[left], [right]];
-  return [a, b].map((words) => {
-    const middle = words.slice(head, words.length - tail).join("");
-    return [words.slice(0, head).join(""), middle && el("b", {}, middle), words.slice(words.length - tail).join("")].filter(Boolean);
+  const kept = common(a, b);
+  if (2 * kept.length < Math.min(a.length, b.length)) return [[left], [right]];
+  return [bold(a, new Set(kept.map(([i]) => i))), bold(b, new Set(kept.map(([, j]) => j)))];
+}
+
+// The longest common subsequence of two lists of words, as pairs of places.
+function common(a, b) {
+  const width = b.length + 1, table = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      table[i * width + j] = a[i] === b[j] ? table[(i + 1) * width + j + 1] + 1 : Math.max(table[(i + 1) * width + j], table[i * width + j + 1]);
+    }
+  }
+  const pairs = [];
+  for (let i = 0, j = 0; i < a.length && j < b.length;) {
+    if (a[i] === b[j]) pairs.push([i++, j++]);
+    else if (table[(i + 1) * width + j] >= table[i * width + j + 1]) i++;
+    else j++;
+  }
+  return pairs;
+}
+
+function bold(words, kept) {
+  const parts = [];
+  words.forEach((word, i) => {
+    const open = parts[parts.length - 1];
+    if (open && open.kept === kept.has(i)) open.text += word;
+    else parts.push({ kept: kept.has(i), text: word });
   });
+  return parts.map((part) => (part.kept ? part.text : el("b", {}, part.text)));
 }

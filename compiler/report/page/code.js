@@ -14,7 +14,7 @@ views.code = function showCode() {
 
 function buildCode(panel) {
   const items = data.code.kernels.map((_, index) => el("li", {}, el("button", { type: "button", onclick: () => go({ kernel: index }) },
-    el("span", { class: "at" }, String(index)), steps[index] ? stepText(steps[index]) : "", steps[index] && steps[index].ops.length > 1 ? el("b", { class: "badge" }, `${steps[index].ops.length} ops`) : "")));
+    el("span", { class: "at" }, String(index)), el("span", { class: "what" }, steps[index] ? stepText(steps[index]) : ""), steps[index] && steps[index].ops.length > 1 ? el("b", { class: "badge", title: `${steps[index].ops.length} ops in one kernel` }, `×${steps[index].ops.length}`) : "")));
   const filter = el("input", { type: "search", placeholder: "filter kernels", "aria-label": "Filter kernels", oninput: (event) => {
     const text = event.target.value.toLowerCase();
     [...find("kernels").children].forEach((item) => { item.hidden = !item.textContent.toLowerCase().includes(text); });

@@ -17,6 +17,8 @@ const drawGraph = onceAFrame(() => {
     if (x < seen.left - 90 || x > seen.right + 90 || y < seen.top - 30 || y > seen.bottom + 30) continue;
     if (visible(node)) drawNode(context, stage, node, x, y, state.op !== null && !near.has(node));
   }
+  context.setTransform(devicePixelRatio || 1, 0, 0, devicePixelRatio || 1, 0, 0);
+  nameLanes(context);
   drawMap();
   showWhatNow(stage);
 });
@@ -78,14 +80,27 @@ function drawNear(context, stage, node) {
 
 function drawLanes(context, seen) {
   if (data.lanes.length < 2) return;
-  context.font = `600 ${Math.min(40, Math.max(13, 13 / camera.scale))}px ${colour("sans")}`;
-  context.textAlign = "center";
   for (const [lane, left, right] of data.lanes) {
     const x = (left - 0.62) * NODE.across, width = (right - left + 1.24) * NODE.across;
     context.fillStyle = colour("lane");
     context.fillRect(x, seen.top - 10, width, seen.bottom - seen.top + 20);
+  }
+}
+
+// What runs in each lane, at the top of what is seen, in the size of the page's text.
+function nameLanes(context) {
+  if (data.lanes.length < 2) return;
+  context.font = `600 13px ${colour("sans")}`;
+  context.textAlign = "center";
+  for (const [lane, left, right] of data.lanes) {
+    const x = (((left + right) / 2) * NODE.across - camera.x) * camera.scale;
+    const y = Math.max(20, (-26 - camera.y) * camera.scale), width = context.measureText(LANES[lane]).width + 20;
+    context.fillStyle = colour("lane");
+    context.beginPath();
+    context.roundRect(x - width / 2, y - 16, width, 23, 11);
+    context.fill();
     context.fillStyle = colour("quiet");
-    context.fillText(LANES[lane], x + width / 2, Math.max(-26, seen.top + 20 / camera.scale));
+    context.fillText(LANES[lane], x, y);
   }
 }
 

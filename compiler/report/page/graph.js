@@ -29,8 +29,8 @@ function buildGraph() {
   const button = (text, label, action) => el("button", { type: "button", "aria-label": label, title: label, onclick: action }, text);
   const tools = el("div", { class: "zoom" }, button("+", "Zoom in (+)", () => zoom(1.35)), button("−", "Zoom out (-)", () => zoom(1 / 1.35)),
     button("⤢", "Show all (0)", showAll), button("↥", "Back to the start (Home)", home));
-  fill(find("panel-graph"), el("div", { class: "stagebox" }, graph.canvas, graph.map, tools, legend(),
-    el("p", { class: "whatnow", id: "whatnow" })), el("div", { class: "detail", id: "detail", role: "region", "aria-label": "The chosen op" }));
+  fill(find("panel-graph"), el("div", { class: "stagebox" }, graph.canvas, graph.map, tools,
+    el("div", { class: "captions" }, el("p", { class: "whatnow", id: "whatnow" }), legend())), el("div", { class: "detail", id: "detail", role: "region", "aria-label": "The chosen op" }));
   listen();
   new ResizeObserver(() => drawGraph()).observe(graph.canvas);
 }
@@ -54,14 +54,15 @@ function extent() {
 
 function box() { return graph.canvas.getBoundingClientRect(); }
 
-function showAll() { place(Math.min((box().width - 84) / extent().width, box().height / extent().height, 1), "all"); }
+function showAll() { place(Math.min(box().width / extent().width, box().height / extent().height, 1), "all"); }
 
-function home() { place(Math.max(0.35, Math.min((box().width - 100) / extent().width, 1)), "start"); }
+function home() { place(Math.max(0.35, Math.min(box().width / extent().width, 1)), "start"); }
 
 function place(scale, what) {
   const all = extent(), seen = box();
   camera.scale = scale;
-  camera.x = all.x + all.width / 2 - (seen.width - 84) / 2 / scale;
+  const wide = all.width * scale > seen.width * 1.02;
+  camera.x = wide ? all.x : all.x + all.width / 2 - seen.width / 2 / scale;
   camera.y = what === "all" ? all.y + all.height / 2 - seen.height / 2 / scale : all.y;
   drawGraph();
 }
@@ -82,9 +83,11 @@ function centreOn(node) {
   const clear = at.x > 90 && at.x < seen.width - 150 && at.y > 60 && at.y < seen.height - 60;
   if (clear && camera.scale > 0.45 && !graph.seek) return;
   graph.seek = false;
-  camera.scale = Math.max(camera.scale, 0.8);
+  const all = extent(), fitting = Math.max(0.5, Math.min(1, seen.width / all.width));
+  camera.scale = Math.max(camera.scale, Math.min(0.8, fitting));
   const { x, y } = centre(node);
-  camera.x = x - seen.width / 2 / camera.scale;
+  const wide = all.width * camera.scale > seen.width * 1.02;
+  camera.x = (wide ? x : all.x + all.width / 2) - seen.width / 2 / camera.scale;
   camera.y = y - seen.height / 2 / camera.scale;
 }
 

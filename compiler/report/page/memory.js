@@ -55,7 +55,7 @@ function explainStep(step) {
     el("h3", {}, `${head}: ${bytesText(total)} in step ${countText(step)} of ${countText(arena.live.length)}`, at ? el("small", {}, stepText(at), op !== undefined ? [" · ", opButton(nodes[op], nodes[op].source.where || "show")] : "") : el("small", {}, "the return of the results")),
     el("p", { class: "quiet" }, reasonFor(step, alive)),
     el("div", { class: "scroll" }, el("table", { class: "alive" }, el("thead", {}, el("tr", {}, ["", "value", "type", "bytes", "of all", "made in", "needed until", "line"].map((head, i) => el("th", { scope: "col", class: i === 3 || i === 4 ? "n" : "" }, head)))),
-      el("tbody", {}, alive.map((bar) => aliveRow(bar, step, total))))));
+      el("tbody", {}, alive.map((bar) => aliveRow(bar, step, total, alive[0].bytes))))));
 }
 
 // Why this much is alive: how much of it is new, how much waits for a later step.
@@ -63,7 +63,15 @@ function reasonFor(step, alive) {
   const sum = (bars) => bars.reduce((all, bar) => all + bar.bytes, 0);
   const fresh = alive.filter((bar) => bar.start === step), ending = alive.filter((bar) => bar.stop === step + 1), waiting = alive.filter((bar) => bar.start < step && bar.stop > step + 1);
   const parts = [[fresh, "begin here"], [ending, "end here"], [waiting, "were made before and wait for a later step"]].filter(([bars]) => bars.length);
-  return `${countText(alive.length)} buffers: ${parts.map(([bars, text]) => `${countText(bars.length)} (${bytesText(sum(bars))}) ${text}`).join(", ")}.`;
+  const saved = sum(alive.filter((bar) => bar.start < step && isSaved(bar)));
+  const kept = saved ? ` ${bytesText(saved)}, ${percent(saved, sum(alive))} of all, are what forward made and backward still needs.` : "";
+  return `${countText(alive.length)} buffers: ${parts.map(([bars, text]) => `${countText(bars.length)} (${bytesText(sum(bars))}) ${text}`).join(", ")}.${kept}`;
+}
+
+// Whether a buffer was filled by a forward op and is last needed by a gradient.
+function isSaved(bar) {
+  const lanes = (step) => (steps[step] ? steps[step].ops.map((op) => last.nodes[op]).filter((node) => node >= 0).map((node) => nodes[node].lane) : []);
+  return lanes(bar.start).includes(0) && lanes(bar.stop - 1).includes(1);
 }
 
 function holding(bar, step) {
@@ -71,12 +79,12 @@ function holding(bar, step) {
   return held.length ? vars[held[held.length - 1].value] : null;
 }
 
-function aliveRow(bar, step, total) {
+function aliveRow(bar, step, total, most) {
   const value = holding(bar, step), node = value && maker.get(value.id);
   const end = steps[bar.stop - 1];
   return el("tr", {}, el("td", {}, el("i", { class: "swatch", style: { background: barColour(bar) } })),
     el("th", { scope: "row" }, node ? opButton(node, value.label) : value ? value.label : "workspace"), el("td", {}, value ? el("code", {}, value.type) : el("span", { class: "quiet" }, "of its kernel")),
-    el("td", { class: "n" }, bytesText(bar.bytes)), el("td", { class: "n bar", style: { "--share": String(bar.bytes / total) } }, percent(bar.bytes, total)),
+    el("td", { class: "n" }, bytesText(bar.bytes)), el("td", { class: "n bar", style: { "--share": String(bar.bytes / most) } }, percent(bar.bytes, total)),
     el("td", {}, `${countText(bar.start)}  `, el("span", { class: "quiet" }, steps[bar.start] ? stepText(steps[bar.start]) : "")),
     el("td", {}, `${countText(bar.stop - 1)}  `, el("span", { class: "quiet" }, end ? stepText(end) : "return")), el("td", { class: "quiet" }, node ? node.source.where : ""));
 }
