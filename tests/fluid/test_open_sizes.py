@@ -78,3 +78,18 @@ def test_labels_of_square_batches(exe: Any, fresh_programs: Any) -> None:
         (found,) = exe.run(feed=dict(zip("xy", given, strict=True)), fetch_list=[rows])
         assert (found == 2).all() and found.shape == (size * size, 1)
     assert exe.counters.compiles == 1
+
+
+def test_a_loss_of_rows_that_only_the_data_counts(exe: Any, fresh_programs: Any) -> None:
+    """As in the first stage of a detector: scores gathered where boxes were found."""
+    scores = fluid.data("scores", [None, 1], "float32")
+    labels = fluid.data("labels", [None, 1], "float32")
+    found = layers.where(layers.greater_than(scores, layers.zeros_like(scores)))
+    rows = layers.slice(found, [1], [0], [1])
+    kept, wanted = (layers.gather(each, rows) for each in (scores, labels))
+    losses = layers.sigmoid_cross_entropy_with_logits(kept, wanted, normalize=True)
+    given = np.array([[1], [-2], [3], [-4], [5]], np.float32)
+    feed = {"scores": given, "labels": (given > 2).astype(np.float32)}
+    (value,) = exe.run(feed=feed, fetch_list=[losses])
+    expected = np.log1p(np.exp([1.0, -3.0, -5.0])) / 3
+    np.testing.assert_allclose(value.ravel(), expected, rtol=1e-5)

@@ -89,6 +89,11 @@ class BceLoss(Alike, op="bce_loss"):
         return {"X": d_Out * (X - Label) / xp.maximum(X * (1.0 - X), 1e-12)}
 
 
+def near(xp: Xp, z: Value) -> Value:
+    """(1 - z)² below 1, else 0."""
+    return xp.square(xp.maximum(1.0 - z, 0.0))
+
+
 class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
     """With IntermediateVal z = X * (2 * Y - 1): Out = -4 z below -1, (1 - z)² below 1, else 0.
 
@@ -102,15 +107,21 @@ class ModifiedHuberLoss(Alike, op="modified_huber_loss"):
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> dict[str, Value]:
         z = X * (2.0 * Y - 1.0)
-        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, self.near(xp, z))}
-
-    def near(self, xp: Xp, z: Value) -> Value:
-        """(1 - z)² below 1, else 0."""
-        return xp.square(xp.maximum(1.0 - z, 0.0))
+        return {"IntermediateVal": z, "Out": xp.where(z < -1.0, -4.0 * z, near(xp, z))}
 
     def grad(self, xp: Xp, Y: Value, IntermediateVal: Value, d_Out: Value) -> Value:
         slope = -2.0 * xp.maximum(1.0 - IntermediateVal, 0.0)
         return {"X": d_Out * xp.maximum(slope, -4.0) * (2.0 * Y - 1.0)}
+
+
+def counted(xp: Xp, each: Value, Label: Value, ignore_index: int, normalize: bool) -> Value:
+    """What every element gives, 0 for those to ignore, divided if it is to be normalised."""
+    kept = each * xp.not_equal(xp.trunc(Label), ignore_index)
+    if not normalize:
+        return kept
+    every = tuple(range(len(Label.shape)))
+    others = xp.where(xp.abs(Label - ignore_index) > 1e-6, Label * 0.0 + 1.0, 0.0)
+    return kept / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
 
 
 class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_with_logits"):
@@ -129,19 +140,11 @@ class SigmoidCrossEntropyWithLogits(Alike, Rowwise, op="sigmoid_cross_entropy_wi
 
     def compute(self, xp: Xp, X: Value, Label: Value) -> Value:
         loss = xp.maximum(X, 0.0) - X * Label + xp.log1p(xp.exp(-xp.abs(X)))
-        return self.counted(xp, loss, Label)
+        return counted(xp, loss, Label, self.ignore_index, self.normalize)
 
     def grad(self, xp: Xp, X: Value, Label: Value, d_Out: Value) -> Value:
-        return {"X": self.counted(xp, (sigmoid(xp, X) - Label) * d_Out, Label)}
-
-    def counted(self, xp: Xp, each: Value, Label: Value) -> Value:
-        """What every element gives, 0 for those to ignore, divided if it is to be normalised."""
-        kept = each * xp.not_equal(xp.trunc(Label), self.ignore_index)
-        if not self.normalize:
-            return kept
-        every = tuple(range(len(Label.shape)))
-        others = xp.where(xp.abs(Label - self.ignore_index) > 1e-6, Label * 0.0 + 1.0, 0.0)
-        return kept / xp.maximum(xp.sum(others, axis=every, keepdims=True), 1.0)
+        slope = (sigmoid(xp, X) - Label) * d_Out
+        return {"X": counted(xp, slope, Label, self.ignore_index, self.normalize)}
 
 
 class TeacherStudentSigmoidLoss(Alike, op="teacher_student_sigmoid_loss"):

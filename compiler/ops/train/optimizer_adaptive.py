@@ -110,6 +110,11 @@ class Rmsprop(Update, op="rmsprop"):
         return changed if mean is None else changed | {"MeanGradOut": mean}
 
 
+def accumulated(xp: Xp, squares: Value, power: float) -> Value:
+    """Squares to the power `-power`."""
+    return xp.sqrt(squares) if power == -0.5 else xp.power(squares, -power)
+
+
 class Ftrl(Update, op="ftrl"):
     """Follow the regularized leader (McMahan et al., 2013): Param is 0 unless Linear exceeds `l1`.
 
@@ -127,10 +132,6 @@ class Ftrl(Update, op="ftrl"):
     l2 = attr(0.0)
     lr_power = attr(-0.5)
 
-    def root(self, xp: Xp, squares: Value) -> Value:
-        """The accumulated squares to the power `-lr_power`."""
-        return xp.sqrt(squares) if self.lr_power == -0.5 else xp.power(squares, -self.lr_power)
-
     def compute(
         self,
         xp: Xp,
@@ -142,8 +143,8 @@ class Ftrl(Update, op="ftrl"):
     ) -> Value:
         l1, l2 = self.l1 + 1e-10, self.l2 + 1e-10
         squares = SquaredAccumulator + Grad * Grad
-        root = self.root(xp, squares)
-        grown = (root - self.root(xp, SquaredAccumulator)) / LearningRate
+        root = accumulated(xp, squares, self.lr_power)
+        grown = (root - accumulated(xp, SquaredAccumulator, self.lr_power)) / LearningRate
         linear = LinearAccumulator + Grad - grown * Param
         shrunk = (xp.sign(linear) * l1 - linear) / (root / LearningRate + 2.0 * l2)
         return {
@@ -153,25 +154,26 @@ class Ftrl(Update, op="ftrl"):
         }
 
 
+def drawn(xp: Xp, moved: Value, rate: Value, l1: float, l2: float) -> Value:
+    """The parameter after its step, drawn towards 0."""
+    scale = 1.0 + rate * l2
+    if l1 <= 0.0:
+        return moved / scale
+    return xp.sign(moved) * xp.maximum(xp.abs(moved) - rate * l1, 0.0) / scale
+
+
 class Proximal(Update):
     """A step, and then Param drawn towards 0: by rate * `l1`, and divided by 1 + rate * `l2`."""
 
     l1 = attr(0.0)
     l2 = attr(0.0)
 
-    def drawn(self, xp: Xp, moved: Value, rate: Value) -> Value:
-        """The parameter after its step, drawn towards 0."""
-        scale = 1.0 + rate * self.l2
-        if self.l1 <= 0.0:
-            return moved / scale
-        return xp.sign(moved) * xp.maximum(xp.abs(moved) - rate * self.l1, 0.0) / scale
-
 
 class ProximalGd(Proximal, op="proximal_gd"):
     """Proximal gradient descent (Duchi & Singer, 2009). Reference: proximal_gd_op.h."""
 
     def compute(self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value) -> Value:
-        return self.drawn(xp, Param - LearningRate * Grad, LearningRate)
+        return drawn(xp, Param - LearningRate * Grad, LearningRate, self.l1, self.l2)
 
 
 class ProximalAdagrad(Proximal, op="proximal_adagrad"):
@@ -188,4 +190,4 @@ class ProximalAdagrad(Proximal, op="proximal_adagrad"):
     ) -> Value:
         moment = Moment + Grad * Grad
         moved = Param - LearningRate * Grad / xp.sqrt(moment)
-        return {"ParamOut": self.drawn(xp, moved, LearningRate), "MomentOut": moment}
+        return {"ParamOut": drawn(xp, moved, LearningRate, self.l1, self.l2), "MomentOut": moment}
