@@ -14,6 +14,7 @@ from typing import Any
 from compiler.codegen.module import Module
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
+from compiler.codegen.triton.target import TritonTarget
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
 from compiler.ir.convert import to_graph
@@ -21,6 +22,7 @@ from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
 from compiler.ir.scan import LOD
+from compiler.ir.sides import runs_on_device
 from compiler.ir.text import show
 from compiler.ir.types import Array, Shape
 from compiler.options import Options
@@ -32,7 +34,7 @@ from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
 from compiler.record import Record, packed
 
-TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget()}
+TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget(), "triton": TritonTarget()}
 
 Feed = Mapping[str, Any] | Sequence[str]
 """What is fed: names, or names with shapes (numbers, or names for unknown sizes), or arrays."""
@@ -115,8 +117,9 @@ def compile_graph(
     folder = _folder(dump, settings, graph, text)
     watching = [*observers, *_observers(settings, folder, like)]
     with without_collections():
-        run_passes(graph, pipeline(settings), context, watching)
-        _check_support(graph, writer)
+        supports = writer.supports if target != "numpy" else None
+        run_passes(graph, pipeline(settings, supports), context, watching)
+        _check_support(graph)
         plan = freeze(graph)
         module = writer.emit(plan, poison=settings.check >= 1)
     if folder is not None:
@@ -170,10 +173,11 @@ def _observers(settings: Options, folder: Path | None, like: Program | None) -> 
     return watching + ([Guard()] if settings.check >= 2 else [])
 
 
-def _check_support(graph: Graph, target: Target) -> None:
-    for op in graph.ops():
-        if why := target.supports(op):
-            raise CompileError(f"target {target.name!r}: {why}", op=repr(op), source=op.source)
+def _check_support(graph: Graph) -> None:
+    """CompileError for an op of the host that NumPy code cannot be written for."""
+    for op in (each for each in graph.ops() if not runs_on_device(each)):
+        if why := TARGETS["numpy"].supports(op):
+            raise CompileError(f"target 'numpy': {why}", op=repr(op), source=op.source)
 
 
 def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:

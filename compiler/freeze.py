@@ -12,20 +12,21 @@ from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
+from compiler.ir.sides import device_vars
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 from compiler.plan_check import check_plan
 
 
 def freeze(g: Graph) -> Plan:
     """The plan of a graph whose passes have run; PlanError where a pass lost a value."""
-    freezer = _Freezer(lives(g))
+    freezer = _Freezer(lives(g), device_vars(g))
     freezer.slots()
     steps = tuple(freezer.step(i, ops) for i, ops in enumerate(kernels(g)))
     plan = Plan(
         name=g.name,
         dims=_dim_names(g),
         feeds=tuple(freezer.value(var) for var in g.feeds()),
-        params=tuple(_param(g, var) for var in g.params()),
+        params=tuple(freezer.param(g, var) for var in g.params()),
         results=tuple(freezer.value(var) for var in g.results),
         steps=steps,
         buffers=tuple(freezer.buffers),
@@ -40,15 +41,12 @@ def _dim_names(g: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for size in sizes for name in size.names))
 
 
-def _param(g: Graph, var: Var) -> Tensor:
-    return tensor(var.name, var.type, given=g.producer(var) is None)
-
-
 @dataclass
 class _Freezer:
     """Vars to values, slots to buffers."""
 
     lives: Mapping[Var, tuple[int, int]]
+    on_device: frozenset[Var] = frozenset()
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     values: dict[Var, Value] = field(default_factory=dict[Var, Value])
     buffer_of: dict[int, int] = field(default_factory=dict[int, int])
@@ -58,6 +56,7 @@ class _Freezer:
 
         It has the name of its first var.
         """
+        there = {var.slot for var in self.on_device}
         vars: dict[int, list[Var]] = {}
         for var in self.lives:
             if var.slot is not None:
@@ -67,14 +66,19 @@ class _Freezer:
             stop = max(self.lives[var][1] for var in sharing)
             self.buffer_of[slot] = len(self.buffers)
             nbytes = sharing[-1].type.nbytes
-            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop))
+            self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop, slot in there))
 
     def value(self, var: Var) -> Value:
         """The frozen form of a var, made once."""
         if var not in self.values:
             place, home = self._home(var)
-            self.values[var] = Value(var.label, var.type, place, home)
+            self.values[var] = Value(var.label, var.type, place, home, var in self.on_device)
         return self.values[var]
+
+    def param(self, g: Graph, var: Var) -> Tensor:
+        """State at the edge of the plan."""
+        given = g.producer(var) is None
+        return tensor(var.name, var.type, given, var in self.on_device)
 
     def _home(self, var: Var) -> tuple[Place, str | int]:
         if var.role == "feed":
@@ -97,7 +101,8 @@ class _Freezer:
             {slot: tuple(map(self.value, vars)) for slot, vars in side.items()}
             for side in (op.inputs, op.outputs)
         ]
-        planned = PlannedOp(op.kind, op.defn, sides[0], sides[1], op.source, repr(op))
+        target = op.target or ""
+        planned = PlannedOp(op.kind, op.defn, sides[0], sides[1], op.source, repr(op), target)
         return planned if op.body is None else self._with_body(planned, op, op.body, index)
 
     def _with_body(self, planned: PlannedOp, op: Op, body: Graph, index: int) -> PlannedOp:

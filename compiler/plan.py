@@ -27,16 +27,18 @@ class Tensor:
     dtype: str
     shape: tuple[Size, ...]
     given: bool = False
+    on_device: bool = False
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of the arena: `nbytes` alive in the steps `start <= step < stop`."""
+    """Memory of an arena, of the host or the device: `nbytes` alive in `start <= step < stop`."""
 
     name: str
     nbytes: Size
     start: int
     stop: int
+    on_device: bool = False
 
 
 class Place(Enum):
@@ -64,6 +66,7 @@ class Value:
     type: TensorType
     place: Place
     home: str | int
+    on_device: bool = False
 
     @property
     def storage(self) -> Storage:
@@ -76,7 +79,7 @@ class PlannedOp:
     """An op, frozen: its definition and the values in its slots.
 
     `body` are a block's steps, `given` the values they get of a run that was kept, and `kept` those
-    they leave of each run.
+    they leave of each run. `target` is the code generator it was given to, "" for the host's.
     """
 
     kind: str
@@ -85,6 +88,7 @@ class PlannedOp:
     outputs: Mapping[str, tuple[Value, ...]]
     source: str
     text: str
+    target: str = ""
     body: tuple[Step, ...] = ()
     given: tuple[Value, ...] = ()
     kept: tuple[Value, ...] = ()
@@ -121,9 +125,9 @@ class Plan:
         return _show(self)
 
 
-def tensor(name: str, type: TensorType, given: bool = False) -> Tensor:
+def tensor(name: str, type: TensorType, given: bool = False, on_device: bool = False) -> Tensor:
     """A type at a module's edge."""
-    return Tensor(name, type.dtype.numpy.name, type.shape, given)
+    return Tensor(name, type.dtype.numpy.name, type.shape, given, on_device)
 
 
 # ---- text --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,7 +25,7 @@ from fluid.fetched import number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.profiler import recorder
 from runtime import executor as core
-from runtime.device import CPUPlace, Place, expect_place
+from runtime.device import CPUPlace, Place, expect_place, target_of
 from runtime.errors import missing_feed
 from runtime.loader import Counters
 from runtime.scope import Scope
@@ -68,8 +69,9 @@ class Executor:
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
+        compile_here = partial(_compile, target_of(self.place))
         self._core: core.Executor[Program] = core.Executor(
-            _compile, declared, _digest, self.place, _callables, recorder
+            compile_here, declared, _digest, self.place, _callables, recorder
         )
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._closed = False
@@ -238,7 +240,7 @@ def _with_batches(program: Program, feed: Any) -> Any:
     return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})
 
 
-def _compile(program: Program, feed: Pattern, fetch: list[str]) -> Module:
+def _compile(target: str, program: Program, feed: Pattern, fetch: list[str]) -> Module:
     """Compile for NumPy, once it is sure that what the program reads is fed."""
     missing = _missing(program, set(feed))
     if missing:
@@ -249,7 +251,7 @@ def _compile(program: Program, feed: Pattern, fetch: list[str]) -> Module:
             source=op.source,
             hint="feed it, or pass use_prune=True if what is fetched does not need it",
         )
-    return compiler.compile(program, feed=feed, fetch=fetch, target="numpy")
+    return compiler.compile(program, feed=feed, fetch=fetch, target=target)
 
 
 def _needed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:

@@ -61,6 +61,10 @@ class Arena:
                 f"an array of shape {tuple(shape)} at byte {offset} does not fit in {self.nbytes}"
             ) from error
 
+    def fresh(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
+        """An array by itself."""
+        return np.empty(shape, dtype)
+
 
 def _aligned(nbytes: int) -> NDArray[np.uint8]:
     """Bytes that begin at a multiple of `ALIGN`."""

@@ -59,10 +59,23 @@ def expect_place(place: object) -> None:
 
 def expect_target(target: str, place: Place) -> None:
     """Raise PlaceError where a module for this target does not run on this place."""
-    if target != "numpy":
-        raise PlaceError(f"a module for the target {target!r} cannot be loaded: only 'numpy' can")
-    if not isinstance(place, CPUPlace):
+    if target not in _KINDS:
+        known = " and ".join(map(repr, _KINDS))
+        raise PlaceError(f"a module for the target {target!r} cannot be loaded: {known} can")
+    if not isinstance(place, _KINDS[target]):
+        kind = _KINDS[target].__name__
         raise PlaceError(
-            f"a module for the target 'numpy' runs on CPUPlace, not on {place}",
-            hint="pass place=CPUPlace()",
+            f"a module for the target {target!r} runs on {kind}, not on {place}",
+            hint=f"pass place={kind}({0 if kind == 'CUDAPlace' else ''})",
         )
+
+
+_KINDS: dict[str, type] = {"numpy": CPUPlace, "triton": CUDAPlace}
+
+
+def target_of(place: Place) -> str:
+    """The target whose modules run on a place. Raises PlaceError for memory that runs nothing."""
+    for target, kind in _KINDS.items():
+        if isinstance(place, kind):
+            return target
+    raise PlaceError(f"no program runs on {place}", hint="pass CPUPlace() or CUDAPlace(0)")

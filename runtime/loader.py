@@ -18,14 +18,15 @@ from compiler.codegen.module import Module, lives_of
 from compiler.errors import ParseError, ShapeError, did_you_mean
 from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
-from compiler.pack import Life, Packing
+from compiler.pack import Life
 from compiler.plan import Tensor
 from runtime.arena import Arena, new_array
 from runtime.blame import blame
-from runtime.device import CPUPlace, Place, expect_target
+from runtime.cuda import DeviceArena, device_of
+from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
-from runtime.packings import Packings
-from runtime.scope import Arrays, Scope
+from runtime.memory import Block, Memory, Places
+from runtime.scope import Arrays, Scope, twin
 
 KEPT_BINDINGS = 16
 """Bindings an Executable keeps unless told otherwise; the least recently used goes first."""
@@ -66,8 +67,8 @@ class Binding:
     """
 
     sizes: Mapping[str, int]
-    packing: Packing
-    params: Mapping[str, Array]
+    places: Places
+    params: Mapping[str, Any]
     step: Step
     token: object
 
@@ -90,15 +91,18 @@ def load(
     `py_func`, a clock. Raises PlaceError where the place does not run the module's target and
     ParseError where the source defines no `bind`.
     """
-    expect_target(module.target, place or CPUPlace())
+    where = place or CPUPlace()
+    expect_target(module.target, where)
     state = params.arrays() if isinstance(params, Scope) else params
+    device = device_of(where) if isinstance(where, CUDAPlace) else ""
     return Executable(
         module,
         {} if state is None else state,
         counters or Counters(),
         keep,
-        Arena(poison),
+        [Arena(poison), *([DeviceArena(device, poison)] if device else [])],
         names or {},
+        device,
     )
 
 
@@ -111,23 +115,25 @@ class Executable:
         params: Params,
         counters: Counters,
         keep: int,
-        arena: Arena,
+        arenas: Sequence[Block],
         names: Mapping[str, Any],
+        device: str = "",
     ) -> None:
         self.module = module
         self.counters = counters
         self._params = params
         self._keep = keep
-        self._arena = arena
+        self._arenas = arenas
+        self._device = device
         self._filename = f"<module {module.digest[:12]}>"
         self._bind = _bind_function(module, self._filename, names)
         self._bindings: dict[Shapes, Binding] = {}
-        self._packings = Packings(module.buffers)
+        self._memory = Memory(module.buffers, arenas)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its arena: what the largest sizes so far have needed."""
-        return self._arena.nbytes
+        """The bytes of its arenas: what the largest sizes so far have needed."""
+        return sum(arena.nbytes for arena in self._arenas)
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -173,8 +179,8 @@ class Executable:
         """
         given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
         lives = lives_of(self.module.buffers, _sizes(self.module, given))
-        packing = self._packings.pack(lives)
-        return MemoryReport(packing.height, packing.bound, sum(life.size for life in lives))
+        places = self._memory.exact(lives)
+        return MemoryReport(places.height, places.bound, sum(life.size for life in lives))
 
     def _binding(self, shapes: Shapes) -> Binding:
         """The binding for these shapes, now the most recently used, over the params as they are."""
@@ -187,31 +193,38 @@ class Executable:
     def _new_binding(self, shapes: Shapes) -> Binding:
         sizes = _sizes(self.module, shapes)
         lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
-        packing = self._packings.find(lives, sizes)
-        if packing.height > self._arena.nbytes:
+        places = self._memory.find(lives, sizes)
+        if self._memory.outgrown(places):
             self._bindings.clear()  # their views would keep the old memory alive
-        self._arena.reserve(packing.height)
+        self._memory.reserve(places)
         while len(self._bindings) >= self._keep:
             del self._bindings[next(iter(self._bindings))]
-        params = _state(self.module.params, self._params, sizes)
-        step = self._step(sizes, packing, params)
+        params = self._state(sizes)
+        step = self._step(sizes, places, params)
         self.counters.bindings += 1
-        return Binding(sizes, packing, params, step, self._token())
+        return Binding(sizes, places, params, step, self._token())
 
     def _renew(self, binding: Binding) -> None:
         """Bind to the params as they are now; where each buffer lies is decided already."""
-        params = _state(self.module.params, self._params, binding.sizes)
+        params = self._state(binding.sizes)
         if any(params[name] is not array for name, array in binding.params.items()):
-            binding.step = self._step(binding.sizes, binding.packing, params)
+            binding.step = self._step(binding.sizes, binding.places, params)
             binding.params = params
         binding.token = self._token()
 
-    def _step(
-        self, sizes: Mapping[str, int], packing: Packing, params: Mapping[str, Array]
-    ) -> Step:
+    def _state(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """The array of every param, or its twin on the device."""
+        params = self._params
+        mine = [each for each in self.module.params if not each.on_device]
+        state: dict[str, Any] = _state(mine, params, sizes)
+        theirs = [each for each in self.module.params if each.on_device]
+        peeking = params.peeking() if isinstance(params, Arrays) else params
+        return state | {n: twin(params, n, self._device) for n in _state(theirs, peeking, sizes)}
+
+    def _step(self, sizes: Mapping[str, int], places: Places, params: Mapping[str, Any]) -> Step:
         dims = [sizes[name] for name in self.module.dims]
         try:
-            return self._bind(_taker(self.module, sizes, packing, self._arena), params, *dims)
+            return self._bind(_taker(self.module, sizes, places, self._memory), params, *dims)
         except ValueError as error:
             raise _misfit(sizes, str(error)) from error
 
@@ -299,14 +312,14 @@ def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
 
 
 def _taker(
-    module: Module, sizes: Mapping[str, int], packing: Packing, arena: Arena
-) -> Callable[[int, str, Sequence[int]], Array]:
+    module: Module, sizes: Mapping[str, int], places: Places, memory: Memory
+) -> Callable[[int | None, str, Sequence[int]], Any]:
     """The `take` of a module: an array over a buffer, by its number."""
     limits = [life.size for life in lives_of(module.buffers, sizes)]
 
-    def take(buffer: int, dtype: str, shape: Sequence[int]) -> Array:
-        array = arena.take(packing.offsets[buffer], dtype, shape)
-        if array.nbytes > limits[buffer]:
+    def take(buffer: int | None, dtype: str, shape: Sequence[int]) -> Any:
+        array = memory.take(places, buffer, dtype, shape)
+        if buffer is not None and array.nbytes > limits[buffer]:
             held, name = limits[buffer], module.buffers[buffer].name
             raise ValueError(f"buffer {name!r} holds {held} bytes, not the {array.nbytes} taken")
         return array

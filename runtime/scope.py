@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from itertools import chain
+from typing import Any
 from weakref import WeakSet
 
 from compiler.ir.types import Array
+from runtime.cuda import shared
 from runtime.tensor import Clock, LoDTensor
 
 
@@ -101,9 +103,14 @@ class Arrays(MutableMapping[str, Array]):
     Setting an array makes it the storage of the variable, without copying it.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, peeks: bool = False) -> None:
         self._scope = scope
         self._clock = scope.clock
+        self._peeks = peeks
+
+    def peeking(self) -> Arrays:
+        """The same, giving arrays as they are, which may be behind their twins on a device."""
+        return Arrays(self._scope, peeks=True)
 
     @property
     def generation(self) -> int:
@@ -112,7 +119,8 @@ class Arrays(MutableMapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         found = self._scope.find_var(name)
-        array = found.get_tensor().array if found else None
+        tensor = found.get_tensor() if found else None
+        array = None if tensor is None else tensor.peek() if self._peeks else tensor.array
         if array is None:
             raise KeyError(name)
         return array
@@ -120,6 +128,13 @@ class Arrays(MutableMapping[str, Array]):
     def __setitem__(self, name: str, array: Array) -> None:
         found = self._scope.find_var(name) or self._scope.var(name)
         found.get_tensor().adopt(array)
+
+    def on_device(self, name: str, device: str) -> Any:
+        """The twin of an array on a device, as `LoDTensor.on_device` has it; KeyError if empty."""
+        found = self._scope.find_var(name)
+        if found is None or found.get_tensor().peek() is None:
+            raise KeyError(name)
+        return found.get_tensor().on_device(device)
 
     def __delitem__(self, name: str) -> None:
         if name not in self._scope.local_var_names():
@@ -131,3 +146,13 @@ class Arrays(MutableMapping[str, Array]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def twin(arrays: MutableMapping[str, Array], name: str, device: str) -> Any:
+    """The twin of an array on a device: a scope's own; of another mapping one that shares it.
+
+    Raises PlaceError where it cannot be shared.
+    """
+    if isinstance(arrays, Arrays):
+        return arrays.on_device(name, device)
+    return shared(arrays[name], device)

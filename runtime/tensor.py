@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from compiler.ir.types import Array, DType
+from runtime.cuda import Mirror
 from runtime.device import Place, expect_place
 from runtime.errors import LodError
 
@@ -45,6 +46,7 @@ class LoDTensor:
         self._array = array
         self._lod: Lod = []
         self._clock = clock
+        self._mirror: Mirror | None = None
 
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
@@ -55,8 +57,29 @@ class LoDTensor:
 
     @property
     def array(self) -> Array | None:
-        """The storage itself; None while empty."""
+        """The storage itself, brought up to date from its twin on a device; None while empty."""
+        if self._mirror is not None and self._mirror.pull() and self._clock is not None:
+            self._clock.tick()  # who was given the array may write into it
         return self._array
+
+    def peek(self) -> Array | None:
+        """The storage as it is, which may be behind its twin on a device."""
+        return self._array
+
+    def on_device(self, device: str) -> Any:
+        """The twin of the array on a device, by torch's name: a tensor that steps write into.
+
+        It stays the same tensor as long as the array does. ValueError while empty.
+        """
+        if self._array is None:
+            raise ValueError("an empty LoDTensor has no twin on a device: call set first")
+        mirror = self._mirror
+        if mirror is None or mirror.array is not self._array or mirror.device != device:
+            array = cast(Array, self.array)
+            self._mirror = mirror = Mirror(array, device)
+        if mirror.push() and self._clock is not None:
+            self._clock.tick()  # who holds the array has to ask for it anew
+        return mirror.tensor
 
     def set(self, array: object, place: Place) -> None:
         """Copy values in, in place where shape and type stay as they are; the LoD stays.
@@ -67,7 +90,7 @@ class LoDTensor:
         values = np.asarray(array)
         _expect_elements(values)
         if self._fits(values):
-            np.copyto(cast(Array, self._array), values)
+            np.copyto(cast(Array, self.array), values)
         else:
             self.adopt(np.array(values, order="C"))
 
@@ -77,7 +100,7 @@ class LoDTensor:
 
     def adopt(self, array: Array) -> None:
         """Make this array the storage, without copying it."""
-        self._array = array
+        self._array, self._mirror = array, None
         if self._clock is not None:
             self._clock.tick()
 
@@ -132,7 +155,7 @@ class LoDTensor:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The values, copied unless `copy=False`: the next step may write over the storage."""
-        values = np.empty(0) if self._array is None else self._array
+        values = np.empty(0) if self._array is None else self.array
         return np.array(values, dtype=dtype, copy=copy is not False)
 
     def __repr__(self) -> str:

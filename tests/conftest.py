@@ -2,11 +2,17 @@
 
 import importlib
 import importlib.util
+import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# Without a GPU, kernels run in Triton's interpreter, which asks when triton is imported.
+if shutil.which("nvidia-smi") is None:
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # The same examples in every run, and no deadline: machines that test are shared and slow.
 settings.register_profile("house", derandomize=True, deadline=None)

@@ -78,7 +78,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numpy": HOUSE,
     "networkx": ("compiler.ir", "compiler.passes"),
     "triton": ("compiler.codegen.triton",),
-    "torch": ("runtime.device", "runtime.collective"),
+    "torch": ("runtime.cuda", "runtime.collective"),
     "grpc": ("runtime.ps.wire",),
     "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures"),
 }
@@ -357,7 +357,7 @@ FAULTS = [
     ("runtime/loader.py", "import fluid", "imports fluid"),
     ("fluid/io.py", "import fleet", "imports fleet"),
     ("fluid/io.py", "from compiler.ops import relu", "name an op by its string"),
-    ("fluid/io.py", "import torch", "whose door is runtime.device, runtime.collective"),
+    ("fluid/io.py", "import torch", "whose door is runtime.cuda, runtime.collective"),
     ("runtime/loader.py", "import triton.language", "imports triton"),
     ("compiler/plan.py", "import networkx as nx", "imports networkx"),
     ("fluid/io.py", "import scipy", "no door"),
@@ -376,7 +376,7 @@ SOUND = [
     ("compiler/ir/graph.py", "import networkx\nfrom compiler import errors"),
     ("compiler/driver.py", "import compiler.ops\nfrom compiler import plan"),
     ("runtime/loader.py", "from compiler.plan import Plan\nfrom compiler.ir import types"),
-    ("runtime/device.py", "import importlib\ndef _f(): return importlib.import_module('torch')"),
+    ("runtime/cuda.py", "import importlib\ndef _f(): return importlib.import_module('torch')"),
     (
         "compiler/driver.py",
         "import importlib\ndef _f(): return importlib.import_module('compiler.codegen.triton')",

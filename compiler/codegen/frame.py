@@ -121,7 +121,8 @@ class Frame:
         """Fill every buffer whose life ends with a step with poison of the type it held last."""
         for number, operand in self._in_buffer.items():
             if self.buffers[number].stop == step + 1:
-                self.body.line(f"{operand.name}.fill({_poison(operand.type.dtype)})")
+                fill = "fill_" if self.buffers[number].on_device else "fill"
+                self.body.line(f"{operand.name}.{fill}({_poison(operand.type.dtype)})")
 
     # ---- the Kernel that lowerings see ----
 
@@ -129,19 +130,21 @@ class Frame:
         """Write one line of the step."""
         self.body.line(text)
 
-    def scratch(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
-        """Working memory of the arena for the current step."""
+    def scratch(
+        self, shape: Sequence[Size], dtype: DType, *, on_device: bool = False
+    ) -> NumpyOperand:
+        """Working memory of an arena for the current step."""
         type = TensorType(dtype, tuple(shape))
         name = self.names.make(f"t{self.step}")
-        number = self.room(name, type)
+        number = self.room(name, type, on_device)
         self.setup.line(f"{name} = {_take(number, type)}")
         self._in_buffer[number] = NumpyOperand(self, name, type, True, (Place.BUFFER, number))
         return self._in_buffer[number]
 
-    def room(self, name: str, type: TensorType) -> int:
-        """The number of a new buffer of the arena for the current step."""
+    def room(self, name: str, type: TensorType, on_device: bool = False) -> int:
+        """The number of a new buffer of an arena for the current step."""
         nbytes = product(type.shape) * type.dtype.itemsize
-        self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1))
+        self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1, on_device))
         return len(self.buffers) - 1
 
     def once(self, expression: str, uses: Sequence[Any], hint: str) -> str:

@@ -101,12 +101,12 @@ def _literals(source: str) -> Mapping[str, Any]:
 
 def _tensor(row: tuple[Any, ...]) -> Tensor:
     name, dtype, shape, *flags = row
-    return Tensor(name, dtype, tuple(map(_size, shape)), bool(flags and flags[0]))
+    return Tensor(name, dtype, tuple(map(_size, shape)), *map(bool, flags))
 
 
 def _buffer(row: tuple[Any, ...]) -> Buffer:
-    name, nbytes, start, stop = row
-    return Buffer(name, _size(nbytes), start, stop)
+    name, nbytes, start, stop, *flags = row
+    return Buffer(name, _size(nbytes), start, stop, *map(bool, flags))
 
 
 def _size(value: int | str) -> Size:

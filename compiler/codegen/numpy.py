@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,48 +45,72 @@ class NumpyTarget:
         With `poison`, memory is filled with NaN or the smallest integer behind the last step that
         needs it, so that a plan that gives it away too early shows in what is computed.
         """
-        frame = Frame(plan.dims, plan.buffers)
-        arguments = [frame.operand(value).name for value in plan.feeds]
-        for step in plan.steps:
-            frame.step = step.index
-            _emit_told(frame, step)
-            if poison:
-                frame.spoil(step.index)
-        results = ", ".join(frame.operand(value).name for value in plan.results)
-        feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
-        fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
-        edges = (feeds, plan.params, fetches)
-        source = _source(plan, frame, arguments, f"({results}{',' * bool(results)})", edges)
-        return Module(plan.name, self.name, source, plan.dims, *edges, tuple(frame.buffers))
+        return assemble(plan, Frame(plan.dims, plan.buffers), emit_step, STYLE, poison)
+
+
+@dataclass(frozen=True)
+class Style:
+    """What modules of a target have of their own: its name, imports, and how one runs by itself."""
+
+    target: str
+    title: str
+    imports: tuple[str, ...]
+    script: str
+
+
+STYLE = Style("numpy", "for NumPy", ("import numpy as np",), _SCRIPT)
+
+
+def assemble(
+    plan: Plan,
+    frame: Frame,
+    emit: Callable[[Frame, Step], None],
+    style: Style,
+    poison: bool = False,
+) -> Module:
+    """The module whose steps `emit` writes into a frame."""
+    arguments = [frame.operand(value).name for value in plan.feeds]
+    for step in plan.steps:
+        frame.step = step.index
+        _told(frame, step, emit)
+        if poison:
+            frame.spoil(step.index)
+    results = ", ".join(frame.operand(value).name for value in plan.results)
+    feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
+    fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
+    edges = (feeds, plan.params, fetches)
+    source = _source(plan, frame, arguments, f"({results}{',' * bool(results)})", edges, style)
+    return Module(plan.name, style.target, source, plan.dims, *edges, tuple(frame.buffers))
 
 
 def _plain(value: Value) -> str:
-    """The name a user fetched: a label without its version."""
-    return str(value.home) if value.place is Place.PARAM else value.label.partition("#")[0]
+    """The name a user fetched: a label without its version, nor where it was copied to."""
+    if value.place is Place.PARAM:
+        return str(value.home)
+    return value.label.partition("@host")[0].partition("#")[0]
 
 
 # ---- steps -------------------------------------------------------------------------------------
 
 
-def _emit_told(frame: Frame, step: Step) -> None:
+def _told(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None:
     """Emit a step; what NumPy says of it already now is told with the op and the user's line."""
     try:
-        _emit_step(frame, step)
+        emit(frame, step)
     except (ArithmeticError, TypeError) as error:
         text = " and ".join(op.text for op in step.ops)
         raise CompileError(f"{text}: {error}", source=step.ops[-1].source) from error
 
 
-def _emit_step(frame: Frame, step: Step) -> None:
+def emit_step(frame: Frame, step: Step) -> None:
     """Comments that name the ops and the user's lines, then the code of the kernel."""
-    for op in step.ops:
-        frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
+    tell_ops(frame, step)
     first = step.ops[0]
     if first.kind == "delete_var":
         for value in (value for values in first.inputs.values() for value in values):
             frame.forget(value)
     elif first.kind in BODIES:
-        emit_body(frame, first, _emit_step)
+        emit_body(frame, first, emit_step)
     elif any(value.type.is_open for value in first.values):
         emit_open(frame, first)
     elif isinstance(first.defn, Pointwise):
@@ -96,6 +121,12 @@ def _emit_step(frame: Frame, step: Step) -> None:
         emit_pointwise(frame, tail)
     else:
         _emit_op(frame, first)
+
+
+def tell_ops(frame: Frame, step: Step) -> None:
+    """Comments that name the ops of a step and the user's lines."""
+    for op in step.ops:
+        frame.body.comment(op.text + f"  {op.source}" * bool(op.source))
 
 
 def _emit_op(frame: Frame, op: PlannedOp) -> None:
@@ -121,12 +152,12 @@ def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> 
 
 def _source(
     plan: Plan, frame: Frame, arguments: Sequence[str], results: str,
-    edges: tuple[tuple[Tensor, ...], ...],
+    edges: tuple[tuple[Tensor, ...], ...], style: Style,
 ) -> str:  # fmt: skip
     ops = sum(len(step.ops) for step in plan.steps)
     body = [*frame.globals, *_definitions(frame), *_bind(plan, frame, arguments, results)]
     head = [
-        f'"""{ops} ops in {len(plan.steps)} steps, for NumPy.',
+        f'"""{ops} ops in {len(plan.steps)} steps, {style.title}.',
         "",
         "Generated, and yours to read and edit. `bind` takes arrays once for a set of sizes and",
         "returns `step`, which computes. Run this file to try it on made-up numbers.",
@@ -135,19 +166,19 @@ def _source(
         "from __future__ import annotations",
         "",
         *_imports(frame, body),
-        "import numpy as np",
+        *style.imports,
         "",
         f"NAME = {plan.name!r}",
-        "TARGET = 'numpy'",
+        f"TARGET = {style.target!r}",
         f"DIMS = {plan.dims!r}",
         *_table("FEEDS", (_tensor_row(each) for each in edges[0])),
-        *_table("PARAMS", ((*_tensor_row(each), each.given) for each in edges[1])),
+        *_table("PARAMS", (_param_row(each) for each in edges[1])),
         *_table("FETCHES", (_tensor_row(each) for each in edges[2])),
         "# name, bytes, first step, step after the last",
         *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
         "",
     ]
-    return "\n".join(head + body) + "\n\n\n" + _SCRIPT
+    return "\n".join(head + body) + "\n\n\n" + style.script
 
 
 def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
@@ -165,8 +196,13 @@ def _tensor_row(each: Tensor) -> tuple[Any, ...]:
     return (each.name, each.dtype, tuple(map(_literal, each.shape)))
 
 
+def _param_row(each: Tensor) -> tuple[Any, ...]:
+    return (*_tensor_row(each), each.given, *((True,) if each.on_device else ()))
+
+
 def _buffer_row(each: Buffer) -> tuple[Any, ...]:
-    return (each.name, _literal(each.nbytes), each.start, each.stop)
+    row = (each.name, _literal(each.nbytes), each.start, each.stop)
+    return (*row, *((True,) if each.on_device else ()))
 
 
 def _literal(size: Size) -> int | str:

@@ -23,11 +23,11 @@ from compiler.plan import Place, PlannedOp, Step, Storage, Value
 
 def emit_pointwise(frame: Frame, step: Step) -> None:
     """Write a kernel whose ops are all `Pointwise` (or one that is `Rowwise`)."""
-    _Emitter(frame, _trace(step), step.dying).emit()
+    _Emitter(frame, trace(step), step.dying).emit()
 
 
 @dataclass(frozen=True)
-class _Root:
+class Root:
     """An output of the kernel and the expression of its value."""
 
     value: Value
@@ -37,19 +37,19 @@ class _Root:
 # ---- tracing -----------------------------------------------------------------------------------
 
 
-def _trace(step: Step) -> list[_Root]:
+def trace(step: Step) -> list[Root]:
     """The outputs of a kernel that memory holds, as expressions over its inputs.
 
     Of several that are written over each other only the last is ever there to see.
     """
     tracer = Tracer()
     known: dict[Value, Expr] = {}
-    roots: dict[Storage, _Root] = {}
+    roots: dict[Storage, Root] = {}
     for op in step.ops:
         for value, expr in _trace_op(tracer, op, known):
             known[value] = expr
             if value.place is not Place.INNER:
-                roots[value.storage] = _Root(value, expr)
+                roots[value.storage] = Root(value, expr)
     return list(roots.values())
 
 
@@ -92,9 +92,9 @@ def _brought(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None
 class _Emitter:
     """Writes the parts of a kernel's expressions, keeping book of who is read how often yet."""
 
-    def __init__(self, frame: Frame, roots: list[_Root], dying: frozenset[Value]) -> None:
+    def __init__(self, frame: Frame, roots: list[Root], dying: frozenset[Value]) -> None:
         self.frame = frame
-        self.roots = _ordered(roots)
+        self.roots = ordered_roots(roots)
         self.outputs = {root.value.storage for root in roots}
         self.dying = {value.storage for value in dying} - self.outputs
         self.left: Counter[Expr] = Counter()
@@ -121,7 +121,7 @@ class _Emitter:
         for out, expr in self.late:
             self._copy(out, expr)
 
-    def _save_leaf(self, root: _Root) -> None:
+    def _save_leaf(self, root: Root) -> None:
         """An input that is an output as it stands is saved if another output takes its memory."""
         if root.expr.is_leaf and root.expr not in self.at:
             storage = self._leaf(root.expr).storage
@@ -130,7 +130,7 @@ class _Emitter:
                 self._copy(saved, root.expr)
                 self.at[root.expr] = saved
 
-    def _emit_root(self, root: _Root) -> None:
+    def _emit_root(self, root: Root) -> None:
         out, parts = self.frame.operand(root.value), _parts(root.expr)
         self.root_uses = Counter(arg for part in parts for arg in part.parts())
         choices = (part.args[:2] for part in parts if part.fn == "where")
@@ -143,7 +143,7 @@ class _Emitter:
         else:
             self._copy_when_safe(out, root)
 
-    def _copy_when_safe(self, out: NumpyOperand, root: _Root) -> None:
+    def _copy_when_safe(self, out: NumpyOperand, root: Root) -> None:
         """Copy now, or last; until then the value is one that is still read."""
         if self._read_later(root.value.storage):
             self.late.append((out, root.expr))
@@ -152,7 +152,7 @@ class _Emitter:
         self.left[root.expr] -= 1
         self._release(root.expr)
 
-    def _emit_part(self, part: Expr, root: _Root, out: NumpyOperand) -> None:
+    def _emit_part(self, part: Expr, root: Root, out: NumpyOperand) -> None:
         """Write one call into the best place there is for it."""
         place = self._choose(part, root, out)
         target = place.view(part.shape)
@@ -165,7 +165,7 @@ class _Emitter:
         for arg in dict.fromkeys(part.parts()):
             self._release(arg)
 
-    def _choose(self, part: Expr, root: _Root, out: NumpyOperand) -> NumpyOperand:
+    def _choose(self, part: Expr, root: Root, out: NumpyOperand) -> NumpyOperand:
         mine = self._output_of(part)
         if mine is not None and self._may_write(mine, part):
             return self.frame.operand(mine.value)
@@ -179,12 +179,12 @@ class _Emitter:
             return out
         return self._take_scratch(part)
 
-    def _output_of(self, part: Expr) -> _Root | None:
+    def _output_of(self, part: Expr) -> Root | None:
         """The output that is this part, if its memory has the size of it."""
         same = (root for root in self.roots if root.expr is part)
         return next((r for r in same if r.value.type.numel == _numel(part)), None)
 
-    def _may_write(self, root: _Root, part: Expr) -> bool:
+    def _may_write(self, root: Root, part: Expr) -> bool:
         """True where nothing in the output's memory is read after this part is written."""
         own = Counter(part.parts()) if _elementwise(part) else Counter[Expr]()
         held = (expr for expr, place in self.at.items() if place.storage == root.value.storage)
@@ -282,7 +282,7 @@ def _elementwise(part: Expr) -> bool:
     return part.fn not in ("where", "full") and not part.fn.startswith("reduce_")
 
 
-def _output_like(roots: list[_Root], expr: Expr) -> bool:
+def _output_like(roots: list[Root], expr: Expr) -> bool:
     return any(root.expr is expr for root in roots)
 
 
@@ -306,12 +306,12 @@ def _parts(root: Expr) -> list[Expr]:
     return list(order)
 
 
-def _ordered(roots: list[_Root]) -> list[_Root]:
+def ordered_roots(roots: list[Root]) -> list[Root]:
     """Roots in an order in which, if there is one, none overwrites what a later one reads."""
     reads = [{_storage(part) for part in _parts(root.expr) if part.is_leaf} for root in roots]
     writes = [root.value.storage for root in roots]
     left = list(range(len(roots)))
-    order: list[_Root] = []
+    order: list[Root] = []
     while left:
         free = (i for i in left if all(writes[i] not in reads[j] for j in left if j != i))
         chosen = next(free, left[0])

@@ -10,7 +10,7 @@ generated module. It never sees buffers, offsets or devices, so one op file need
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape, TensorType
@@ -63,4 +63,136 @@ class Kernel(Protocol):
 
         The function may use `np`, its arguments and the Python language only.
         """
+        ...
+
+
+# ---- kernels of a device -----------------------------------------------------------------------
+
+Number: TypeAlias = Any
+"""A number in a lane: an index, an element, what arithmetic and functions make of them."""
+
+
+class DeviceOperand(Protocol):
+    """A value in device memory as a `triton` body sees it; `X[i, j]` is one of its elements."""
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and the shape it is seen in."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of `type`."""
+        ...
+
+    def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
+        """The same elements in another shape."""
+        ...
+
+    def __getitem__(self, indices: Any) -> Number:
+        """The element at these indices, which are inside for every lane and turn."""
+        ...
+
+    def at(self, *indices: Number, where: Number | None = None, other: float = 0) -> Number:
+        """The element at these indices; `other` where `where` is false, and nothing is read."""
+        ...
+
+
+class Lanes(Protocol):
+    """Writes the kernels of an op in scalars, as if a lane ran for each element of a shape.
+
+        def triton(self, k, X, Out):            # each row's sum
+            i, = k.lanes(X.shape[0])
+            j = k.loop(X.shape[1])
+            k.store(Out, (i,), k.sum(X[i, j], j))
+
+    It is also the namespace of functions: `k.exp(x)`, `k.maximum(x, 0.0)`, `k.where(c, a, b)`.
+    """
+
+    def lanes(self, *shape: Size) -> tuple[Number, ...]:
+        """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
+        ...
+
+    def loop(self, size: Size) -> Number:
+        """A number that every lane takes from 0 to `size` - 1; one loop stands in an expression."""
+        ...
+
+    def sum(self, value: Number, over: Number) -> Number:
+        """The sum over all turns of a loop; `max`, `min`, `prod` and `argmax` likewise."""
+        ...
+
+    def max(self, value: Number, over: Number) -> Number:
+        """The largest over all turns of a loop."""
+        ...
+
+    def min(self, value: Number, over: Number) -> Number:
+        """The smallest over all turns of a loop."""
+        ...
+
+    def prod(self, value: Number, over: Number) -> Number:
+        """The product over all turns of a loop."""
+        ...
+
+    def argmax(self, value: Number, over: Number) -> Number:
+        """The first turn in which a value is the largest."""
+        ...
+
+    def where(self, condition: Number, a: Number, b: Number) -> Number:
+        """`a` where the condition holds, else `b`."""
+        ...
+
+    def size(self, size: Size) -> Number:
+        """A size as a number."""
+        ...
+
+    def div(self, a: Number, b: Number) -> Number:
+        """The quotient of two indices, which are not negative."""
+        ...
+
+    def mod(self, a: Number, b: Number) -> Number:
+        """What is left of an index."""
+        ...
+
+    def unravel(self, index: Number, shape: Sequence[Size]) -> tuple[Number, ...]:
+        """The indices in a shape of the element at a flat position."""
+        ...
+
+    def store(
+        self,
+        out: DeviceOperand,
+        indices: Sequence[Number],
+        value: Number,
+        where: Number | None = None,
+    ) -> None:
+        """Write an element in every lane (and turn) where `where` holds."""
+        ...
+
+    def add(
+        self,
+        out: DeviceOperand,
+        indices: Sequence[Number],
+        value: Number,
+        where: Number | None = None,
+    ) -> None:
+        """Add to an element, to which other lanes may add as well, in any order."""
+        ...
+
+    def product(
+        self,
+        out: DeviceOperand,
+        a: DeviceOperand,
+        b: DeviceOperand,
+        *,
+        turned: tuple[bool, bool] = (False, False),
+        scale: float = 1.0,
+    ) -> None:
+        """A kernel for out = scale * a @ b over stacks of matrices; `turned` factors transposed."""
+        ...
+
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
+        """Working memory of the device during this op; contents undefined."""
+        ...
+
+    def __getattr__(self, name: str) -> Callable[..., Number]:
+        """NumPy's elementwise functions by their names."""
         ...

@@ -11,6 +11,7 @@ from itertools import groupby
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise
+from compiler.ir.sides import runs_on_device
 from compiler.ir.types import TOKEN
 
 
@@ -55,6 +56,8 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return False
     if old in _declared_inputs(ops[writer], new):
         return True
+    if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
+        return False  # on a device what has another shape is another launch, and may yet read it
     return old.type == new.type and all(isinstance(op.defn, Pointwise) for op in ops)
 
 

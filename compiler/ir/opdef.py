@@ -276,6 +276,7 @@ _BODY_OF_GRADIENT = {
     "compute": "grad",
     "numpy": "grad",
     "lower": "lower_grad",
+    "triton": "triton_grad",
     "infer": "infer_grad",
 }
 

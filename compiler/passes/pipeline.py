@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from compiler.errors import did_you_mean
 from compiler.options import Options
+from compiler.passes.assign_targets import AssignTargets, Supports
 from compiler.passes.base import Pass
 from compiler.passes.eliminate_dead import EliminateDead
 from compiler.passes.fold_constants import FoldConstants
@@ -43,16 +44,22 @@ PASSES: tuple[type[Pass], ...] = (
 """Every pass, in the order they run."""
 
 
-def pipeline(options: Options) -> list[Pass]:
-    """The passes that options leave on, in order.
+def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
+    """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
 
+    Kernels of a device take no epilogues yet.
     Memory is planned for an order that does not change any more, so without its search `schedule`
     still settles the order as written. Without a budget nothing is computed twice.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
     kept = [each() for each in PASSES if each.name not in off]
-    return [Schedule(search=False) if each.name in options.disable else each for each in kept]
+    kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
+    if supports is None:
+        return kept
+    place = next(i for i, each in enumerate(kept) if isinstance(each, FusePointwise | Schedule))
+    rest = [each for each in kept[place:] if not isinstance(each, FuseEpilogue)]
+    return [*kept[:place], AssignTargets(supports), *rest]
 
 
 def left_out(

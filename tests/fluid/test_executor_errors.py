@@ -12,7 +12,7 @@ from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import Program, program_guard
 from fluid.inference_model import append_fetch_ops, prepend_feed_ops
 from fluid.lod_tensor import create_lod_tensor
-from runtime.device import CPUPlace, CUDAPlace
+from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.errors import NotInitialized, PlaceError
 from runtime.scope import Scope
 from runtime.tensor import LoDTensor
@@ -335,11 +335,14 @@ def test_a_closed_executor(case: Case) -> None:
         case.run()
 
 
-def test_places() -> None:
+def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match=r"a place is CPUPlace\(\) or CUDAPlace\(i\), not 'cpu'"):
         Executor("cpu")  # type: ignore[arg-type]
-    with pytest.raises(PlaceError, match=r"runs on CPUPlace, not on CUDAPlace\(0\)"):
-        Case(CUDAPlace(0))
+    with pytest.raises(PlaceError, match="no program runs on CUDAPinnedPlace"):
+        Executor(CUDAPinnedPlace())
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    with pytest.raises(PlaceError, match=r"CUDAPlace\(4096\) cannot be used: torch"):
+        Case(CUDAPlace(4096))
 
 
 def test_a_program_without_ops_warns(case: Case) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, broadcast, reads, reduced_axes, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.math.reduce import summed_to
+from compiler.ops.math.reduce import sum_axes, summed_to
 
 Views: TypeAlias = "dict[str, Shape]"
 """For each slot the shape it is multiplied in: two axes, or three with the stack in front."""
@@ -75,6 +75,45 @@ class Product(OpDef):
             self.write(k, pairs["X"], operands, "X", d_X)
         if d_Y is not None:
             self.write(k, pairs["Y"], operands, "Y", d_Y)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        self.launch(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        operands, pairs = {"X": X, "Y": Y, "Out": d_Out}, self.gradients()
+        for slot, result in (("X", d_X), ("Y", d_Y)):
+            if result is not None:
+                self.launch(k, pairs[slot], operands, slot, result)
+
+    def launch(
+        self,
+        k: Lanes,
+        factors: tuple[Factor, Factor],
+        operands: Mapping[str, DeviceOperand],
+        slot: str,
+        result: DeviceOperand,
+    ) -> None:
+        """One product on the device into `result`, as `write` has it for the host."""
+        views = self.views(operands["X"].shape, operands["Y"].shape)
+        a, b = (operands[name].seen_as(views[name]) for name, _ in factors)
+        turned = (factors[0][1], factors[1][1])
+        stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
+        axes = reduced_axes(stack, views[slot][:-2])
+        scale = self.options()[2]
+        if not axes:
+            k.product(result.seen_as(views[slot]), a, b, turned=turned, scale=scale)
+            return
+        partial = k.scratch((*stack, *views[slot][-2:]), result.type.dtype)
+        k.product(partial, a, b, turned=turned, scale=scale)
+        sum_axes(k, partial, axes, result)
 
     def write(
         self,

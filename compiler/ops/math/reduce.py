@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype
@@ -59,6 +59,28 @@ def summed_to(values: Array, shape: Any) -> Array:
     return values.sum(axis=axes, keepdims=True).reshape(shape)
 
 
+def fold_lanes(
+    k: Lanes, shape: Shape, axes: tuple[int, ...]
+) -> tuple[Number, tuple[Number, ...], tuple[Number, ...]]:
+    """Begin a kernel with a lane for each element that is left of a shape, and a loop over axes.
+
+    Gives the loop, the indices of an element, and those of what is left, 0 in the axes that went.
+    """
+    lanes = iter(k.lanes(*(size for axis, size in enumerate(shape) if axis not in axes)))
+    gone = [shape[axis] for axis in axes]
+    turn = k.loop(product(gone))
+    turns = iter(k.unravel(turn, gone))
+    whole = tuple(next(turns) if axis in axes else next(lanes) for axis in range(len(shape)))
+    return turn, whole, tuple(0 if a in axes else index for a, index in enumerate(whole))
+
+
+def sum_axes(k: Lanes, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
+    """A kernel for Out = X summed over axes."""
+    turn, whole, left = fold_lanes(k, X.shape, axes)
+    spread = tuple(1 if axis in axes else size for axis, size in enumerate(X.shape))
+    k.store(Out.seen_as(spread), left, k.sum(X[whole], turn))
+
+
 class Reduction(OpDef):
     """X reduced over axes."""
 
@@ -100,6 +122,20 @@ class Fold(Reduction):
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        turn, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
+        value = X[whole]
+        if Out.type.dtype is not X.type.dtype:
+            value = k.astype(value, Out.type.dtype)
+        folds = {
+            "add": k.sum, "multiply": k.prod, "maximum": k.max, "minimum": k.min,
+            "logical_and": k.min, "logical_or": k.max,
+        }  # fmt: skip
+        result = folds[self.ufunc](value, turn)
+        if self.averages:
+            result = k.astype(result / k.size(self.count(X.shape)), Out.type.dtype)
+        k.store(Out.seen_as(self.spread(X.shape)), left, result)
+
     def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
         """The count as an array of one element: quicker for NumPy than a Python number."""
         dtype = like.type.dtype.numpy.name
@@ -118,6 +154,14 @@ class Summation(Fold):
             k.line(f"np.divide({share}, {self.divisor(k, d_X.shape, d_X)}, out={d_X})")
         else:
             k.line(f"np.copyto({d_X}, {share})")
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        axes = self.axes(d_X.type.rank)
+        whole = k.lanes(*d_X.shape)
+        left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
+        share = d_Out.seen_as(self.spread(d_X.shape))[left]
+        count = k.size(self.count(d_X.shape))
+        k.store(d_X, whole, share / count if self.averages else share)
 
 
 class Mean(Summation, op="mean"):

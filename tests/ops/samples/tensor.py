@@ -59,6 +59,8 @@ SAMPLES = [
         {"dtype": INT64},
     ),
     Sample("assign", {"X": X}, {}, ("X",)),
+    Sample("to_device", {"X": X}),
+    Sample("to_host", {"X": X}),
     Sample("assign", {"X": integers(2, 3, high=9)}),
     Sample("cast", {"X": X}, {"in_dtype": FP64, "out_dtype": FP64}, ("X",)),
     Sample("cast", {"X": X * 9}, {"in_dtype": FP32, "out_dtype": INT64}),

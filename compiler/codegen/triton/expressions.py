@@ -1,0 +1,100 @@
+"""What the expressions of a kernel are made of, asked before a line of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import numpy as np
+
+from compiler.codegen.trace import ELEMENTWISE, Expr
+from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
+from compiler.ir.dims import Dim, Size
+from compiler.ir.types import DType
+
+NARROW = frozenset(
+    "add subtract multiply negative where less less_equal greater greater_equal equal not_equal "
+    "maximum minimum absolute".split()
+)
+"""What kernels do in 16 bits as it is."""
+
+
+def stem_of(part: Expr) -> str:
+    """What the name of a part begins with."""
+    if part.fn == "load":
+        return cast(Source, part.extra).operand.name
+    return {"index": "i", "index_div": "i", "index_mod": "i"}.get(part.fn, part.fn)
+
+
+def operand_types(part: Expr) -> list[DType | None]:
+    """What NumPy's function makes of its operands before it computes; None leaves one as it is."""
+    if part.fn == "where":
+        return [DType.BOOL, part.dtype, part.dtype]
+    if part.fn.startswith("logical_"):
+        return [DType.BOOL for _ in part.args]
+    if part.fn not in ELEMENTWISE:
+        return [part.dtype for _ in part.args]
+    given = [arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in part.args]
+    found = getattr(np, part.fn).resolve_dtypes((*given, None))[: len(given)]
+    return [DType.of(each) for each in found]
+
+
+def held_in(dtype: DType) -> DType:
+    """What sums of a type are kept in."""
+    return {DType.FP16: DType.FP32, DType.BOOL: DType.INT32}.get(dtype, dtype)
+
+
+def limits_of(dtype: DType) -> tuple[int, int]:
+    """The least and the largest whole number of a type."""
+    info = np.iinfo(dtype.numpy)
+    return int(info.min), int(info.max)
+
+
+def programs(count: Size, width: int) -> str:
+    """How many programs of so many lanes there are."""
+    return f"-(-({count}) // {width})" if isinstance(count, Dim) else str(-(-count // width))
+
+
+def power_of_two(size: int) -> int:
+    """The power of two that is not below a size."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+def loop_of(part: Expr) -> int:
+    """The number of the loop that a reduction closes."""
+    return number_of(cast(Expr, part.args[1]))
+
+
+def roots_of(stores: Iterable[Store]) -> Iterator[Expr]:
+    """The expressions that stores need."""
+    for store in stores:
+        for term in (*store.indices, store.value, store.where):
+            if isinstance(term, Expr):
+                yield term
+
+
+def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
+    """The loops that each expression changes with."""
+    reach: dict[Expr, frozenset[int]] = {}
+    for part in (part for root in roots_of(lanes.stores) for part in ordered(root)):
+        found = frozenset[int]().union(*(reach[each] for each in part.parts()))
+        if part.fn == "loop":
+            found = frozenset({number_of(part)})
+        reach[part] = found - {loop_of(part)} if part.fn == "reduce" else found
+    return reach
+
+
+def ordered(root: Expr) -> list[Expr]:
+    """Every part of an expression, operands before what reads them."""
+    order: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        part, seen = stack.pop()
+        if part in order:
+            continue
+        if seen:
+            order[part] = None
+        else:
+            stack.append((part, True))
+            stack += [(arg, False) for arg in reversed(part.parts())]
+    return list(order)

@@ -1,0 +1,171 @@
+"""Functions that kernels may call: what NumPy has and Triton's language has not.
+
+Written as Triton functions, in text, since a module carries those that it uses; they keep to what
+the interpreter knows as well. Accuracy is that of a few units in the last place of float32.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SOURCES = '''
+def times(a, b):
+    """The product."""
+    return a * b
+
+def larger(a, b):
+    """The larger of two; NaN where either is."""
+    return tl.where((a > b) | (a != a), a, b)
+
+def smaller(a, b):
+    """The smaller of two; NaN where either is."""
+    return tl.where((a < b) | (a != a), a, b)
+
+def expm1(x):
+    """exp(x) - 1, exact near 0 by its series."""
+    small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))
+    return tl.where(tl.abs(x) < 0.3, small, tl.exp(x) - 1)
+
+def log1p(x):
+    """log(1 + x); what rounding takes from 1 + x is put back."""
+    u = 1 + x
+    kept = u - 1
+    exact = tl.log(u) * (x / tl.where(kept == 0, 1, kept))
+    return tl.where(kept == 0, x, tl.where(tl.abs(u) == float("inf"), tl.log(u), exact))
+
+def log2(x):
+    """The logarithm to the base 2."""
+    return tl.log(x) * 1.4426950408889634
+
+def log10(x):
+    """The logarithm to the base 10."""
+    return tl.log(x) * 0.4342944819032518
+
+def tanh(x):
+    """The hyperbolic tangent: exp(2 |x|) - 1 over exp(2 |x|) + 1, with the sign of x."""
+    grown = expm1(2 * smaller(tl.abs(x), tl.abs(x) * 0 + 20))
+    return tl.where(x != x, x, sign(x) * grown / (grown + 2))
+
+def sinh(x):
+    """The hyperbolic sine."""
+    grown = expm1(tl.abs(x))
+    return sign(x) * (grown + grown / (grown + 1)) / 2
+
+def cosh(x):
+    """The hyperbolic cosine."""
+    grown = tl.exp(tl.abs(x))
+    return (grown + 1 / grown) / 2
+
+def tan(x):
+    """The tangent."""
+    return tl.sin(x) / tl.cos(x)
+
+def arctan(x):
+    """The inverse tangent, brought to where its series needs few terms."""
+    a = tl.abs(x)
+    turned = a > 1
+    a = tl.where(turned, 1 / a, a)
+    shifted = a > 0.2679491924311227
+    a = tl.where(shifted, (1.7320508075688772 * a - 1) / (a + 1.7320508075688772), a)
+    s = a * a
+    tail = 1 / 9.0 - s * (1 / 11.0 - s * (1 / 13.0 - s * (1 / 15.0 - s / 17.0)))
+    near = a * (1 - s * (1 / 3.0 - s * (1 / 5.0 - s * (1 / 7.0 - s * tail))))
+    near = tl.where(shifted, near + 0.5235987755982989, near)
+    return sign(x) * tl.where(turned, 1.5707963267948966 - near, near)
+
+def arcsin(x):
+    """The inverse sine."""
+    rest = tl.sqrt((1 - x) * (1 + x))
+    inside = arctan(x / tl.where(rest == 0, 1, rest))
+    return tl.where(rest == 0, sign(x) * 1.5707963267948966, inside)
+
+def arccos(x):
+    """The inverse cosine."""
+    return 1.5707963267948966 - arcsin(x)
+
+def sign(x):
+    """-1, 0 or 1; NaN stays."""
+    return tl.where(x > 0, x * 0 + 1, tl.where(x < 0, x * 0 - 1, x))
+
+def trunc(x):
+    """Towards 0."""
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+def rint(x):
+    """The nearest whole number, the even one where two are as near."""
+    down = tl.floor(x)
+    rest = x - down
+    odd = down - 2 * tl.floor(down / 2)
+    up = (rest > 0.5) | ((rest == 0.5) & (odd == 1))
+    return tl.where(up, down + 1, down)
+
+def floor_divide(a, b):
+    """The quotient, rounded down."""
+    return tl.floor(a / b)
+
+def remainder(a, b):
+    """What is left of a, with the sign of b."""
+    return a - tl.floor(a / b) * b
+
+def fmod(a, b):
+    """What is left of a, with the sign of a."""
+    return a - trunc(a / b) * b
+
+def floor_divide_whole(a, b):
+    """The quotient of whole numbers, rounded down."""
+    quotient = a // b
+    return tl.where((quotient * b != a) & ((a < 0) != (b < 0)), quotient - 1, quotient)
+
+def remainder_whole(a, b):
+    """What is left of a whole number, with the sign of b."""
+    return a - floor_divide_whole(a, b) * b
+
+def fmod_whole(a, b):
+    """What is left of a whole number, with the sign of a."""
+    return a % b
+
+def power(a, b):
+    """a to the power b; a negative a has one for whole b."""
+    size = tl.exp(b * tl.log(tl.abs(a)))
+    odd = (b - 2 * tl.floor(b / 2)) == 1
+    below = tl.where(b == tl.floor(b), tl.where(odd, -size, size), float("nan"))
+    at_zero = tl.where(b > 0, a * 0, 1 / (a * 0))
+    real = tl.where(a == 0, at_zero, tl.where(a < 0, below, size))
+    return tl.where(b == 0, 1.0, real)
+
+def power_whole(a, b):
+    """A whole number to the power of another one from 0 to 63."""
+    result = a * 0 + 1
+    factor = a
+    for bit in tl.static_range(6):
+        result = tl.where(((b >> bit) & 1) == 1, result * factor, result)
+        factor = factor * factor
+    return result
+'''
+
+HELPERS: dict[str, str] = {
+    found.group(1): found.group(0).rstrip()
+    for found in re.finditer(r"^def (\w+)\(.*?(?=^def |\Z)", _SOURCES, re.MULTILINE | re.DOTALL)
+}
+"""The source of each helper by its name."""
+
+
+def with_needed(names: list[str]) -> list[str]:
+    """Helpers with those that they call, each behind what it calls.
+
+    >>> with_needed(["tanh"])
+    ['smaller', 'expm1', 'sign', 'tanh']
+    """
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        called = re.findall(r"\b(\w+)\(", HELPERS[name].partition("\n")[2])
+        for each in (each for each in HELPERS if each in called and each != name):
+            if each not in found:
+                add(each)
+        found[name] = None
+
+    for name in names:
+        if name not in found:
+            add(name)
+    return list(found)

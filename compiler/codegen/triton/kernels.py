@@ -1,0 +1,135 @@
+"""What the `triton` body of an op is called with: `compiler.ir.kernel.Lanes`, written as Triton.
+
+One body may write several kernels, one behind the other: each call of `lanes` begins another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compiler.codegen.frame import Frame, NumpyOperand
+from compiler.codegen.meaning import ShapeOf
+from compiler.codegen.trace import Expr, Term
+from compiler.codegen.triton.emit import Written, emit
+from compiler.codegen.triton.lanes import Lanes, Ref, as_tuple
+from compiler.codegen.triton.products import Matrix, emit_product
+from compiler.errors import CompileError
+from compiler.ir.dims import Size
+from compiler.ir.types import DType, Shape, TensorType
+from compiler.plan import PlannedOp, Value
+
+
+class DeviceOperand:
+    """A value of the device while an op's body runs; its elements are those of the kernel begun."""
+
+    def __init__(self, kernels: Kernels, operand: NumpyOperand, shape: Shape) -> None:
+        self.kernels = kernels
+        self.operand = operand
+        self.shape = shape
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and the shape it is seen in."""
+        return self.operand.type.with_shape(self.shape)
+
+    def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
+        """The same elements in another shape."""
+        return DeviceOperand(self.kernels, self.operand, tuple(shape))
+
+    def __getitem__(self, indices: Any) -> Expr:
+        return self.at(*as_tuple(indices))
+
+    def at(self, *indices: Term, where: Term | None = None, other: float = 0) -> Expr:
+        """The element at these indices; `other` where `where` is false, and nothing is read."""
+        return self.ref().at(*indices, where=where, other=other)
+
+    def ref(self) -> Ref:
+        """The operand in the kernel that was begun last."""
+        return Ref(self.kernels.current, self.operand, self.shape)
+
+
+class Kernels:
+    """Writes the kernels of one op into a step."""
+
+    def __init__(
+        self, frame: Frame, op: PlannedOp, comment: Sequence[str],
+        launch: Callable[[Written], None],
+    ) -> None:  # fmt: skip
+        self._frame = frame
+        self._op = op
+        self._comment = comment
+        self._launch = launch
+        self._current: Lanes | None = None
+
+    # ---- operands ----
+
+    def operands(self) -> dict[str, Any]:
+        """What stands in each slot of the op."""
+        slots = {**self._op.inputs, **self._op.outputs}
+        return {slot: self._held(slot, values) for slot, values in slots.items()}
+
+    def _held(self, slot: str, values: Sequence[Value]) -> Any:
+        declared = self._op.defn.slots[slot]
+        made = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
+        return declared.hold(made)
+
+    def _operand(self, value: Value) -> DeviceOperand:
+        return DeviceOperand(self, self._frame.operand(value), value.type.shape)
+
+    def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
+        """Working memory of the device during this op; contents undefined."""
+        made = self._frame.scratch(shape, dtype, on_device=True)
+        return DeviceOperand(self, made, tuple(shape))
+
+    # ---- kernels ----
+
+    @property
+    def current(self) -> Lanes:
+        """The kernel begun last."""
+        if self._current is None:
+            raise CompileError(f"{self._op.kind}: its body reads before it begins a kernel")
+        return self._current
+
+    def lanes(self, *shape: Size) -> tuple[Expr, ...]:
+        """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
+        self.flush()
+        self._current = Lanes(self._op.kind, shape)
+        return self._current.indices
+
+    def flush(self) -> None:
+        """Write the kernel begun last, if there is one."""
+        if self._current is not None and self._current.stores:
+            self._launch(emit(self._current, self._frame.names, self._comment))
+        self._current = None
+
+    def product(
+        self, out: DeviceOperand, a: DeviceOperand, b: DeviceOperand, *,
+        turned: tuple[bool, bool] = (False, False), scale: float = 1.0,
+    ) -> None:  # fmt: skip
+        """A kernel for out = scale * a @ b over stacks of matrices; `turned` factors transposed.
+
+        A stack of `out` is the broadcast of those of `a` and `b`.
+        """
+        self.flush()
+        left = Matrix(a.operand, a.shape, turned[0])
+        right = Matrix(b.operand, b.shape, turned[1])
+        result = Matrix(out.operand, out.shape)
+        names, kind = self._frame.names, self._op.kind
+        self._launch(emit_product(names, kind, left, right, result, scale, self._comment))
+
+    def store(
+        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Write an element in every lane (and turn) where `where` holds."""
+        self.current.store(out.ref(), indices, value, where)
+
+    def add(
+        self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Add to an element, to which other lanes may add as well, in any order."""
+        self.current.add(out.ref(), indices, value, where)
+
+    def __getattr__(self, name: str) -> Any:
+        """Loops, reductions, arithmetic of indices, and NumPy's functions by their names."""
+        return getattr(self.current, name)

@@ -1,0 +1,169 @@
+"""What one kernel computes: lanes, each with its indices, loops inside them, loads and stores.
+
+A kernel is said in scalars, as if there were one lane for each element of a result:
+
+    i, j = lanes.indices                        # a lane for each (i, j)
+    r = lanes.loop(K)                           # every lane runs through r = 0 … K - 1
+    total = lanes.sum(X[i, r] * Y[r, j], r)     # which a reduction closes again
+    lanes.store(Out, (i, j), total)
+
+Nothing runs here: calls build expressions, of which `emit` makes blocks, masks and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.trace import Expr, Term, Tracer
+from compiler.errors import CompileError
+from compiler.ir.dims import Dim, Size
+from compiler.ir.types import DType, Shape, TensorType
+
+INDEX = DType.INT64
+"""What an index counts as beside other numbers; kernels hold it in 32 bits where that suffices."""
+
+
+def as_tuple(indices: Any) -> tuple[Term, ...]:
+    """What stands between brackets."""
+    return cast("tuple[Term, ...]", indices if isinstance(indices, tuple) else (indices,))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a load reads: a value, and the shape it is seen in."""
+
+    operand: NumpyOperand
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A value in device memory, as a kernel's body sees it; `X[i, j]` is one of its elements."""
+
+    lanes: Lanes
+    operand: NumpyOperand
+    shape: Shape
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and the shape it is seen in."""
+        return TensorType(self.operand.type.dtype, self.shape)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        """The element at these indices, which must be inside for every lane and turn."""
+        return self.at(*as_tuple(indices))
+
+    def at(self, *indices: Term, where: Term | None = None, other: float = 0) -> Expr:
+        """The element at these indices; `other` where `where` is false, and nothing is read."""
+        if len(indices) != len(self.shape):
+            raise CompileError(f"{self.operand.name}: {len(indices)} indices for {self.shape}")
+        args = (*indices, *(() if where is None else (where, other)))
+        return self.lanes.node("load", args, self.type.dtype, Source(self.operand, self.shape))
+
+    def seen_as(self, shape: Sequence[Size]) -> Ref:
+        """The same elements in another shape."""
+        return Ref(self.lanes, self.operand, tuple(shape))
+
+
+@dataclass(frozen=True)
+class Store:
+    """An element that a lane writes, or adds to what is there."""
+
+    operand: NumpyOperand
+    shape: Shape
+    indices: tuple[Term, ...]
+    value: Term
+    where: Term | None
+    adds: bool
+
+
+def number_of(part: Expr) -> int:
+    """The number of an index's axis, or of a loop."""
+    return cast(int, part.extra)
+
+
+class Lanes(Tracer):
+    """The expressions of one kernel; also the `xp` that its arithmetic is written with."""
+
+    def __init__(self, name: str, shape: Sequence[Size]) -> None:
+        super().__init__()
+        self.name = name
+        self.shape: Shape = tuple(shape)
+        self.indices = tuple(self.node("index", (), INDEX, axis) for axis in range(len(self.shape)))
+        self.loops: list[Size] = []
+        self.stores: list[Store] = []
+
+    def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
+        """A part of an expression; equal ones are one object."""
+        return self._node(fn, args, (), dtype, extra)
+
+    def size(self, size: Size) -> Term:
+        """A size as a number in expressions."""
+        return self.node("size", (), INDEX, size) if isinstance(size, Dim) else size
+
+    def loop(self, size: Size) -> Expr:
+        """A number that every lane takes from 0 to `size` - 1."""
+        self.loops.append(size)
+        return self.node("loop", (), INDEX, len(self.loops) - 1)
+
+    def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:
+        """The indices in a shape of the element at a flat position."""
+        parts: list[Term] = []
+        for axis in reversed(range(len(shape))):
+            inner = self.size(shape[axis])
+            parts.append(self.mod(index, inner) if axis else index)
+            index = self.div(index, inner)
+        return tuple(reversed(parts))
+
+    def div(self, a: Term, b: Term) -> Term:
+        """The quotient of two indices, which are not negative."""
+        if isinstance(b, int) and b == 1:
+            return a
+        return self.node("index_div", (a, b), INDEX)
+
+    def mod(self, a: Term, b: Term) -> Term:
+        """What is left of an index."""
+        if isinstance(b, int) and b == 1:
+            return 0
+        return self.node("index_mod", (a, b), INDEX)
+
+    def sum(self, value: Term, over: Expr) -> Expr:
+        """The sum over all turns of a loop."""
+        return self._closed("sum", value, over)
+
+    def max(self, value: Term, over: Expr) -> Expr:
+        """The largest over all turns of a loop."""
+        return self._closed("max", value, over)
+
+    def min(self, value: Term, over: Expr) -> Expr:
+        """The smallest over all turns of a loop."""
+        return self._closed("min", value, over)
+
+    def prod(self, value: Term, over: Expr) -> Expr:
+        """The product over all turns of a loop."""
+        return self._closed("prod", value, over)
+
+    def argmax(self, value: Term, over: Expr) -> Expr:
+        """The first turn of a loop in which the value is the largest."""
+        best = self.max(value, over)
+        beyond = self.size(self.loops[number_of(over)])
+        return self.min(self.where(self.call("equal", value, best), over, beyond), over)
+
+    def _closed(self, fn: str, value: Term, over: Expr) -> Expr:
+        dtype = value.dtype if isinstance(value, Expr) else DType.FP32
+        return self.node("reduce", (value, over), dtype, fn)
+
+    def store(
+        self, out: Ref, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Write an element of `out` in every lane (and turn) where `where` holds."""
+        self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, False))
+
+    def add(
+        self, out: Ref, indices: Sequence[Term], value: Term, where: Term | None = None
+    ) -> None:
+        """Add to an element of `out`; several lanes may add to the same one, in any order."""
+        self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, True))

@@ -1,0 +1,120 @@
+"""How Triton spells what NumPy calls by name: functions, element types, numbers.
+
+Triton's language has few functions, and its interpreter fewer still: what it lacks is composed of
+what it has, in `helpers`, and carried into the module that uses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from compiler.codegen.trace import Scalar
+from compiler.errors import CompileError
+from compiler.ir.types import DType
+
+TYPES: Mapping[DType, str] = {
+    DType.BOOL: "tl.int1",
+    DType.INT8: "tl.int8",
+    DType.UINT8: "tl.uint8",
+    DType.INT16: "tl.int16",
+    DType.INT32: "tl.int32",
+    DType.INT64: "tl.int64",
+    DType.FP16: "tl.float16",
+    DType.FP32: "tl.float32",
+    DType.FP64: "tl.float64",
+}
+"""Element types as kernels name them."""
+
+OPERATORS: Mapping[str, str] = {
+    "add": "({0} + {1})",
+    "subtract": "({0} - {1})",
+    "multiply": "({0} * {1})",
+    "divide": "({0} / {1})",
+    "less": "({0} < {1})",
+    "less_equal": "({0} <= {1})",
+    "greater": "({0} > {1})",
+    "greater_equal": "({0} >= {1})",
+    "equal": "({0} == {1})",
+    "not_equal": "({0} != {1})",
+    "logical_and": "({0} & {1})",
+    "logical_or": "({0} | {1})",
+    "logical_xor": "({0} ^ {1})",
+    "logical_not": "({0} == 0)",
+    "negative": "(-{0})",
+    "square": "({0} * {0})",
+    "reciprocal": "(1.0 / {0})",
+    "isnan": "({0} != {0})",
+    "isinf": '(tl.abs({0}) == float("inf"))',
+    "isfinite": '(tl.abs({0}) < float("inf"))',
+    "where": "tl.where({0}, {1}, {2})",
+    "absolute": "tl.abs({0})",
+    "exp": "tl.exp({0})",
+    "log": "tl.log({0})",
+    "sqrt": "tl.sqrt({0})",
+    "sin": "tl.sin({0})",
+    "cos": "tl.cos({0})",
+    "erf": "tl.erf({0})",
+    "floor": "tl.floor({0})",
+    "ceil": "tl.ceil({0})",
+    "index_div": "({0} // {1})",
+    "index_mod": "({0} % {1})",
+}
+"""What is an operator or a function of the language."""
+
+HELPERS = {
+    "maximum": "larger",
+    "minimum": "smaller",
+    "expm1": "expm1",
+    "log1p": "log1p",
+    "log2": "log2",
+    "log10": "log10",
+    "tanh": "tanh",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tan": "tan",
+    "arctan": "arctan",
+    "arcsin": "arcsin",
+    "arccos": "arccos",
+    "power": "power",
+    "sign": "sign",
+    "trunc": "trunc",
+    "rint": "rint",
+    "floor_divide": "floor_divide",
+    "remainder": "remainder",
+    "fmod": "fmod",
+}
+"""What `helpers` composes, by its name there."""
+
+WHOLE = {each: f"{each}_whole" for each in ("floor_divide", "remainder", "power", "fmod")}
+"""Helpers of their own for whole numbers."""
+
+
+def knows(fn: str) -> bool:
+    """True where Triton code can be written for a function of NumPy's."""
+    return fn in OPERATORS or fn in HELPERS
+
+
+def helper_of(fn: str, dtype: DType) -> str:
+    """The helper a function needs for operands of a type; empty where it is in the language."""
+    if fn in OPERATORS:
+        return ""
+    if fn not in HELPERS:
+        raise CompileError(f"Triton code has no form of numpy.{fn}")
+    return HELPERS[fn] if dtype.is_float else WHOLE.get(fn, HELPERS[fn])
+
+
+def call_text(fn: str, helper: str, args: Sequence[str]) -> str:
+    """A function of arguments as an expression."""
+    return f"{helper}({', '.join(args)})" if helper else OPERATORS[fn].format(*args)
+
+
+def number(value: Scalar) -> str:
+    """A number as kernels write it.
+
+    >>> number(2), number(0.5), number(float("-inf")), number(True)
+    ('2', '0.5', 'float("-inf")', '1')
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    return repr(value) if math.isfinite(value) else f'float("{value}")'

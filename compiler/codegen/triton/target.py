@@ -1,0 +1,132 @@
+"""The Triton target: kernels for the device, NumPy for what stays on the host, one step of both."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler.codegen.frame import Frame, NumpyOperand, shape_text
+from compiler.codegen.module import Module
+from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
+from compiler.codegen.triton.emit import Written, emit
+from compiler.codegen.triton.helpers import HELPERS, with_needed
+from compiler.codegen.triton.kernels import Kernels
+from compiler.codegen.triton.pointwise import kernels_of
+from compiler.codegen.triton.spelling import TYPES
+from compiler.ir.dims import Dim
+from compiler.ir.graph import Op
+from compiler.ir.opdef import Pointwise, call, has
+from compiler.ir.sides import TO_DEVICE, TO_HOST
+from compiler.plan import Place, Plan, PlannedOp, Step, Value
+
+_SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
+_SMALL = 2**31
+"""Elements below which a kernel counts them in 32 bits."""
+
+_TAKEN = frozenset("torch triton tl upload download INDEX".split())
+"""Names that modules use themselves, besides those of NumPy code."""
+
+_COPIES = {TO_DEVICE: "upload", TO_HOST: "download"}
+"""The functions of a module that copy between the sides."""
+
+STYLE = Style(
+    "triton",
+    "for Triton",
+    ("import numpy as np", "import torch", "import triton", "import triton.language as tl"),
+    _SCRIPT,
+)
+
+
+class TritonTarget:
+    """Writes modules of Triton kernels; what has none of its own in them is NumPy on the host."""
+
+    name = "triton"
+
+    def supports(self, op: Op) -> str:
+        """Empty for what kernels are written for, else why not."""
+        if op.body is not None:
+            return "branches and loops are steered by the host"
+        if any(var.type.is_open for var in op.reads() + op.writes()):
+            return "only data decides its sizes"
+        if any(var.type.dtype not in TYPES for var in op.reads() + op.writes()):
+            return "it works on what is no number"
+        if not (isinstance(op.defn, Pointwise) or has(op.defn, "triton")):
+            return f"{op.kind} has no kernel"
+        return ""
+
+    def emit(self, plan: Plan, poison: bool = False) -> Module:
+        """The module of a plan, with `poison` as NumpyTarget has it."""
+        return assemble(plan, TritonFrame(plan), _emit, STYLE, poison)
+
+
+class TritonFrame(Frame):
+    """A frame in which values of the device are torch tensors, and kernels are collected."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.dims, plan.buffers)
+        self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
+        self.known: set[str] = set()
+        self._index(plan)
+
+    def _index(self, plan: Plan) -> None:
+        """What kernels count elements in: 64 bits where a value has so many."""
+        types = {value.type for step in plan.steps for op in step.ops for value in op.values}
+        counts = {type.numel for type in types if not type.is_open}
+        fixed = max((n for n in counts if isinstance(n, int)), default=0)
+        open_counts = sorted(str(n) for n in counts if isinstance(n, Dim))
+        if fixed >= _SMALL:
+            self.setup.line("INDEX = tl.int64")
+        elif not open_counts:
+            self.setup.line("INDEX = tl.int32")
+        else:
+            largest = f"max({', '.join(open_counts)}, 0)"
+            self.setup.line(f"INDEX = tl.int32 if {largest} < {_SMALL} else tl.int64")
+
+    def _place(self, value: Value, name: str) -> NumpyOperand:
+        if value.on_device and value.place is Place.LOCAL:
+            dtype = value.type.dtype.numpy.name
+            self.body.line(f"{name} = take(None, {dtype!r}, {shape_text(value.type.shape)})")
+            return NumpyOperand(self, name, value.type, False, value.storage)
+        return super()._place(value, name)
+
+    def launch(self, source: Written) -> None:
+        """Carry a kernel and the helpers it needs into the module, and call it in the step."""
+        for helper in with_needed(source.helpers):
+            if helper not in self.known:
+                self.known.add(helper)
+                self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
+        self.functions.append("\n".join(source.lines))
+        self.line(source.launch)
+
+
+def _emit(frame: Frame, step: Step) -> None:
+    """Kernels for a step of the device, NumPy for one of the host."""
+    if step.ops[0].kind in _COPIES:
+        _emit_copy(frame, step)
+        return
+    if not step.ops[0].target or not isinstance(frame, TritonFrame):
+        emit_step(frame, step)
+        return
+    tell_ops(frame, step)
+    comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
+    name = "_".join(dict.fromkeys(op.kind for op in step.ops))[:60]
+    if isinstance(step.ops[0].defn, Pointwise):
+        for lanes in kernels_of(step, name, frame):
+            frame.launch(emit(lanes, frame.names, comment))
+    else:
+        _emit_op(frame, step.ops[0], comment)
+
+
+def _emit_copy(frame: Frame, step: Step) -> None:
+    tell_ops(frame, step)
+    op = step.ops[0]
+    source, target = frame.operand(op.inputs["X"][0]), frame.operand(op.outputs["Out"][0])
+    frame.line(f"{_COPIES[op.kind]}({target}, {source})")
+
+
+def _emit_op(frame: TritonFrame, op: PlannedOp, comment: Sequence[str]) -> None:
+    """An op's own kernels."""
+    kernels = Kernels(frame, op, comment, frame.launch)
+    call(op.defn, "triton", kernels.operands(), kernels)
+    kernels.flush()

@@ -1,0 +1,132 @@
+"""The memory of a CUDA device as torch tensors: an arena, and copies of what lives on the host.
+
+With `TRITON_INTERPRET=1` kernels run in Triton's interpreter on the host's memory: then "device" is
+the host, and what is copied elsewhere is shared. torch is imported when first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+from compiler.ir.types import Array
+from runtime.device import CUDAPlace
+from runtime.errors import PlaceError, TooLarge
+
+ALIGN = 256
+"""Bytes to whose multiple torch aligns what it allocates."""
+
+
+def interprets() -> bool:
+    """Whether kernels run in Triton's interpreter, on the host."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def device_of(place: CUDAPlace) -> str:
+    """The name torch has for the device of a place. Raises PlaceError where there is none."""
+    torch = _torch(place)
+    if interprets():
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise PlaceError(
+            f"{place} cannot be used: torch {torch.__version__} finds no CUDA device",
+            hint="set TRITON_INTERPRET=1 to run the kernels on the CPU, slowly, or use CPUPlace()",
+        )
+    count = int(torch.cuda.device_count())
+    if place.device >= count:
+        raise PlaceError(f"{place} cannot be used: torch finds {count} CUDA devices, from 0 on")
+    return f"cuda:{place.device}"
+
+
+def _torch(place: CUDAPlace) -> Any:
+    missing = [name for name in ("torch", "triton") if find_spec(name) is None]
+    if missing:
+        raise PlaceError(
+            f"{place} cannot be used: {' and '.join(missing)} cannot be imported",
+            hint="install them with pip, or use CPUPlace()",
+        )
+    return import_module("torch")
+
+
+class DeviceArena:
+    """A block of bytes on a device that grows and never shrinks, as `runtime.arena.Arena`."""
+
+    def __init__(self, device: str, poison: bool = False) -> None:
+        self._torch = import_module("torch")
+        self._device = device
+        self._poison = poison
+        self._bytes = self._empty(0)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the block in bytes."""
+        return int(self._bytes.numel())
+
+    def reserve(self, nbytes: int) -> None:
+        """Make the block at least this large. Raises TooLarge where the device has not as much."""
+        if nbytes > self.nbytes:
+            self._bytes = self._empty(0)  # lets go of the old block before the new one is there
+            self._bytes = self._empty(nbytes)
+        if self._poison:
+            self._bytes.fill_(0xFF)
+
+    def _empty(self, nbytes: int) -> Any:
+        try:
+            return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._device)
+        except self._torch.OutOfMemoryError as error:
+            what = f"the memory of a step, {nbytes} bytes"
+            raise TooLarge(f"{what}, is more than {self._device} has free") from error
+
+    def take(self, offset: int, dtype: str, shape: Sequence[int]) -> Any:
+        """A tensor over the bytes from `offset` on. Raises ValueError where it would not fit."""
+        kind = getattr(self._torch, dtype)
+        stop = offset + prod(shape) * kind.itemsize
+        if offset < 0 or stop > self.nbytes:
+            what = f"a tensor of shape {tuple(shape)} at byte {offset}"
+            raise ValueError(f"{what} does not fit in {self.nbytes}")
+        return self._bytes[offset:stop].view(kind).view(tuple(shape))
+
+    def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
+        """A tensor by itself."""
+        kind = getattr(self._torch, dtype)
+        return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
+
+
+def shared(array: Array, device: str) -> Any:
+    """A tensor over an array's own memory; PlaceError where the device has memory of its own."""
+    if device != "cpu":
+        raise PlaceError(f"{device} keeps state of its own: pass a Scope, not a mapping of arrays")
+    return import_module("torch").from_numpy(array)
+
+
+class Mirror:
+    """A host array's twin on a device; whichever was handed out to be written last is the truth."""
+
+    def __init__(self, array: Array, device: str) -> None:
+        self._torch = import_module("torch")
+        self.array = array
+        self.device = device
+        self.shares = device == "cpu"
+        held = self._torch.from_numpy(array)
+        self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
+        self.is_ahead = False
+
+    def push(self) -> bool:
+        """Bring the tensor up to date, which is the truth from now on; True if it was behind."""
+        behind = not self.is_ahead and not self.shares
+        if behind:
+            self.tensor.copy_(self._torch.from_numpy(self.array))
+        self.is_ahead = True
+        return behind
+
+    def pull(self) -> bool:
+        """Bring the array up to date, which is the truth from now on; True if it was behind."""
+        behind = self.is_ahead and not self.shares
+        if behind:
+            self._torch.from_numpy(self.array).copy_(self.tensor)
+        self.is_ahead = False
+        return behind
