@@ -119,9 +119,11 @@ class BlockScan(Scan):
         Such an array collects: what is read twice, or in several runs, gets the sum of all parts.
         """
         touched = [*op.writes(), *op.inputs.get("X", [])]
-        descs = (self.block.lookup(name) for name in touched if GRAD in name)
-        arrays = [desc for desc in descs if desc and desc.kind is VarKind.TENSOR_ARRAY]
-        return bool(arrays) and op.type not in _COLLECTING
+        return op.type not in _COLLECTING and any(map(self._is_pot, touched))
+
+    def _is_pot(self, name: str) -> bool:
+        desc = self.block.lookup(name)
+        return GRAD in name and desc is not None and desc.kind is VarKind.TENSOR_ARRAY
 
     def _add_to_pot(self, op: OpDesc) -> None:
         if op.type == "write_to_array":
@@ -129,7 +131,8 @@ class BlockScan(Scan):
         elif op.type == "read_from_array":
             super().add(_renamed(op, "take_from_array", {"XOut": op.inputs["X"]}))
         else:
-            before = {name: self.current[name] for name in op.writes() if name in self.current}
+            pots = [name for name in op.writes() if name in self.current and self._is_pot(name)]
+            before = {name: self.current[name] for name in pots}
             super().add(op)
             for name, var in before.items():
                 self.add_up(name, [var, self.current[name]], op)

@@ -19,6 +19,7 @@ from compiler.ir.text import show
 from fluid.transpiler import memory_optimization_transpiler as transpiler
 from fluid.transpiler.flow import sources
 from fluid.transpiler.units import kept_names
+from tests.fluid import control_flow_models as control_flow
 from tests.golden import zoo as golden
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
@@ -217,6 +218,24 @@ def test_what_is_compiled_of_a_network_is_the_same(name: str) -> None:
     assert len(renames(program)) > 50
     want = show(to_graph(recorded.main, shapes, fetch))
     assert show(to_graph(program, shapes, fetch)) == want
+
+
+@pytest.mark.parametrize("model", control_flow.MODELS, ids=lambda model: model.__name__)
+def test_loops_and_branches_train_as_before(model: Callable[[Any], Any]) -> None:
+    """Nested ones too, and those that write over what gradients read."""
+    fluid.default_startup_program().random_seed = 7
+    loss = model(fluid)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    steps = range(control_flow.STEPS)
+    batches = [control_flow.feed(model.__name__, step, sequences) for step in steps]
+    want = trained(main(), [loss], batches)
+    program = optimized(main(), "1", "release")
+    np.testing.assert_array_equal(trained(program, [loss], batches), want)
+    np.testing.assert_array_equal(trained(without_marks(program), [loss], batches), want)
+
+
+def sequences(rows: Any, lengths: list[int]) -> fluid.LoDTensor:
+    return fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())
 
 
 def temporaries(program: fluid.Program) -> list[str]:
