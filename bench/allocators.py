@@ -1,19 +1,23 @@
 """What other ways of giving out memory would need for the same lives: peers for `pack`.
 
-Both work as an allocator does, one request after another without knowing what comes. At each step
-what ended before it is given back, then what begins with it is given memory.
+All but one work as an allocator does, one request after another without knowing what comes. At each
+step what ended before it is given back, then what begins with it is given memory. These are the
+policies, written again here, and not runs of the systems known for them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from compiler.pack import Life
 
 ALIGN = 64
 """Bytes that sizes are rounded up to, as `pack` does."""
+
+MATCH = 16
+"""How many times larger or smaller a token may be than what takes it over, as in TVM."""
 
 Range = tuple[int, int]
 """A size and an offset in bytes; sorted, the tightest fit comes first."""
@@ -38,6 +42,49 @@ def exact_size(lives: Sequence[Life]) -> int:
     return taken
 
 
+def token(lives: Sequence[Life]) -> int:
+    """Bytes of tokens: a value has one to itself, which serves another when it ends and may grow.
+
+    Taken is the smallest free token that is large enough, else the largest that is not; as TVM's
+    StaticPlanBlockMemory does, none more than `MATCH` times larger or smaller.
+
+    >>> token([Life(0, 1, 64), Life(1, 2, 128)])
+    128
+    """
+    free: list[Range] = []
+    sizes: list[int] = []
+    held: dict[int, int] = {}
+    for begins, index in _requests(lives):
+        if not begins:
+            number = held.pop(index)
+            insort(free, (sizes[number], number))
+            continue
+        size = _rounded(lives[index].size)
+        place = _matching(free, size)
+        number = free.pop(place)[1] if place is not None else len(sizes)
+        sizes += [size] * (number == len(sizes))
+        sizes[number] = max(sizes[number], size)
+        held[index] = number
+    return sum(sizes)
+
+
+def _matching(free: Sequence[Range], size: int) -> int | None:
+    """The place of the free token to take for a size."""
+    place = bisect_left(free, (size, 0))
+    if place < len(free) and free[place][0] <= size * MATCH:
+        return place
+    return place - 1 if place and free[place - 1][0] * MATCH >= size else None
+
+
+def first_fit(lives: Sequence[Life]) -> int:
+    """Bytes taken by an allocator that splits the lowest free range that is large enough.
+
+    >>> first_fit([Life(0, 1, 128), Life(0, 2, 64), Life(1, 2, 64)])
+    192
+    """
+    return _replayed(lives, _FirstFit())
+
+
 def best_fit(lives: Sequence[Life]) -> int:
     """Bytes taken by an allocator that keeps what is freed and splits the tightest range that fits.
 
@@ -47,7 +94,47 @@ def best_fit(lives: Sequence[Life]) -> int:
     >>> best_fit([Life(0, 1, 64), Life(1, 2, 64), Life(2, 3, 128)])
     128
     """
-    heap = _Heap()
+    return _replayed(lives, _Heap())
+
+
+def greedy_by_size(lives: Sequence[Life]) -> int:
+    """Bytes taken where all is known before: the largest first, each in the tightest gap it fits.
+
+    Pisarchyk and Lee, 2020 (arXiv 2001.03288), as in TFLite.
+
+    >>> greedy_by_size([Life(0, 2, 64), Life(1, 3, 128), Life(2, 4, 64)])
+    192
+    """
+    laid: list[tuple[int, int, Life]] = []
+    for life in sorted(lives, key=lambda life: -life.size):
+        size = _rounded(life.size)
+        offset = _tightest(laid, life, size)
+        insort(laid, (offset, offset + size, life), key=lambda each: each[:2])
+    return max((top for _, top, _ in laid), default=0)
+
+
+def _tightest(laid: Sequence[tuple[int, int, Life]], life: Life, size: int) -> int:
+    """The offset of the smallest gap that holds a size while a life lasts, or of the free end."""
+    end, gaps = 0, list[Range]()
+    for low, high, other in laid:
+        if other.start < life.stop and life.start < other.stop:
+            gaps += [(low - end, end)] if low - end >= size else []
+            end = max(end, high)
+    return min(gaps)[1] if gaps else end
+
+
+POLICIES: Mapping[str, Callable[[Sequence[Life]], int]] = {
+    "exact": exact_size,
+    "token": token,
+    "first": first_fit,
+    "best": best_fit,
+    "by size": greedy_by_size,
+}
+"""Every policy by its name in a table."""
+
+
+def _replayed(lives: Sequence[Life], heap: _Heap) -> int:
+    """How far a heap grows."""
     offsets: dict[int, int] = {}
     for begins, index in _requests(lives):
         size = _rounded(lives[index].size)
@@ -79,10 +166,10 @@ class _Heap:
         self._by_stop: dict[int, int] = {}
 
     def take(self, size: int) -> int:
-        place = bisect_left(self._by_size, (size, 0))
-        if place == len(self._by_size):
+        chosen = self._chosen(size)
+        if chosen is None:
             return self._grow(size)
-        found, offset = self._by_size[place]
+        found, offset = chosen
         self._drop(offset, found)
         if found > size:
             self._keep(offset + size, found - size)
@@ -99,6 +186,10 @@ class _Heap:
             size += behind
         self._keep(offset, size)
 
+    def _chosen(self, size: int) -> Range | None:
+        place = bisect_left(self._by_size, (size, 0))
+        return self._by_size[place] if place < len(self._by_size) else None
+
     def _grow(self, size: int) -> int:
         last = self._by_stop.get(self.end, 0)
         offset = self.end - last
@@ -114,3 +205,11 @@ class _Heap:
     def _drop(self, offset: int, size: int) -> None:
         del self._by_size[bisect_left(self._by_size, (size, offset))]
         del self._by_start[offset], self._by_stop[offset + size]
+
+
+class _FirstFit(_Heap):
+    """The same, with another idea of which free range to take."""
+
+    def _chosen(self, size: int) -> Range | None:
+        fitting = (each for each in self._by_size if each[0] >= size)
+        return min(fitting, key=lambda each: each[1], default=None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import compile_time, memory, models, step
+from bench import compile_time, memory, memory_files, models, step
 from bench.lines import append, machine
 from bench.table import Row
 
@@ -22,9 +22,8 @@ def run_all(given: argparse.Namespace) -> dict[str, list[Row]]:
     """Rows by benchmark, every table printed as soon as it is there."""
     rows: dict[str, list[Row]] = {"memory": list(memory.measure())}
     print(memory.report(rows["memory"]), flush=True)
-    if given.buffers:
-        rows["buffers"] = list(memory.measure_files(given.buffers))
-        print(memory.report_files(rows["buffers"]), flush=True)
+    rows["buffers"] = list(memory_files.measure_files())
+    print(memory_files.report_files(rows["buffers"]), flush=True)
     rows["compile_time"] = [compile_time.measure_model(), *compile_time.measure_synthetic()]
     rows["torch_compile"] = list(compile_time.measure_peer()) if given.peer else []
     print(_compile_report(rows), flush=True)
@@ -44,7 +43,6 @@ def main() -> None:
     """Run all and write what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="append the rows to this file")
-    parser.add_argument("--buffers", type=Path, help="also pack the lives in this folder")
     parser.add_argument("--peer", action="store_true", help="also time torch.compile, slow")
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     given = parser.parse_args()

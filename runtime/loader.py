@@ -172,13 +172,24 @@ class Executable:
         """
         self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
 
+    def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Life]:
+        """The buffers for feeds of these shapes: their steps and bytes, in the module's order.
+
+        Raises FeedError where one is missing and ShapeError where the shapes do not fit.
+        """
+        return lives_of(self.module.buffers, self.sizes_for(shapes))
+
+    def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """What the names of open sizes stand for, for feeds of these shapes; raises as `lives`."""
+        given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
+        return _sizes(self.module, given)
+
     def memory(self, shapes: Mapping[str, Sequence[int]]) -> MemoryReport:
         """What the buffers take for feeds of these shapes; nothing is allocated.
 
         Raises FeedError where one is missing and ShapeError where the shapes do not fit.
         """
-        given = tuple(tuple(_fed(tensor, shapes)) for tensor in self.module.feeds)
-        lives = lives_of(self.module.buffers, _sizes(self.module, given))
+        lives = self.lives(shapes)
         places = self._memory.exact(lives)
         return MemoryReport(places.height, places.bound, sum(life.size for life in lives))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compiler.pack.life import Block, height_of
 
-TRIES = 8
+TRIES = 4
 """How often all blocks are laid at most."""
 
 TILE = 64

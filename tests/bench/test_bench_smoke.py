@@ -16,6 +16,7 @@ from bench import (
     compile_time,
     lines,
     memory,
+    memory_files,
     models,
     serve,
     serve_worker,
@@ -49,13 +50,19 @@ def test_synthetic_programs_are_as_long_as_they_are_asked_to_be() -> None:
 # Memory
 
 
-def test_memory_of_a_model() -> None:
-    rows = list(memory.measure(["digits_mlp"], [4]))
-    assert [row["mode"] for row in rows] == ["training", "inference"]
+def test_memory_of_models() -> None:
+    rows = list(memory.measure(["digits_mlp", "sentiment_conv"], [4]))
+    assert [row["mode"] for row in rows] == ["training", "inference"] * 2
     for row in rows:
-        assert row["bound"] <= row["arena"] <= row["buffers"]
+        assert row["bound"] == row["arena"] <= row["buffers"]
         assert row["moved"] == 0.0
-    assert "goal ≤ 1.05" in memory.report(rows)
+        assert row["as written"] >= row["+ order"] >= row["+ in place"]
+    assert "met     arena ÷ bound at most 1.0000" in memory.report(rows)
+
+
+def test_memory_of_a_large_model_is_planned_and_not_run() -> None:
+    row = next(memory.measure(["lenet_bn"], [2], large=True))
+    assert "moved" not in row and row["plan ms"] > 0.0
 
 
 def test_transpilers_on_a_model() -> None:
@@ -75,9 +82,17 @@ def test_transpilers_on_a_model() -> None:
 def test_memory_of_recorded_lives(tmp_path: Path) -> None:
     text = "id,lower,upper,size\n0,0,2,64\n1,1,3,128\n2,2,4,64\n"
     (tmp_path / "three.csv").write_text(text, encoding="utf-8")
-    (row,) = memory.measure_files(tmp_path)
+    (row,) = memory_files.measure_files(tmp_path)
     assert (row["lives"], row["buffers"], row["arena"], row["bound"]) == (3, 256, 192, 192)
-    assert "three" in memory.report_files([row])
+    assert "three" in memory_files.report_files([row])
+
+
+def test_hard_cases_tell_what_fits(tmp_path: Path) -> None:
+    text = "id,lower,upper,size\n0,0,2,1048576\n1,2,3,64\n"
+    (tmp_path / "D.1048576.csv").write_text(text, encoding="utf-8")
+    rows, lowest = (list(memory_files.measure_cases(low, tmp_path)) for low in (False, True))
+    shown = memory_files.report_cases(rows, lowest)
+    assert "1 of 1 fit 1,048,576" in shown and "not lower" in shown
 
 
 def test_other_ways_of_allocating() -> None:
@@ -86,6 +101,16 @@ def test_other_ways_of_allocating() -> None:
     assert allocators.best_fit(shrinking) == 320
     apart = [Life(0, 1, 64), Life(0, 3, 64), Life(0, 1, 64), Life(1, 2, 128)]
     assert allocators.best_fit(apart) == 256
+    assert allocators.first_fit(apart) == 256
+    # The token of 256 shrinks to nothing smaller: 320 makes it grow.
+    assert allocators.token(shrinking) == 320 + 64
+    assert allocators.greedy_by_size(shrinking) == 320
+
+
+def test_policies_take_what_others_found_for_recorded_lives() -> None:
+    lives = memory_files.read_lives(memory_files.DATA / "buffers" / "infer_densenet121.csv")
+    found = [policy(lives) / 7_225_344 for policy in allocators.POLICIES.values()]
+    assert [round(each, 3) for each in found] == [10.075, 1.343, 1.222, 1.222, 1.111]
 
 
 # Compile time
