@@ -20,7 +20,7 @@ from compiler.passes.norm_folding import VECTORS, WEIGHTS, factor_and_shift
 from fluid.framework import Program
 from fluid.transpiler.flow import DELETE, inner_blocks, reads
 from fluid.transpiler.norm_matches import Match, match_norm, norms
-from fluid.transpiler.units import called_names
+from fluid.transpiler.units import called_names, is_temporary
 from runtime.errors import NotInitialized
 from runtime.scope import Scope
 
@@ -153,8 +153,9 @@ class NormFusion:
         ops = [op for block in self.program.blocks for op in block.ops if op.type != DELETE]
         readers = [op for op in ops if name in op.reads() and op is not match.norm]
         alone = all(name not in op.writes() or any(op is o for o in match.ops) for op in ops)
-        is_known = name in called_names(self.program)
-        return alone and bool(readers) and not is_known and all(o.type != "fetch" for o in readers)
+        if not is_temporary(match.block, name) or name in called_names(self.program):
+            return False
+        return alone and bool(readers) and all(op.type != "fetch" for op in readers)
 
     def _rename(self, match: Match, name: str) -> None:
         """Let whatever reads the norm's result read the sum in front of it."""

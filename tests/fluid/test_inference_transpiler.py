@@ -137,6 +137,14 @@ def test_what_was_the_result_of_a_norm_can_still_be_fetched() -> None:
     checked(layers.relu(normed), normed)
 
 
+def test_a_result_that_outlives_a_run_keeps_its_name() -> None:
+    normed = layers.batch_norm(layers.fc(layers.data("x", [2, 3], append_batch_size=False), 4))
+    normed.persistable = True
+    program, _ = checked(layers.relu(normed), normed)
+    assert [op.type for op in program.global_block().ops] == ["mul", "elementwise_add", "relu"]
+    assert program.global_block().var(normed.name).persistable
+
+
 def test_a_norm_at_the_end_keeps_its_name() -> None:
     """The reference does not fold it."""
     found = layers.batch_norm(layers.conv2d(pictures(), 4, 3))
@@ -251,8 +259,9 @@ def test_ops_of_other_branches_may_stand_between() -> None:
     assert norms(program) == 0
 
 
-def test_a_norm_in_place() -> None:
-    x = layers.conv2d(pictures(), 4, 3)
+@pytest.mark.parametrize("bias", [None, False])
+def test_a_norm_in_place(bias: Any) -> None:
+    x = layers.conv2d(pictures(), 4, 3, bias_attr=bias)
     found = layers.relu(layers.batch_norm(x, in_place=True))
     program, _ = checked(found)
     assert norms(program) == 0
