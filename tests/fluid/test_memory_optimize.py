@@ -5,6 +5,7 @@ The exact names come from fluid_spec D.4 and D.5; what is protected from surpris
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,7 @@ def without_marks(program: fluid.Program) -> fluid.Program:
     return program
 
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
 WAYS = [("0",), ("release", "1")]
 SMALL = [name for name, entry in zoo.MODELS.items() if entry.small != zoo.QUICK]
 SMALL = [name for name in SMALL if name not in ("transformer", "transformer_classifier")]
@@ -243,6 +245,22 @@ def temporaries(program: fluid.Program) -> list[str]:
     kind = fluid.core.VarDesc.VarType.LOD_TENSOR
     variables = program.global_block().vars.values()
     return [each.name for each in variables if each.type == kind and not each.persistable]
+
+
+@pytest.mark.parametrize("name", ["transformer_encoder", "sentiment_stacked_lstm", "while_power"])
+def test_saved_models_say_the_same(name: str, exe: Any) -> None:
+    """Models of the reference, between their feed and fetch ops."""
+    with np.load(GOLDEN / f"{name}__io.npz") as recorded:
+        feed: dict[str, Any] = {n[3:]: recorded[n] for n in recorded.files if n.startswith("in.")}
+        for each in (n for n in feed if f"lod:in.{n}" in recorded.files):
+            feed[each] = sequences(feed[each], recorded[f"lod:in.{each}"].tolist())
+    program, _, fetches = fluid.io.load_inference_model(str(GOLDEN / f"{name}__separate"), exe)
+    (want,) = exe.run(program, feed, fetches)
+    fluid.release_memory(program)
+    fluid.memory_optimize(program, level=1)
+    assert any(op.type == "delete_var" for op in program.global_block().ops)
+    np.testing.assert_array_equal(exe.run(program, feed, fetches)[0], want)
+    np.testing.assert_array_equal(exe.run(without_marks(program), feed, fetches)[0], want)
 
 
 def test_blocks_of_loops_are_optimized_too() -> None:
