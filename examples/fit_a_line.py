@@ -65,7 +65,7 @@ def train(steps=STEPS, folder=None, save=None):
         print("guessed {:6.2f}, costs {:6.2f}".format(*pair))
     if save:
         fluid.io.save_inference_model(save, ["features"], [guess], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

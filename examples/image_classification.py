@@ -116,7 +116,7 @@ def train(steps=STEPS, folder=None, model=resnet, save=None):
     print(f"knows {np.mean(rates):.1%} of the pictures it has not seen")
     if save:
         fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

@@ -79,7 +79,7 @@ def train(steps=STEPS, save=None):
     print(f"no answer differs by more than {moved:.0e}")
     if save:
         fluid.io.save_inference_model(save, ["picture"], [guess], executor, rewritten)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

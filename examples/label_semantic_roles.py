@@ -98,7 +98,7 @@ def train(steps=STEPS, folder=None, depth=DEPTH, save=None):
         print(" ".join(f"{words.get(word, '?')}/{labels[next(of_all)]}" for word in row[0]))
     if save:
         fluid.io.save_inference_model(save, INPUTS[:-1], [path], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

@@ -169,7 +169,7 @@ def train(steps=STEPS, folder=None, save=None):
         print(" ".join(names[number] for number in numbers if number not in (START, END)))
     if save:
         fluid.io.save_inference_model(save, ASKED, [found], executor, search_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

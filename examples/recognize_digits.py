@@ -85,7 +85,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
     print(f"reads {np.mean(rates):.1%} of the digits it has not seen")
     if save:
         fluid.io.save_inference_model(save, ["pixels"], [guess], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

@@ -97,7 +97,7 @@ def train(steps=STEPS, folder=None, save=None):
         print(f"person {row[0]} rates film {row[4]}: {row[-1][0]:5.2f}, guessed {found:5.2f}")
     if save:
         fluid.io.save_inference_model(save, [*inputs], [guess], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

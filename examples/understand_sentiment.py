@@ -97,7 +97,7 @@ def train(steps=STEPS, folder=None, model=conv, save=None):
     print(f"understands {np.mean(rates):.1%} of the reviews it has not seen")
     if save:
         fluid.io.save_inference_model(save, ["words"], [guess], executor, test_program)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 

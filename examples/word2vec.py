@@ -75,7 +75,7 @@ def train(steps=STEPS, folder=None, save=None):
     tell_neighbours(np.array(fluid.global_scope().find_var("vectors").get_tensor()), numbers)
     if save:
         fluid.io.save_inference_model(save, [word.name for word in words[:-1]], [guess], executor)
-        print(f"saved: fluid inspect {save}")
+        print(f"saved: fluid infer {save} --describe")
     return losses
 
 
