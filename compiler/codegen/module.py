@@ -29,6 +29,15 @@ from compiler.record import Record
 
 
 @dataclass(frozen=True)
+class KernelSpec:
+    """A kernel of a device: the types of its parameters, and the constants it is compiled with."""
+
+    name: str
+    types: Mapping[str, str]
+    constants: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Module:
     """Generated source for one target, with the values it is fed, keeps, returns and stores.
 
@@ -45,6 +54,7 @@ class Module:
     params: tuple[Tensor, ...]
     fetches: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
+    kernels: tuple[KernelSpec, ...] = ()
     record: Record | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -74,6 +84,7 @@ class Module:
             params=tuple(_tensor(row) for row in values["PARAMS"]),
             fetches=tuple(_tensor(row) for row in values["FETCHES"]),
             buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
+            kernels=tuple(KernelSpec(*row) for row in values.get("KERNELS", ())),
         )
 
 
@@ -83,6 +94,8 @@ def lives_of(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Life]:
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
+_KNOWN = (*_FIELDS, "KERNELS")
+"""What is read of a module's source; modules of the host have no kernels."""
 
 
 def _literals(source: str) -> Mapping[str, Any]:
@@ -90,7 +103,7 @@ def _literals(source: str) -> Mapping[str, Any]:
     try:
         assigned = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
         pairs = [(cast(ast.Name, node.targets[0]).id, node.value) for node in assigned]
-        found = {name: ast.literal_eval(value) for name, value in pairs if name in _FIELDS}
+        found = {name: ast.literal_eval(value) for name, value in pairs if name in _KNOWN}
     except (SyntaxError, ValueError, AttributeError) as error:
         raise ParseError(f"this is not a generated module: {error}") from error
     for name in _FIELDS:

@@ -12,7 +12,7 @@ from compiler.codegen.bodies import BODIES, emit_body
 from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame
 from compiler.codegen.meaning import ShapeOf, call_meaning
-from compiler.codegen.module import Module
+from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.errors import CompileError
@@ -80,7 +80,9 @@ def assemble(
     fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
     edges = (feeds, plan.params, fetches)
     source = _source(plan, frame, arguments, f"({results}{',' * bool(results)})", edges, style)
-    return Module(plan.name, style.target, source, plan.dims, *edges, tuple(frame.buffers))
+    kernels = tuple(KernelSpec(*row) for row in frame.kernels)
+    buffers = tuple(frame.buffers)
+    return Module(plan.name, style.target, source, plan.dims, *edges, buffers, kernels)
 
 
 def _plain(value: Value) -> str:
@@ -176,6 +178,8 @@ def _source(
         *_table("FETCHES", (_tensor_row(each) for each in edges[2])),
         "# name, bytes, first step, step after the last",
         *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
+        *(["# name, types of parameters, constants"] if frame.kernels else []),
+        *(_table("KERNELS", frame.kernels) if frame.kernels else []),
         "",
     ]
     return "\n".join(head + body) + "\n\n\n" + style.script

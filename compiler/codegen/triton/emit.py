@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.expressions import (
     NARROW,
@@ -28,7 +29,7 @@ from compiler.codegen.triton.expressions import (
 )
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
-from compiler.codegen.triton.spelling import TYPES, call_text, helper_of, number
+from compiler.codegen.triton.spelling import POINTERS, SIZE, TYPES, call_text, helper_of, number
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -56,12 +57,18 @@ _STEP = {
 
 @dataclass
 class Written:
-    """A kernel's text, the helpers it needs, and the call that launches it."""
+    """A kernel's text, the helpers it needs, and the call that launches it.
+
+    `types` are those of its parameters, as Triton's compiler takes them; `constants` the values of
+    the parameters that are known when it is compiled, but for INDEX.
+    """
 
     name: str
     lines: list[str]
     helpers: list[str]
     launch: str
+    types: dict[str, str]
+    constants: dict[str, int]
 
 
 def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
@@ -89,6 +96,7 @@ class _Emitter:
     text: dict[Expr, str] = field(default_factory=dict[Expr, str])
     helpers: dict[str, None] = field(default_factory=dict[str, None])
     pointers: dict[str, str] = field(default_factory=dict[str, str])
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
     sizes: dict[Dim, str] = field(default_factory=dict[Dim, str])
     open: frozenset[int] = frozenset()
 
@@ -113,7 +121,13 @@ class _Emitter:
         for level in self._levels():
             self._reduce(level)
         self._store_all()
-        return Written(self.name, self._lines(), list(self.helpers), self._launch())
+        helpers, constants = list(self.helpers), {"LANES": self.width}
+        return Written(self.name, self._lines(), helpers, self._launch(), self._types(), constants)
+
+    def _types(self) -> dict[str, str]:
+        """What each parameter is."""
+        pointers = {name: self.kinds[operand] for operand, name in self.pointers.items()}
+        return pointers | dict.fromkeys(self.sizes.values(), SIZE)
 
     def _head(self) -> None:
         side = "[:, None]" if self.loops else ""
@@ -226,7 +240,7 @@ class _Emitter:
     def _hoist(self, value: Term, index: int) -> None:
         """Name what does not change from turn to turn before the loop begins."""
         if isinstance(value, Expr):
-            for part in ordered(value):
+            for part in ordered(value, self.text):
                 if index not in self.reach[part]:
                     self._name(part)
 
@@ -256,7 +270,7 @@ class _Emitter:
         ready = [(each, self._cast(each.value, each.operand.type.dtype)) for each in stores]
         for store, value in ready:
             indices = store.indices if store.where is None else (*store.indices, store.where)
-            place = self._pointer(store.operand.name)
+            place = self._pointer(store.operand)
             offset = self._offset(store.indices, store.shape)
             mask = self._mask(indices, store.where, extra=store.value)
             call = "atomic_add" if store.adds else "store"
@@ -268,7 +282,7 @@ class _Emitter:
         """A term as text, with all it is made of named before."""
         if not isinstance(term, Expr):
             return number(term)
-        for part in ordered(term):
+        for part in ordered(term, self.text):
             self._name(part)
         return self.text[term]
 
@@ -312,7 +326,7 @@ class _Emitter:
         offset = self._offset(indices, source.shape)
         mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
         other = f", {self._value(guard[1])}" if guard else ""
-        return f"tl.load({self._pointer(source.operand.name)} + {offset}, {mask}{other})"
+        return f"tl.load({self._pointer(source.operand)} + {offset}, {mask}{other})"
 
     def _offset(self, indices: Sequence[Term], shape: Shape) -> str:
         """Where an element lies behind the first, in elements."""
@@ -366,9 +380,11 @@ class _Emitter:
             return text
         return f"{text}.to({TYPES[dtype]})"
 
-    def _pointer(self, name: str) -> str:
+    def _pointer(self, operand: NumpyOperand) -> str:
+        name = operand.name
         if name not in self.pointers:
             self.pointers[name] = self.names.make(f"{name}_ptr")
+            self.kinds[name] = POINTERS[operand.type.dtype]
         return self.pointers[name]
 
     def _size(self, size: Size) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import cast
 
 import numpy as np
@@ -84,13 +84,16 @@ def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
     return reach
 
 
-def ordered(root: Expr) -> list[Expr]:
-    """Every part of an expression, operands before what reads them."""
+def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:
+    """Every part of an expression, operands before what reads them.
+
+    What is below a part that is known, and not needed elsewhere, is left out.
+    """
     order: dict[Expr, None] = {}
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:
         part, seen = stack.pop()
-        if part in order:
+        if part in order or part in known:
             continue
         if seen:
             order[part] = None

@@ -104,6 +104,10 @@ class Lanes(Tracer):
         """A size as a number in expressions."""
         return self.node("size", (), INDEX, size) if isinstance(size, Dim) else size
 
+    def astype(self, x: Term, dtype: Any) -> Any:
+        """`x` in another element type; a Python number stays one."""
+        return x.astype(dtype) if isinstance(x, Expr) else x
+
     def loop(self, size: Size) -> Expr:
         """A number that every lane takes from 0 to `size` - 1."""
         self.loops.append(size)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.triton.emit import Written
-from compiler.codegen.triton.spelling import TYPES, number
+from compiler.codegen.triton.spelling import POINTERS, SIZE, TYPES, number
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -98,7 +98,14 @@ class _Product:
         parameters += [f"{each}: tl.constexpr" for each in (*_TILES, "GROUP", "INDEX")]
         text = _TEMPLATE.format(name=self.name, parameters=", ".join(parameters), **values)
         lines = [line for line in text.split("\n") if line]
-        return Written(self.name, lines, [], self._launch())
+        pairs = {self.pointers[each.operand.name]: each for each in (self.a, self.b, self.out)}
+        types = {name: POINTERS[each.operand.type.dtype] for name, each in pairs.items()}
+        types |= dict.fromkeys(self.sizes.values(), SIZE)
+        constants = {**self._tiles(), "GROUP": GROUP}
+        return Written(self.name, lines, [], self._launch(), types, constants)
+
+    def _tiles(self) -> dict[str, int]:
+        return _tiles(self.a.rows, self.b.columns, self.a.columns)
 
     def _values(self) -> Mapping[str, str]:
         rows, inner, columns = self.a.rows, self.a.columns, self.b.columns
@@ -148,14 +155,17 @@ class _Product:
         return self.sizes[size]
 
     def _launch(self) -> str:
-        tiles = _tiles(self.a.rows, self.b.columns, self.a.columns)
+        tiles = self._tiles()
         down = f"-(-({self.a.rows}) // {tiles['ROWS']})"
         across = f"-(-({self.b.columns}) // {tiles['COLUMNS']})"
         grid = f"({down} * {across}, {product(self.stack)})"
         options = ", ".join(f"{key}={value}" for key, value in tiles.items())
         given = ", ".join([*self.pointers, *map(str, self.sizes)])
-        return f"{self.name}[{grid}]({given}, {options}, GROUP=8, INDEX=INDEX)"
+        return f"{self.name}[{grid}]({given}, {options}, GROUP={GROUP}, INDEX=INDEX)"
 
+
+GROUP = 8
+"""Rows of tiles that programs go through together."""
 
 _TILES = ("ROWS", "COLUMNS", "INNER")
 

@@ -26,6 +26,22 @@ TYPES: Mapping[DType, str] = {
 }
 """Element types as kernels name them."""
 
+POINTERS: Mapping[DType, str] = {
+    DType.BOOL: "*i1",
+    DType.INT8: "*i8",
+    DType.UINT8: "*u8",
+    DType.INT16: "*i16",
+    DType.INT32: "*i32",
+    DType.INT64: "*i64",
+    DType.FP16: "*fp16",
+    DType.FP32: "*fp32",
+    DType.FP64: "*fp64",
+}
+"""What a kernel's parameter is that points to elements of a type, as Triton's compiler says it."""
+
+SIZE = "i32"
+"""What a parameter is that says a size."""
+
 OPERATORS: Mapping[str, str] = {
     "add": "({0} + {1})",
     "subtract": "({0} - {1})",

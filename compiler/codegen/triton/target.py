@@ -97,6 +97,7 @@ class TritonFrame(Frame):
                 self.known.add(helper)
                 self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
         self.functions.append("\n".join(source.lines))
+        self.kernels.append((source.name, source.types, source.constants))
         self.line(source.launch)
 
 

@@ -133,7 +133,8 @@ class Fold(Reduction):
         }  # fmt: skip
         result = folds[self.ufunc](value, turn)
         if self.averages:
-            result = k.astype(result / k.size(self.count(X.shape)), Out.type.dtype)
+            count = k.astype(k.size(self.count(X.shape)), Out.type.dtype)
+            result = k.astype(result / count, Out.type.dtype)
         k.store(Out.seen_as(self.spread(X.shape)), left, result)
 
     def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
@@ -160,7 +161,7 @@ class Summation(Fold):
         whole = k.lanes(*d_X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
         share = d_Out.seen_as(self.spread(d_X.shape))[left]
-        count = k.size(self.count(d_X.shape))
+        count = k.astype(k.size(self.count(d_X.shape)), d_X.type.dtype)
         k.store(d_X, whole, share / count if self.averages else share)
 
 
