@@ -2,8 +2,8 @@
 
 The first sizes are packed as low as a search gets them. Where others follow, batches of sequences
 above all, new ones are packed a little larger than they are, so that the next batch may use the
-same places: its views must be made, but nothing is packed again. New sizes wait for no search: the
-order found first is tried, and greedy packing where it does not come as low.
+same places: its views must be made, but nothing is packed again. New sizes wait for no long search:
+orders found before are tried, and greedy packing where they do not come near the bound.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.codegen.module import lives_of
-from compiler.pack import EFFORT, Life, Packing, Stack, check, pack
+from compiler.pack import EFFORT, Life, Packing, Stack, check, lower_bound, pack
 from compiler.plan import Buffer
 
 KEPT = 8
@@ -22,10 +22,13 @@ SPARE = 1.25
 """A packing serves sizes that fill it by 1 / SPARE at least."""
 
 NEAR = 65 / 64
-"""Times the bound that the order found first may come to and still be taken for other sizes."""
+"""Times the bound that is low enough for sizes that are not the first."""
 
-QUICK = 300
-"""Steps of search while a batch waits for its packing: some milliseconds."""
+QUICK = 150
+"""Steps of search while a batch waits for its packing: a few milliseconds."""
+
+ORDERS = 3
+"""Orders remembered, to be tried for other sizes."""
 
 STEPS = 8
 """A size is rounded up by an eighth of it at most."""
@@ -51,14 +54,15 @@ class Packings:
         self._buffers = buffers
         self._names = [buffer.name for buffer in buffers]
         self._known: list[_Known] = []
-        self._stack: Stack | None = None
+        self._stacks: list[Stack] = []
 
-    def pack(self, lives: Sequence[Life], effort: int = EFFORT) -> Packing:
+    def pack(self, lives: Sequence[Life], effort: int = EFFORT, enough: int = 0) -> Packing:
         """Where buffers of these lives lie, checked: no two that are alive at once overlap.
 
-        Raises PackError naming the two where they do.
+        `effort` and `enough` are those of `compiler.pack.pack`. Raises PackError naming the two
+        where they do.
         """
-        packing = pack(lives, effort=effort)
+        packing = pack(lives, effort=effort, enough=enough)
         check(lives, packing, names=self._names)
         return packing
 
@@ -79,23 +83,25 @@ class Packings:
         roomy = lives_of(self._buffers, {n: rounded(size) for n, size in sizes.items()})
         capacities = tuple([life.size for life in roomy])
         grows = all(have >= need for have, need in zip(capacities, needed, strict=True))
-        if self._known and grows:
-            return _Known(capacities, self._packed_quickly(roomy))
-        return _Known(needed, self._packed_first(lives))
-
-    def _packed_first(self, lives: Sequence[Life]) -> Packing:
-        """A search's packing; its order is kept for sizes to come."""
-        packing = self.pack(lives)
-        self._stack = Stack.of(lives, packing)
-        return packing
+        if not (self._known and grows):
+            return _Known(needed, self._remembered(lives, self.pack(lives)))
+        return _Known(capacities, self._packed_quickly(roomy))
 
     def _packed_quickly(self, lives: Sequence[Life]) -> Packing:
-        """In the order found first where that comes near the bound, else greedily."""
-        settled = self._stack.settle(lives) if self._stack is not None else None
-        if settled is None or settled.height > NEAR * settled.bound:
-            return self.pack(lives, QUICK)
-        check(lives, settled, names=self._names)
-        return settled
+        """In an order found before, where one comes near the bound; else packed anew."""
+        bound = lower_bound(lives)
+        enough = int(NEAR * bound)
+        settled = (stack.settle(lives, bound) for stack in self._stacks)
+        low = (packing for packing in settled if packing and packing.height <= enough)
+        packing = next(low, None)
+        if packing is None:
+            return self._remembered(lives, self.pack(lives, QUICK, enough))
+        check(lives, packing, names=self._names)
+        return packing
+
+    def _remembered(self, lives: Sequence[Life], packing: Packing) -> Packing:
+        self._stacks = [Stack.of(lives, packing), *self._stacks[: ORDERS - 1]]
+        return packing
 
 
 def rounded(size: int) -> int:

@@ -36,8 +36,8 @@ class Stack:
             tops[block.first : block.last] = [block.index] * (block.last - block.first)
         return Stack(tuple(below))
 
-    def settle(self, lives: Sequence[Life], align: int = 64) -> Packing | None:
-        """The same lives with other sizes, lying on each other as they did.
+    def settle(self, lives: Sequence[Life], bound: int, align: int = 64) -> Packing | None:
+        """The same lives with other sizes, lying on each other as they did; `bound` is theirs.
 
         The packing is valid, but may be higher than another. None where a life that lay nowhere
         has bytes now.
@@ -49,5 +49,4 @@ class Stack:
         for number, under in self.below:
             offset = max([tops[each] for each in under], default=0)
             offsets[number], tops[number] = offset, offset + sizes[number]
-        bound = max((block.pressure for block in blocks_of(lives, align)), default=0)
         return Packing(tuple(offsets), max(tops, default=0), bound)

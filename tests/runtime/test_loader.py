@@ -303,8 +303,8 @@ def test_a_view_past_its_buffer_is_refused() -> None:
 
 
 def test_every_packing_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def overlapping(lives: Any, effort: int) -> Any:
-        packing = pack(lives, effort=effort)
+    def overlapping(lives: Any, **settings: Any) -> Any:
+        packing = pack(lives, **settings)
         return type(packing)((0,) * len(lives), packing.height, packing.bound)
 
     pack = packings.pack

@@ -20,9 +20,9 @@ def counted(monkeypatch) -> list[int]:
     made: list[int] = []
     pack = packings.pack
 
-    def counting(lives, effort):
+    def counting(lives, **settings):
         made.append(len(lives))
-        return pack(lives, effort=effort)
+        return pack(lives, **settings)
 
     monkeypatch.setattr(packings, "pack", counting)
     return made
@@ -50,6 +50,28 @@ def test_what_does_not_grow_with_its_names_is_packed_as_it_is() -> None:
     find(known, shrinking, N=3, M=40)
     packing = find(known, shrinking, N=17, M=40)
     assert packing.height == packing.bound == 40 * 64
+
+
+def test_an_order_found_before_serves_other_sizes(monkeypatch) -> None:
+    made, known = counted(monkeypatch), Packings(BUFFERS)
+    for rows in (8, 64, 512, 4096):
+        packing = find(known, N=rows, M=rows)
+        assert packing.height == packing.bound
+    assert len(made) == 1
+
+
+def test_sizes_that_no_known_order_suits_are_packed_near_the_bound(monkeypatch) -> None:
+    lives = [(0, 4, 2), (2, 4, 1), (0, 1, 1), (1, 3, 3), (3, 6, 2), (5, 8, 3), (4, 7, 1)]
+    sizes = [size + N * (index % 3) for index, (_, _, size) in enumerate(lives)]
+    buffers = tuple(
+        Buffer(f"b{i}", size * 64, start, stop)
+        for i, ((start, stop, _), size) in enumerate(zip(lives, sizes, strict=True))
+    )
+    made, known = counted(monkeypatch), Packings(buffers)
+    for count in (1, 100, 7):
+        packing = find(known, buffers, N=count)
+        assert packing.height <= packings.NEAR * packing.bound
+    assert len(made) <= 3
 
 
 def test_rounding_wastes_an_eighth_at_most() -> None:
