@@ -2,32 +2,24 @@
 
 What trains is read in three lanes. Forward ops run down the first; their gradients run up the
 second, each beside the op it belongs to, so that what forward saves for backward is a short way
-across; updates of state run to the right in the third. A `band` is a row of layers that all lanes
-share: an op's longest way from the start, gradients in the band of their op. Within a lane the
-layers are ordered by barycenters and put in place by isotonic regression, as Sugiyama, Tagawa and
+across; updates of state run to the right in the third (`layers`). Within a lane the layers are
+ordered by barycenters and put in place by isotonic regression, as Sugiyama, Tagawa and
 Toda (1981) draw hierarchies; long edges keep a place in every layer they cross. All arithmetic is
 on numbers in an order that depends on nothing but the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from itertools import accumulate, pairwise
+from itertools import pairwise
+from math import sqrt
 from statistics import fmean
 from typing import TypeAlias
 
-Edge: TypeAlias = tuple[int, int]
+from compiler.report.layers import Edge, Lane, Layers, in_order, layers_of, neighbours
+
 Place: TypeAlias = tuple[float, float]
-
-
-class Lane(IntEnum):
-    """Which part of a training step an op belongs to."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    UPDATE = 2
 
 
 @dataclass(frozen=True)
@@ -55,118 +47,66 @@ LONGEST = 60
 """Layers an edge may cross and still have a place in each; longer ones are drawn straight."""
 
 
+LONERS = 12
+"""More nodes than this that no line touches stand in a block of their own."""
+
+
 def layout(lanes: Sequence[Lane], edges: Sequence[Edge], partners: Sequence[int | None]) -> Layout:
     """Place every node; node i is in `lanes[i]`, and beside its forward node `partners[i]`.
 
     Edges that would close a circle are let pass.
     """
-    order = _sorted(len(lanes), edges)
+    order = in_order(len(lanes), edges)
     rank = {node: index for index, node in enumerate(order)}
     forth = [(a, b) for a, b in edges if rank[a] < rank[b]]
-    bands = _bands(order, forth, lanes, partners)
-    rows, starts = _rows(order, forth, lanes, bands)
+    layers = layers_of(order, forth, lanes, partners)
+    alone = _alone(order, edges)
     places: dict[int, Place] = {}
     ways: dict[Edge, tuple[Place, ...]] = {}
-    found: list[tuple[Lane, float, float]] = []
-    left = 0.0
+    spans: list[tuple[Lane, float, float]] = []
     for lane in Lane:
-        mine = [node for node in order if lanes[node] == lane]
+        mine = [node for node in order if lanes[node] == lane and node not in alone]
         if not mine:
             continue
         inside = [(a, b) for a, b in forth if lanes[a] == lanes[b] == lane]
-        if lane is Lane.UPDATE:
-            placed, passing = _chains(mine, inside, {n: starts[bands[n]] for n in mine}), {}
-        else:
-            placed, passing = _layered(mine, inside, rows)
+        placed, passing = _lane(lane, mine, inside, layers)
+        left = spans[-1][2] + GAP if spans else 0.0
         shift = left - min(x for x, _ in placed.values())
         places |= {node: (x + shift, y) for node, (x, y) in placed.items()}
         ways |= {e: tuple([(x + shift, y) for x, y in way]) for e, way in passing.items()}
-        right = max(x + shift for x, _ in placed.values())
-        found.append((lane, left, right))
-        left = right + GAP
-    return Layout(tuple([places[node] for node in range(len(lanes))]), ways, tuple(found))
+        spans.append((lane, left, max(x + shift for x, _ in placed.values())))
+    places |= _block(alone, max((y + 2 for _, y in places.values()), default=0.0))
+    return Layout(tuple([places[node] for node in range(len(lanes))]), ways, tuple(spans))
 
 
-def _sorted(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Every node behind those it follows; where there is a circle, the first of it goes ahead."""
-    after: dict[int, list[int]] = {}
-    waits = [0] * count
-    for a, b in edges:
-        after.setdefault(a, []).append(b)
-        waits[b] += 1
-    ready = [node for node in reversed(range(count)) if not waits[node]]
-    left = dict.fromkeys(range(count))
-    order: list[int] = []
-    while left:
-        node = ready.pop() if ready else next(iter(left))
-        if node not in left:
-            continue
-        del left[node]
-        order.append(node)
-        for follower in after.get(node, ()):
-            waits[follower] -= 1
-            if not waits[follower]:
-                ready.append(follower)
-    return order
+def _alone(order: Sequence[int], edges: Sequence[Edge]) -> dict[int, None]:
+    """The nodes that no edge touches, where they are many: what a startup program is made of."""
+    touched = {node for edge in edges for node in edge}
+    alone = [node for node in order if node not in touched]
+    return dict.fromkeys(alone if len(alone) > LONERS else [])
 
 
-def _neighbours(edges: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    before: dict[int, list[int]] = {}
-    after: dict[int, list[int]] = {}
-    for a, b in edges:
-        before.setdefault(b, []).append(a)
-        after.setdefault(a, []).append(b)
-    return before, after
+def _block(nodes: Iterable[int], top: float) -> dict[int, Place]:
+    """Nodes in rows, in order, about as wide as they are high on the screen."""
+    listed = list(nodes)
+    width = max(1, round(sqrt(len(listed) / 3)))
+    return {n: (float(i % width), top + i // width) for i, n in enumerate(listed)}
 
 
-def _bands(
-    order: Sequence[int], edges: Sequence[Edge], lanes: Sequence[Lane],
-    partners: Sequence[int | None],
-) -> list[int]:  # fmt: skip
-    """The band of each node: how deep it stands, for a gradient how deep its op does."""
-    before, after = _neighbours(edges)
-    bands = [0] * len(lanes)
-    for node in (n for n in order if lanes[n] == Lane.FORWARD):
-        bands[node] = max((bands[p] + 1 for p in before.get(node, ()) if not lanes[p]), default=0)
-    for node in (n for n in reversed(order) if lanes[n] == Lane.FORWARD):
-        own = [bands[f] - 1 for f in after.get(node, ()) if not lanes[f]]
-        if not before.get(node) and own:
-            bands[node] = max(bands[node], min(own))
-    deepest = max(bands, default=0)
-    for node in (n for n in order if lanes[n] == Lane.BACKWARD):
-        known = [bands[p] for p in before.get(node, ()) if lanes[p] == Lane.BACKWARD]
-        partner = partners[node]
-        bands[node] = min([deepest if partner is None else bands[partner], *known])
-    for node in (n for n in order if lanes[n] == Lane.UPDATE):
-        bands[node] = max((bands[p] for p in before.get(node, ())), default=0)
-    return bands
-
-
-def _rows(
-    order: Sequence[int], edges: Sequence[Edge], lanes: Sequence[Lane], bands: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """The row of each node, and the first row of each band: as many rows as its longest chain."""
-    before, after = _neighbours([e for e in edges if bands[e[0]] == bands[e[1]]])
-    depth = [0] * len(lanes)
-    for lane, nodes, ahead in (
-        (Lane.FORWARD, order, before),
-        (Lane.BACKWARD, reversed(order), after),
-    ):
-        for node in (n for n in nodes if lanes[n] == lane):
-            depth[node] = max((depth[p] + 1 for p in ahead.get(node, ()) if lanes[p] == lane),
-                              default=0)  # fmt: skip
-    heights = [0] * (max(bands, default=0) + 1)
-    for node, band in enumerate(bands):
-        heights[band] = max(heights[band], depth[node] + 1)
-    starts = [0, *accumulate(heights[:-1])]
-    return [starts[bands[node]] + depth[node] for node in range(len(lanes))], starts
+def _lane(
+    lane: Lane, nodes: Sequence[int], edges: Sequence[Edge], layers: Layers
+) -> tuple[dict[int, Place], dict[Edge, tuple[Place, ...]]]:
+    """The places of a lane's nodes, its left side anywhere, and the ways of its long edges."""
+    if lane is Lane.UPDATE:
+        return _chains(nodes, edges, {n: layers.tops[n] for n in nodes}), {}
+    return _layered(nodes, edges, layers.rows)
 
 
 def _chains(
     nodes: Sequence[int], edges: Sequence[Edge], wanted: Mapping[int, int]
 ) -> dict[int, Place]:
     """What hangs together as a row of its own to the right, near the row it wants."""
-    before, after = _neighbours(edges)
+    before, after = neighbours(edges)
     column: dict[int, int] = {}
     for node in nodes:
         column[node] = max((column[p] + 1 for p in before.get(node, ())), default=0)
@@ -237,7 +177,7 @@ def _columns(
     layers: dict[int, list[int]] = {}
     for node in row:
         layers.setdefault(row[node], []).append(node)
-    above, below = _neighbours([e if row[e[0]] < row[e[1]] else (e[1], e[0]) for e in links])
+    above, below = neighbours([e if row[e[0]] < row[e[1]] else (e[1], e[0]) for e in links])
     columns = {node: float(i) for layer in layers.values() for i, node in enumerate(layer)}
     down = sorted(layers)
     for sweep in range(SWEEPS):

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
 from compiler.report.changes import key
-from compiler.report.layout import Lane, Layout, layout
+from compiler.report.layers import Lane
+from compiler.report.layout import Layout, layout
 
 UNDRAWN = -1
 """Stands for an op that has no node."""
 
 HUB = 8
-"""A value with more readers than this (a learning rate) does not pull them together."""
+"""A small value with more readers than this (a learning rate) does not pull them together."""
+
+SMALL = 64
+"""Bytes of a small value at most; where only data decides, a value is not small."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,13 @@ class _Drawing:
         self._known: dict[Hashable, int] = {}
         self._seen: dict[tuple[int, int, str], list[int]] = {}
         self._readers: dict[str, set[int]] = {}
+        self._small: set[str] = set()
 
     def see(self, index: int, stage: Stage) -> Iterator[int]:
         """The node of each op of a stage."""
         makers: dict[str, int] = {}
+        sizes = ((label, var.nbytes) for label, var in stage.vars.items())
+        self._small |= {label for label, n in sizes if isinstance(n, int) and n <= SMALL}
         for var in (var for var in stage.vars.values() if var.role == "feed"):
             feed = Node("feed", (), (var.label,), "", Lane.FORWARD)
             makers[var.label] = self._node(("feed", var.label), feed)
@@ -116,7 +123,8 @@ class _Drawing:
     def links(self) -> Iterator[Link]:
         """Every link, in the order in which they were seen."""
         for (start, stop, label), stages in self._seen.items():
-            yield Link(start, stop, label, tuple(stages), len(self._readers[label]) > HUB)
+            hub = label in self._small and len(self._readers[label]) > HUB
+            yield Link(start, stop, label, tuple(stages), hub)
 
 
 def _lane(op: OpNote) -> Lane:

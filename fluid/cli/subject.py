@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiler.driver import feed_shapes
-from compiler.errors import CompileError, did_you_mean
+from compiler.errors import CompileError, ShapeError, did_you_mean
 from compiler.ir.convert import to_graph
+from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph
 from compiler.ir.parse import parse, parse_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
+from compiler.ir.scan import LOD
 from compiler.ir.serial import load_program
 from compiler.ir.types import Array
 from fluid.cli.model import CommandError, SavedModel, load_model
@@ -92,7 +94,16 @@ def _of_program(path: Path, program: Program, fetch: Sequence[str]) -> Subject:
 
 
 def _graph(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> Graph:
-    return to_graph(program, feed_shapes(program, list(feeds)), list(fetches))
+    """The graph for feeds of any size; where sequences must match, all of them have equal ones."""
+    shapes = feed_shapes(program, list(feeds))
+    try:
+        return to_graph(program, shapes, list(fetches))
+    except ShapeError:
+        cut = [name for name in feeds if f"{name}{LOD}0" in shapes]
+        if len(cut) < 2:
+            raise
+    matching = {name: (Dim.named("rows"), *shapes[name][1:]) for name in cut}
+    return to_graph(program, {**shapes, **matching}, list(fetches))
 
 
 def _known(program: Program, fetch: Sequence[str]) -> list[str]:

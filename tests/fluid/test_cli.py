@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fluid
+from bench import zoo
 from fluid.cli import main as cli
 from fluid.cli.arrays import read_arrays
 from fluid.cli.infer_arguments import INFER_EXAMPLES
@@ -217,6 +218,13 @@ def test_inspect_fetches_the_loss_of_a_program_that_trains(capsys, tmp_path):
     assert f"no variable '{loss.name}x' to fetch" in message and loss.name in message
     path.write_bytes(path.read_bytes()[:-40])
     assert "is not a saved program" in refused(capsys, "inspect", path)
+
+
+def test_inspect_takes_sequences_that_must_match(capsys, tmp_path):
+    path = tmp_path / "tagger.pdmodel"
+    path.write_bytes(zoo.build(fluid, "tagger_gru_crf").main.desc.serialize_to_string())
+    shown = run(capsys, "inspect", path, "--size", "rows=12", "--html", tmp_path / "page.html")
+    assert "linear_chain_crf" in shown and "rows = 12" in shown
 
 
 def test_inspect_takes_what_it_dumped_and_the_passes_that_are_asked_for(capsys, tmp_path):

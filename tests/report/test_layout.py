@@ -7,7 +7,8 @@ import pytest
 
 from compiler.ir.parse import parse
 from compiler.passes.observers import stage
-from compiler.report.layout import Lane, layout, spread
+from compiler.report.layers import Lane
+from compiler.report.layout import LONERS, layout, spread
 from compiler.report.picture import UNDRAWN, picture
 
 FORWARD, BACKWARD, UPDATE = Lane
@@ -52,6 +53,15 @@ def test_random_graphs_have_room_and_order(seed):
 
 def test_a_circle_is_drawn_all_the_same():
     assert len(set(place([FORWARD] * 3, [(0, 1), (1, 2), (2, 0)]))) == 3
+
+
+def test_what_nothing_touches_stands_in_a_block():
+    count = 3 * LONERS
+    places = place([FORWARD] * (count + 2), [(count, count + 1)])
+    block = places[:count]
+    assert len(set(places)) == count + 2
+    assert min(y for _, y in block) > max(y for _, y in places[count:])
+    assert 2 <= len({x for x, _ in block}) < len({y for _, y in block})
 
 
 def test_spread_keeps_order_and_distance():

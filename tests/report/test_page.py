@@ -3,7 +3,10 @@
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from compiler.report.memory import Bar, live_bytes, size_text
 from compiler.report.sources import Sources
 from compiler.study import explain, study_graph
 
+ROOT = Path(__file__).resolve().parents[2]
 EVIL = "</script><script>document.title='caught'</script><img src=x onerror=alert(1)>"
 FOREIGN = r"https?://|url\(|@import|\ssrc=|fetch\(|innerHTML|\beval\("
 GRAPH = """\
@@ -88,6 +92,18 @@ def test_a_page_needs_nothing_from_elsewhere_and_lets_no_other_script_run():
 def test_a_page_is_the_same_every_time_but_for_the_times():
     one, two = (re.sub(r'id="times">[^<]*<', "", seen().html()) for _ in range(2))
     assert one == two
+
+
+def test_a_page_does_not_depend_on_hash_seeds(tmp_path: Path):
+    (tmp_path / "x.ir").write_text(GRAPH, encoding="utf-8")
+    pages: set[str] = set()
+    for seed in "12":
+        page = tmp_path / f"{seed}.html"
+        command = [sys.executable, "-m", "compiler", str(tmp_path / "x.ir"), "--html", str(page)]
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, check=True, env=environment)
+        pages.add(re.sub(r'id="times">[^<]*<', "", page.read_text(encoding="utf-8")))
+    assert len(pages) == 1
 
 
 def test_names_that_are_markup_are_only_text():

@@ -95,6 +95,7 @@ function nameLanes(context) {
   for (const [lane, left, right] of data.lanes) {
     const x = (((left + right) / 2) * NODE.across - camera.x) * camera.scale;
     const y = Math.max(20, (-26 - camera.y) * camera.scale), width = context.measureText(LANES[lane]).width + 20;
+    if (width > (right - left + 1.4) * NODE.across * camera.scale) continue;
     context.fillStyle = colour("lane");
     context.beginPath();
     context.roundRect(x - width / 2, y - 16, width, 23, 11);
