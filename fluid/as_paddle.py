@@ -29,6 +29,28 @@ INNER = ("fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.layers.", "fluid.p
 """What the names below `paddle.fluid` do not show as it is."""
 
 
+ABSENT = {
+    "paddle.fluid.contrib": "contributed code is not part of this package",
+    "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
+    "paddle.fluid.incubate": "training on several machines comes with a later version",
+    "paddle.distributed": "training on several machines comes with a later version",
+}
+"""What release 1.8 has besides, and why it is not here."""
+
+
+class _Absent:
+    """The last one asked for a module: says why there is none of that name below `paddle`."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        """None for others' modules; ModuleNotFoundError with a reason for `paddle`'s."""
+        if not name.startswith("paddle."):
+            return
+        why = next((ABSENT[each] for each in ABSENT if f"{name}.".startswith(f"{each}.")), "")
+        more = f": {why}" if why else "; docs/old_scripts.md lists what there is"
+        raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
+
+
 class _View(ModuleType):
     """A module under another name: what it gives and what it is given are another module's."""
 
@@ -73,6 +95,8 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     paddle = _load()
     for name, shown in _modules():
         _show(name, shown)
+    if _Absent not in sys.meta_path:
+        sys.meta_path.append(_Absent)
     return paddle
 
 

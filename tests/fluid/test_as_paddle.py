@@ -255,3 +255,33 @@ def test_rows_of_a_fetched_column_are_numbers(exe: fluid.Executor, fresh_program
         float(column)
     again = pickle.loads(pickle.dumps(column))  # noqa: S301  what was just dumped
     assert type(again) is np.ndarray and again.tolist() == [[2.0], [5.0]]
+
+
+ABSENT = """
+import importlib.util
+import fluid
+fluid.install_as_paddle()
+for name in ("fluid.contrib.mixed_precision", "fluid.dygraph", "distributed.launch", "utils"):
+    try:
+        __import__(f"paddle.{name}")
+    except ImportError as error:
+        print(type(error).__name__, error.name, error, sep=" | ")
+try:
+    from paddle.fluid import contrib
+except ImportError as error:
+    print("no contrib:", error)
+print(importlib.util.find_spec("nothing_of_that_name"))
+"""
+
+
+def test_what_there_is_not_says_why(tmp_path: Path) -> None:
+    done = python("-c", ABSENT, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    contrib, dygraph, launch, utils, name, other = done.stdout.splitlines()
+    assert contrib.startswith("ModuleNotFoundError | paddle.fluid.contrib | No module named")
+    assert "contributed code is not part of this package" in contrib
+    assert "programs are recorded and compiled" in dygraph
+    assert "several machines comes with a later version" in launch
+    assert "docs/old_scripts.md lists what there is" in utils
+    assert "cannot import name 'contrib'" in name
+    assert other == "None"
