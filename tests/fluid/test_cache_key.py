@@ -23,7 +23,8 @@ with fluid.unique_name.guard():
 program = fluid.default_main_program()
 folder = Path(sys.argv[1])
 module = compiler.compile(program, feed=["img", "label"], fetch=[loss], dump=folder)
-print(digest(program), module.digest, *(path.read_text() for path in sorted(folder.iterdir())))
+files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".jsonl")
+print(digest(program), module.digest, *(path.read_bytes() for path in files))
 """
 
 
