@@ -41,9 +41,10 @@ from bench.memory_files import (
 from bench.table import Row, goal, table
 from compiler import Options
 from compiler.driver import Compiled, compile_stages
-from compiler.ir.scan import LOD
 from compiler.ir.types import Array
 from compiler.pack import Life, check, pack
+from fluid.fed import declared
+from runtime.sizes import LOD, name_sizes, twins_of
 
 NAMES = tuple(zoo.MODELS)
 BATCHES = (8,)
@@ -90,9 +91,11 @@ class Subject:
         return {name: array.copy() for name, array in self.state.items()}
 
     def _compile(self, options: Options, params: dict[str, Array]) -> Compiled:
-        fed = [name for name in self.feed if LOD not in name]
+        open_shapes = {n: declared(self.program, n).shape for n in self.feed if LOD not in n}
+        given = {name: array.shape for name, array in self.feed.items()}
+        pattern = name_sizes(open_shapes, given, twins_of(self.feed))
         return compile_stages(
-            self.program, feed=fed, fetch=[self.fetch], options=options,
+            self.program, feed=pattern, fetch=[self.fetch], options=options,
             params=params if self.lent else None,
         )  # fmt: skip
 

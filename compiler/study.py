@@ -92,7 +92,8 @@ class Study:
     def __str__(self) -> str:
         """The passes and the memory as tables of text."""
         passes = pass_table(self.stages, self.sizes)
-        return f"{self.title}\n\n{passes}\n\n{memory_table({'memory': self.memory})}"
+        why = f"\n  the arena is {self.packing.note}" if self.packing.note else ""
+        return f"{self.title}\n\n{passes}\n\n{memory_table({'memory': self.memory})}{why}"
 
 
 def study(
