@@ -257,14 +257,18 @@ class Graph:
         source: str = "",
         body: Graph | None = None,
         last: bool = False,
+        place: Position = (),
     ) -> Op:
         """Add an op just behind the last producer of what it reads, or as the last of all.
 
+        Or at a place, that of an op which was taken out, behind others that were put there.
         Raises ValueError where an output has a producer already.
         """
         op = Op(kind, inputs, outputs, attrs or {}, source, body)
-        self._expect_free(op)
-        op.position = (next(self._counter),) if last else self._behind(op)
+        for var in op.writes():
+            if self.producer(var) is not None:
+                raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")
+        op.position = place or ((next(self._counter),) if last else self._behind(op))
         self._insert(op)
         return op
 
@@ -288,11 +292,9 @@ class Graph:
         It must read nothing that is made later. Raises ValueError where an output has another
         producer.
         """
-        new = Op(kind, inputs, outputs, attrs, op.source, None)
-        new.position, new.target = op.position, op.target
         self.remove(op)
-        self._expect_free(new)
-        self._insert(new)
+        new = self.op(kind, inputs, outputs, attrs, op.source, place=op.position)
+        new.target = op.target
         return new
 
     def drop(self, var: Var) -> bool:
@@ -334,11 +336,6 @@ class Graph:
             op.position = (index,)
         self._ops, self._sorted = dict.fromkeys(ordered), True
         self.edits += 1
-
-    def _expect_free(self, op: Op) -> None:
-        for var in op.writes():
-            if self.producer(var) is not None:
-                raise ValueError(f"{var.label!r} has a producer: {self.producer(var)}")
 
     def _add(self, var: Var) -> Var:
         if (var.name, var.version) in self._vars:

@@ -122,11 +122,13 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
     if _is_uniform(array):
         shape = [int(cast(int, size)) for size in var.type.shape]
         attrs = {"shape": shape, "dtype": var.type.dtype.code, **_number(array.flat[0].item())}
-        g.op("fill_constant", {}, {"Out": [var]}, attrs | role_of(op), op.source)
+        attrs |= role_of(op)
+        g.op("fill_constant", {}, {"Out": [var]}, attrs, op.source, place=op.position)
         return
     held = add_state(g, var.name + "@const", array, var.type.dtype, ctx)
     if var in g.results or g.overwriter(var) is not None:
-        g.op("assign", {"X": [held]}, {"Out": [var]}, role_of(op), op.source)
+        role = role_of(op)
+        g.op("assign", {"X": [held]}, {"Out": [var]}, role, op.source, place=op.position)
     else:
         g.hand_over(var, held)
 

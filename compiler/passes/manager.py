@@ -102,10 +102,11 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
 
 
 def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
-    """Take away the labels of facts that will not hold any more."""
+    """Take away the labels of facts that will not hold any more, and deletes with the slots."""
     if Fact.GROUPED in facts:
         for op in g.ops():
             op.kernel = None
     if Fact.STORED in facts:
         for var in g.vars():
             var.slot = None
+        g.remove(*(op for op in g.ops() if op.kind == "delete_var"))

@@ -44,5 +44,8 @@ def _split(g: Graph, norm: Op, ctx: Context) -> None:
     b = add_state(g, norm["Bias"].name + "@bn", shift, x.type.dtype, ctx)
     attrs = {"axis": norm_axis(norm.defn.attributes, x.type.rank)} | role_of(norm)
     scaled = g.fresh(y.name + ".scaled", y.type)
-    total = g.replace(norm, "elementwise_add", {"X": [scaled], "Y": [b]}, {"Out": [y]}, attrs)
-    g.op("elementwise_mul", {"X": [x], "Y": [k]}, {"Out": [scaled]}, attrs, total.source)
+    product = {"X": [x], "Y": [k]}, {"Out": [scaled]}
+    total = {"X": [scaled], "Y": [b]}, {"Out": [y]}
+    g.remove(norm)
+    g.op("elementwise_mul", *product, attrs, norm.source, place=norm.position)
+    g.op("elementwise_add", *total, attrs, norm.source, place=norm.position)

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 import runtime
 from compiler.codegen.numpy import NumpyTarget
+from compiler.errors import PassOrderError
 from compiler.freeze import freeze
 from compiler.interpret import run
 from compiler.ir.text import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
-from compiler.passes.manager import run_passes
+from compiler.passes.manager import check_order, run_passes
 from compiler.passes.pipeline import PASSES, named, pipeline
 from tests.ir.random_graphs import arrays
 from tests.passes.random_networks import networks
@@ -59,5 +60,31 @@ def test_code_computes_the_same_whatever_passes_are_left_out(graph, lent, left_o
     context = Context(params if lent else None, memory_budget=budget)
     options = Options(disable=frozenset(left_out), memory_budget=budget)
     run_passes(graph, pipeline(options), context)
+    results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)
+    close(dict(enumerate(results)) | {name: params[name] for name in state}, want)
+
+
+def legal(names):
+    """The passes of these that may run in this order; the others are refused for a missing fact."""
+    kept = []
+    for each in named(names):
+        try:
+            check_order([*kept, each])
+        except PassOrderError as error:
+            assert f"pass {each.name!r} needs ORDERED" in str(error)
+        else:
+            kept.append(each)
+    return kept
+
+
+@settings(max_examples=100)
+@given(networks(), st.booleans(), st.lists(st.sampled_from(NAMES), max_size=24))
+def test_every_legal_order_keeps_every_number_and_others_are_refused(graph, lent, names):
+    feed, state = made_for(graph)
+    want = numbers(parse(show(graph)), feed, state)
+    params = {name: array.copy() for name, array in state.items()}
+    context = Context(params if lent else None, memory_budget="60%")
+    run_passes(graph, legal(names), context)
+    close(numbers(parse(show(graph)), feed, params), want)
     results = runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed)
     close(dict(enumerate(results)) | {name: params[name] for name in state}, want)
