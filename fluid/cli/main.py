@@ -22,6 +22,7 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.options import Options
+from fluid.cli.compile import add_compile
 from fluid.cli.convert import add_convert
 from fluid.cli.infer_arguments import add_infer
 from fluid.cli.inspect import add_inspect
@@ -112,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     add_infer(commands)
     _add_run(commands)
     add_convert(commands)
+    add_compile(commands)
     add_weights(commands)
     return top
 
