@@ -42,11 +42,12 @@ class OpNote:
 
 @dataclass(frozen=True)
 class Declined:
-    """An op that a pass left as it was, as text, its user's line, and why."""
+    """An op that a pass left as it was: as text, what it writes, its user's line, and why."""
 
     op: str
     source: str
     reason: str
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,10 @@ def commands_print_what_is_said(page: str, folder: Path) -> None:
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{n}.md" for n in ("architecture", "files", "passes", "serving", "transpilers")),
+    *(
+        f"docs/{n}.md"
+        for n in ("architecture", "files", "inspect", "passes", "serving", "transpilers")
+    ),
 ]
 
 

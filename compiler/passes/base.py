@@ -27,6 +27,7 @@ class Refusal:
     op: str
     source: str
     reason: str
+    outputs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.op}  {self.source}: {self.reason}".replace("  :", ":")
@@ -50,7 +51,8 @@ class Context:
 
     def miss(self, name: str, op: Op, reason: str) -> None:
         """Note that pass `name` declined an op, in words a user understands."""
-        self.refusals.append(Refusal(name, repr(op), op.source, reason))
+        outputs = tuple([var.label for var in op.writes()])
+        self.refusals.append(Refusal(name, repr(op), op.source, reason, outputs))
 
 
 class Pass:

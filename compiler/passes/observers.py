@@ -59,7 +59,9 @@ class Recorder:
         """Keep what the pass left, and what it declined."""
         spent = ctx.milliseconds[each.name]
         new = ctx.refusals[self._refusals :]
-        declined = tuple([Declined(each.op, each.source, each.reason) for each in new])
+        declined = tuple(
+            [Declined(each.op, each.source, each.reason, each.outputs) for each in new]
+        )
         self.stages.append(stage(g, each.name, _about(each), spent, declined))
         self._refusals = len(ctx.refusals)
 

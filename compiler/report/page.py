@@ -169,7 +169,7 @@ def _stage(tables: _Tables, report: Report, drawing: Picture, index: int) -> dic
         "about": stage.about,
         "kernelCount": stage.kernels,
         "bytes": evaluate(stage.nbytes, report.sizes),
-        "declined": _declined(tables, stage),
+        "declined": _declined(tables, drawing, stage),
         "changes": changes_text(changed),
         "rows": [_row(row) for row in changed],
     }
@@ -182,11 +182,12 @@ def _row(row: Row) -> list[int]:
     return [row.change, *(-1 if side is None else side for side in (row.before, row.after))]
 
 
-def _declined(tables: _Tables, stage: Stage) -> list[Any]:
-    """Reasons, each with the ops it was given for."""
+def _declined(tables: _Tables, drawing: Picture, stage: Stage) -> list[Any]:
+    """Reasons, each with the ops it was given for and their nodes."""
     groups: dict[str, list[Any]] = {}
     for each in stage.declined:
-        groups.setdefault(each.reason, []).append([each.op, tables.source(each.source)])
+        node = drawing.node_of(each.outputs)
+        groups.setdefault(each.reason, []).append([each.op, tables.source(each.source), node])
     return list(groups.items())
 
 

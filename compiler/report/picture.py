@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
@@ -59,6 +60,16 @@ class Picture:
     links: tuple[Link, ...]
     orders: tuple[tuple[int, ...], ...]
     layout: Layout
+
+    @cached_property
+    def makers(self) -> Mapping[str, int]:
+        """The first node that makes each value."""
+        pairs = enumerate(self.nodes)
+        return {label: i for i, node in reversed(list(pairs)) for label in node.outputs}
+
+    def node_of(self, outputs: Sequence[str]) -> int:
+        """The node of an op that writes these values, `UNDRAWN` for one that is not drawn."""
+        return self.makers.get(outputs[0], UNDRAWN) if outputs else UNDRAWN
 
 
 def picture(stages: Sequence[Stage]) -> Picture:

@@ -203,6 +203,14 @@ def test_inspect_takes_a_program_alone(capsys):
     assert "feed   img" in shown and "variables of state" in shown
 
 
+def test_inspect_takes_the_weights_beside_a_program(capsys, tmp_path):
+    shutil.copy(RESNET / "model", tmp_path / "x.pdmodel")
+    assert "declined" in run(capsys, "inspect", tmp_path / "x.pdmodel")
+    shutil.copy(RESNET / "params", tmp_path / "x.pdiparams")
+    shown = run(capsys, "inspect", tmp_path / "x.pdmodel")
+    assert "declined batch_norm" not in shown and "parameters with" in shown
+
+
 def test_inspect_fetches_the_loss_of_a_program_that_trains(capsys, tmp_path):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

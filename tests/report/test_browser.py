@@ -102,6 +102,11 @@ def test_clicks_go_from_the_table_to_changes_and_refusals(browser):
     browser.click_on(row("fuse_batch_norm"))
     assert lit(browser) == "fuse_batch_norm Changes"
     assert "statistics of the batch" in browser.text(".declined")
+    browser.click_on(".declined .link")
+    assert lit(browser) == "fuse_batch_norm Graph"
+    assert "passes that declined it\nfuse_batch_norm" in browser.text("#detail")
+    assert "● 1 declined" in browser.text("#whatnow")
+    browser.press("2")
     browser.click_on(item("fuse_pointwise"))
     assert lit(browser) == "fuse_pointwise Changes"
     before = browser.evaluate("document.querySelectorAll('.diff tr').length")

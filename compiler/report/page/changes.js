@@ -18,7 +18,9 @@ views.changes = function showChanges() {
 function declinedGroup([reason, ops]) {
   const head = ops.length > 1 ? `Declined ${countText(ops.length)} ops: ` : "Declined: ";
   return el("details", { class: "declined", open: ops.length <= 2 }, el("summary", {}, head, el("b", {}, reason)),
-    el("ul", {}, ops.map(([text, source]) => el("li", {}, el("code", {}, text), " ", el("span", { class: "quiet" }, sources[source].where)))));
+    el("ul", {}, ops.map(([text, source, node]) => el("li", {},
+      node >= 0 ? el("button", { type: "button", class: "link", onclick: () => go({ tab: "graph", op: node }) }, el("code", {}, text)) : el("code", {}, text),
+      " ", el("span", { class: "quiet" }, sources[source].where)))));
 }
 
 // Every row of both sides: those that changed as given, those between them as they follow.

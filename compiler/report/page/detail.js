@@ -17,9 +17,17 @@ function showDetail() {
     values("makes", node.outputs, (v) => node.links.filter((l) => l.start === node && l.value === v && l.stages.has(stage.index)).map((l) => l.stop)),
     values("reads", node.inputs, (v) => node.links.filter((l) => l.stop === node && l.value === v && l.stages.has(stage.index)).map((l) => l.start)),
     touches(node),
+    declined(node),
     line ? [el("h3", {}, "in the text"), el("pre", {}, line.code.trim())] : node.kind === "feed" ? "" : el("p", { class: "quiet" }, "Not there in this pass."),
     stepOfNode.has(node.id) && data.code.source ? el("p", {}, el("button", { type: "button", class: "link", onclick: () => go({ tab: "code", kernel: stepOfNode.get(node.id).index }) }, "The code it became →")) : "");
   speak(`${node.kind}, ${node.outputs.map((v) => `${v.label} ${v.type}`).join(", ")}`);
+}
+
+function declined(node) {
+  const found = refusals.get(node.id) || [];
+  if (!found.length) return "";
+  return [el("h3", {}, "passes that declined it"), el("ul", { class: "history" }, found.map(([stage, reason]) => el("li", {},
+    el("button", { type: "button", class: "link", onclick: () => go({ stage: stage.index }) }, stage.name), el("span", { class: "warn" }, ` ${reason}`))))];
 }
 
 function welcome() {

@@ -123,6 +123,12 @@ function drawNode(context, stage, node, x, y, dimmed) {
     context.stroke();
     context.setLineDash([]);
   }
+  if (refusedIn(stage, node).length) {
+    context.fillStyle = colour("edited-line");
+    context.beginPath();
+    context.arc(left + width - 9, top + 9, Math.max(4, 2.5 / camera.scale), 0, 7);
+    context.fill();
+  }
   if (camera.scale > 0.3) writeNode(context, stage, node, left, top);
   context.globalAlpha = 1;
 }
@@ -181,7 +187,9 @@ function drawMap() {
 function showWhatNow(stage) {
   const marks = [...marksOf(stage).values()];
   const of = (mark) => marks.filter((each) => each === mark).length;
+  const refused = stage.declined.reduce((sum, [, ops]) => sum + ops.length, 0);
   const said = [["come", "brought"], ["gone", "taken away"], ["edited", "labelled"], ["arrived", "moved"]]
     .filter(([mark]) => of(mark)).map(([mark, word]) => el("span", { class: `mark ${mark}` }, `${countText(of(mark))} ${word}`));
+  if (refused) said.push(el("span", { class: "mark edited" }, `● ${countText(refused)} declined`));
   fill(find("whatnow"), el("b", {}, stage.before ? stage.name : "as written"), said.length ? said : el("span", { class: "quiet" }, stage.before ? "changed nothing here" : `${countText(stage.place.size)} ops`));
 }

@@ -168,6 +168,7 @@ function hover(event, node) {
   const outputs = node.outputs.slice(0, 4).map((v) => el("div", {}, el("code", {}, v.label), el("span", { class: "quiet" }, ` ${v.type}  ${bytesText(v.bytes)}`)));
   const mark = marksOf(stages[state.stage]).get(node.id);
   tip.show(event, el("b", {}, node.kind), mark ? el("span", { class: `mark ${mark}` }, WORDS[mark]) : "", outputs,
+    refusedIn(stages[state.stage], node).map((reason) => el("div", { class: "warn" }, `declined: ${reason}`)),
     node.source.where ? el("div", { class: "quiet" }, node.source.where, node.source.text ? `  ${node.source.text}` : "") : "");
 }
 

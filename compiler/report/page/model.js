@@ -42,6 +42,13 @@ data.stages.forEach((given, index) => {
   stages.push(stage);
 });
 
+// Which nodes each pass declined, and why: node → [stage, reason] …
+const refusals = new Map();
+stages.forEach((stage) => stage.declined.forEach(([reason, ops]) => ops.forEach(([, , node]) => {
+  if (node >= 0) refusals.set(node, [...(refusals.get(node) || []), [stage, reason]]);
+})));
+const refusedIn = (stage, node) => (refusals.get(node.id) || []).filter(([each]) => each === stage).map(([, reason]) => reason);
+
 const CHANGES = ["same", "edited", "gone", "come", "left", "arrived"];
 
 // How a stage differs, node by node: gone, come, edited, or moved.
