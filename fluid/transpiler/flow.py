@@ -76,14 +76,21 @@ class _Walk:
 
     def block(self, block: Block, around: Mapping[str, Source]) -> Iterator[Source]:
         """The sources of a block's reads; `around` has those of the names around it."""
-        known = {**around, **self.ends.get(block.forward_block_idx, {})}
-        known = known if block.forward_block_idx != NO_BLOCK else dict(around)
+        known = {**around, **self.kept(block)}
         for op in block.ops:
             if op.type == DELETE:
                 known |= dict.fromkeys(op.reads(), ("deleted",))
             else:
                 yield from self.op(op, known)
         self.ends[block.idx] = known
+
+    def kept(self, block: Block) -> dict[str, Source]:
+        """What a block of gradients finds of its forward block: that one's own variables."""
+        if block.forward_block_idx == NO_BLOCK:
+            return {}
+        own = self.program.blocks[block.forward_block_idx].vars
+        ends = self.ends.get(block.forward_block_idx, {})
+        return {name: source for name, source in ends.items() if name in own}
 
     def op(self, op: OpDesc, known: dict[str, Source]) -> Iterator[Source]:
         """The sources of an op's reads and of those in its blocks; then what it writes is known."""

@@ -79,12 +79,15 @@ class NormFusion:
         factor, shift = factor_and_shift(*vectors, float(norm.attrs.get("epsilon", 1e-5)))
         added = sum((self._channels(name, match, len(factor)) for name in match.added), 0.0)
         weight = self._value(match.weight, match)
-        self._check(match, weight, len(factor))
         scaled = match.traits.scaled(weight, factor)
         self._rewrite(match, scaled, added * factor + shift)
 
     def _value(self, name: str, match: Match) -> Array:
-        """What a parameter holds; NotInitialized where the scope does not have it."""
+        """What a parameter holds.
+
+        Raises NotInitialized where the scope does not have it, ValueError where it has another
+        shape there than the program declares.
+        """
         if name in self.made:
             return self.made[name]
         found = self.scope.find_var(name)
@@ -96,20 +99,18 @@ class NormFusion:
                 source=match.norm.source,
                 hint="run the startup program or load the parameters first, in the same scope",
             )
-        return np.asarray(tensor)
+        value, var = np.asarray(tensor), match.block.lookup(name)
+        if var is None or value.shape != var.dims:
+            raise ValueError(
+                f"{name!r} is {list(value.shape)} in this scope, but the program declares "
+                f"{list(var.shape) if var else 'none'} ({match.layer.source})"
+            )
+        return value
 
     def _channels(self, name: str, match: Match, channels: int) -> Array:
         """A bias as one number for each channel."""
         value = self._value(name, match).astype(np.float64).reshape(-1)
         return np.broadcast_to(value, (channels,))
-
-    def _check(self, match: Match, weight: Array, channels: int) -> None:
-        """ValueError where the scope's weights are not those that the program declares."""
-        if weight.shape != match.traits.weight:
-            raise ValueError(
-                f"{match.weight!r} is {list(weight.shape)} in this scope, but the program "
-                f"declares {list(match.traits.weight)} ({match.layer.source})"
-            )
 
     # ---- ops
 

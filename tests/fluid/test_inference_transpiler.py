@@ -1,5 +1,6 @@
 """`InferenceTranspiler`: what is folded, under which names, and what must not be (fluid_spec C)."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -488,11 +489,14 @@ def test_missing_values_change_nothing() -> None:
     assert [name for name, _ in variables()] == names
 
 
-def test_weights_of_another_shape_are_told() -> None:
+@pytest.mark.parametrize(
+    ("name", "shape"), [("conv2d_0.w_0", (4, 3, 5, 5)), ("batch_norm_0.w_1", (5,))]
+)
+def test_values_of_another_shape_are_told(name: str, shape: tuple[int, ...]) -> None:
     layers.batch_norm(layers.conv2d(pictures(), 4, 3))
     started()
     program = fluid.default_main_program().clone(for_test=True)
-    tensor = fluid.global_scope().find_var("conv2d_0.w_0").get_tensor()
-    tensor.set(np.zeros((4, 3, 5, 5), "float32"), CPU)
-    with pytest.raises(ValueError, match=r"'conv2d_0.w_0' is \[4, 3, 5, 5\] in this scope, but"):
+    fluid.global_scope().find_var(name).get_tensor().set(np.zeros(shape, "float32"), CPU)
+    message = f"'{name}' is {list(shape)} in this scope, but the program declares ["
+    with pytest.raises(ValueError, match=re.escape(message)):
         fluid.InferenceTranspiler().transpile(program, CPU)

@@ -4,7 +4,7 @@ The exact names come from fluid_spec D.4 and D.5; what is protected from surpris
 """
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +399,37 @@ def test_a_clobbered_value_is_found() -> None:
     ops[3]._rename_input("square_error_cost_0.tmp_0", "fc_0.tmp_1")
     with pytest.raises(VerifyError, match="op 7 of the program read"):
         transpiler.expect_same_flow(before, main())
+
+
+def test_renames_that_the_check_lets_pass_change_no_number() -> None:
+    """Of all pairs of temporaries, right and wrong; the check knows no plan, only the program."""
+    fluid.default_startup_program().random_seed = 7
+    loss = line()
+    before, want = sources(main()), trained(main(), [loss], [FEED, FEED])
+    names = [name for name in temporaries(main()) if name not in (*FEED, loss.name)]
+    passed = 0
+    for old, new in permutations(names, 2):
+        program = main().clone()
+        program.global_block()._rename_var(old, new)
+        if sources(program) == before:
+            passed += 1
+            np.testing.assert_array_equal(trained(program, [loss], [FEED, FEED]), want)
+    assert 20 < passed < len(names) * (len(names) - 1) - 20
+
+
+def test_a_value_that_a_gradient_of_a_loop_reads_is_watched() -> None:
+    loss = golden.MODELS["while_power"](fluid)[0]
+    fluid.optimizer.SGD(0.05).minimize(loss)
+    before = sources(main())
+    ops = main().global_block().ops
+    hidden = next(op.output("Out")[0] for op in ops if op.type == "tanh")
+    late = next(at for at, op in enumerate(ops) if op.type == "mean")
+    like = main().global_block().var(hidden)
+    main().global_block().create_var(name="spoiled", shape=like.shape, dtype=like.dtype)
+    main().global_block().add_op("assign", {"X": ["x"]}, {"Out": ["spoiled"]}, {}, "", late)
+    watched = sources(main())
+    ops[late]._rename_output("spoiled", hidden)
+    assert len(watched) == len(before) + 1 and sources(main()) != watched
 
 
 def test_a_damaged_mark_is_refused(exe: Any) -> None:
