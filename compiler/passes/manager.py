@@ -109,4 +109,7 @@ def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
     if Fact.STORED in facts:
         for var in g.vars():
             var.slot = None
-        g.remove(*(op for op in g.ops() if op.kind == "delete_var"))
+        deletes = [op for op in g.ops() if op.kind == "delete_var"]
+        g.remove(*deletes)
+        if deletes:
+            g.reorder(g.ops())
