@@ -10,7 +10,7 @@ views.changes = function showChanges() {
   const [equation, ...rest] = stage.about.split("\n");
   fill(panel,
     el("h2", {}, stage.before ? stage.name : "as written", el("small", {}, stage.before ? [timeText(stage.ms), stage.changes || "no line changed"].join(" · ") : "")),
-    el("p", { class: "equation" }, equation), rest.map((text) => el("p", { class: "lead" }, text)),
+    el("p", { class: "equation" }, prose(equation)), rest.map((text) => el("p", { class: "lead" }, prose(text))),
     stage.declined.map(declinedGroup), stage.rows.length || !stage.before ? table(stage) : "");
   panel.scrollTop = 0;
 };

@@ -13,6 +13,9 @@ function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+// A sentence in which `this` is code.
+const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+
 const find = (id) => document.getElementById(id);
 
 function fill(target, ...children) {

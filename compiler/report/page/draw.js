@@ -144,14 +144,17 @@ function writeNode(context, stage, node, left, top) {
   const kind = node.kind === "feed" ? node.main.label : node.kind.replace(/^(.*)_grad$/, "∇ $1");
   context.textAlign = "left";
   context.fillStyle = colour("node-ink");
-  context.font = `600 ${close ? 12 : Math.min(18, 10 / camera.scale)}px ${colour("sans")}`;
+  const room = NODE.width - 22, size = close ? 12 : Math.min(18, 10 / camera.scale);
+  context.font = `600 ${size}px ${colour("sans")}`;
+  const shrunk = Math.max(0.72, Math.min(1, room / context.measureText(kind).width));
+  if (shrunk < 1) context.font = `600 ${size * shrunk}px ${colour("sans")}`;
   context.textBaseline = close ? "alphabetic" : "middle";
-  context.fillText(clipped(context, kind, NODE.width - 22), left + 13, close ? top + 15 : top + NODE.height / 2 + 1);
+  context.fillText(clipped(context, kind, room), left + 13, close ? top + 15 : top + NODE.height / 2 + 1);
   context.textBaseline = "alphabetic";
   if (!close) return;
   context.globalAlpha *= 0.75;
   context.font = `10px ${colour("mono")}`;
-  context.fillText(clipped(context, node.main.type, NODE.width - 22), left + 13, top + 27);
+  context.fillText(clipped(context, node.main.type, room), left + 13, top + 27);
 }
 
 function clipped(context, text, width) {

@@ -67,7 +67,7 @@ function pipelineRow(stage, largest, longest) {
   const bar = (share) => ({ class: "n bar", style: { "--share": String(share) } });
   return el("tr", { onclick: open, class: stage.before && !stage.changes ? "idle" : "" },
     el("th", { scope: "row" }, el("button", { type: "button", class: "link" }, stage.before ? stage.name : "as written")),
-    el("td", { class: "about" }, stage.about.split("\n")[0]),
+    el("td", { class: "about" }, prose(stage.about.split("\n")[0])),
     el("td", bar(stage.ms / longest), stage.before ? timeText(stage.ms) : ""),
     el("td", { class: "n" }, changeText(before.nodes.length, stage.nodes.length)),
     el("td", { class: "n" }, changeText(before.kernelCount, stage.kernelCount)),
