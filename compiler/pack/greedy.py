@@ -34,20 +34,25 @@ def greedy(blocks: Sequence[Block], bound: int, tries: int = TRIES) -> list[int]
     Ends at the first try that is as low as `bound`.
     """
     covers = _covers(blocks)
-    numbers = range(len(blocks))
-    orders = [sorted(numbers, key=lambda n: key(blocks[n])) for key in ORDERS[:tries]]
+    orders: dict[int, list[int]] = {}
     best: list[int] = []
     lowest = 0
     for turn in range(tries):
-        order = orders[turn % len(orders)]
+        kind = turn % len(ORDERS)
+        order = orders.get(kind) or _sorted(blocks, ORDERS[kind])
         offsets = _lay(blocks, covers, order)
         height = height_of(blocks, offsets)
         if not best or height < lowest:
             best, lowest = offsets, height
         if height <= bound:
             break
-        orders[turn % len(orders)] = _hasten(order, blocks, offsets, bound)
+        orders[kind] = _hasten(order, blocks, offsets, bound)
     return best
+
+
+def _sorted(blocks: Sequence[Block], key: Callable[[Block], tuple[int, ...]]) -> list[int]:
+    keys = [key(block) for block in blocks]
+    return sorted(range(len(blocks)), key=keys.__getitem__)
 
 
 def _hasten(
