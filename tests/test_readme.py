@@ -35,7 +35,9 @@ def test_example_runs(index: int, tmp_path: Path) -> None:
 
 
 def test_first_example_learns(tmp_path: Path) -> None:
-    (example,) = re.findall(r"## First example\n.*?^```python\n(.*?)^```.*?## ", README, re.M | re.S)
+    (example,) = re.findall(
+        r"## First example\n.*?^```python\n(.*?)^```.*?## ", README, re.M | re.S
+    )
     losses = [float(loss) for loss in re.findall(r"loss\s+(\S+)", run(example, tmp_path))]
     assert len(losses) > 2
     assert losses[-1] < 1e-3 * losses[0]

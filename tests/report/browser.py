@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -21,6 +22,14 @@ FLAGS = (
     "--disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage "
     "--hide-scrollbars --force-device-scale-factor=1 --remote-debugging-pipe"
 )
+HAND_OVER = """
+import os, sys
+for number, given in ((103, sys.argv[1]), (104, sys.argv[2]), (3, 103), (4, 104)):
+    os.dup2(int(given), number)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""What becomes the browser: it wants its two pipes as files 3 and 4."""
+
 KEYS = {
     "ArrowLeft": 37,
     "ArrowUp": 38,
@@ -44,16 +53,13 @@ class Browser:
         self._folder = tempfile.mkdtemp()
         mine, theirs = os.pipe(), os.pipe()
 
-        def hand_over() -> None:
-            # As 3 and 4; what is there may be one of those, so by way of high numbers.
-            os.dup2(mine[0], 103), os.dup2(theirs[1], 104)
-            os.dup2(103, 3), os.dup2(104, 4)
-
         command = [str(chromium()), *FLAGS.split(), f"--window-size={width},{height}"]
+        ends = mine[0], theirs[1]
         self._process = subprocess.Popen(
-            [*command, f"--user-data-dir={self._folder}", "about:blank"],
+            [sys.executable, "-c", HAND_OVER, *map(str, ends), *command,
+             f"--user-data-dir={self._folder}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=hand_over, close_fds=False, start_new_session=True,
+            pass_fds=ends, start_new_session=True,
         )  # fmt: skip
         os.close(mine[0]), os.close(theirs[1])
         self._out, self._in = os.fdopen(mine[1], "wb"), os.fdopen(theirs[0], "rb")
