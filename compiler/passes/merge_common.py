@@ -36,8 +36,10 @@ class MergeCommon(Pass):
 
 
 def _is_pure(op: Op) -> bool:
-    """True for an op whose outputs depend on its inputs and attributes alone."""
+    """True for an op whose outputs depend on its inputs and attributes alone, and are no lists."""
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
+        return False
+    if any(var.type.is_array for var in op.writes()):
         return False
     return bool(op.inputs) or all(_is_small(var) for var in op.writes())
 

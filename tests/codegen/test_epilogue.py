@@ -108,6 +108,17 @@ graph main {
   return y
 }
 """,
+    "a table": """
+graph main {
+  feed ids: i64[N, 1]
+  feed p: f32[N, 3]
+  param w: f32[5, 3]
+  (Out=h: f32[N, 3]) = lookup_table(Ids=ids, W=w)
+  (Out=a: f32[N, 3]) = scale(X=h) {'scale': 2.0}
+  (Out=y: f32[N, 3]) = elementwise_add(X=a, Y=p)
+  return y
+}
+""",
     "state updated twice in one kernel": """
 graph main {
   feed x: f32[4]

@@ -46,6 +46,7 @@ class Lookup(OpDef):
     `padding_idx` a part as well.
     """
 
+    epilogue = "Out"
     is_cheap = True
     lod_like = "Ids"
     sparse_grads = ("W",)
