@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import tracemalloc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,9 +30,11 @@ from bench.memory_bounds import BOUND_COLUMNS, WRITTEN, bounds, values
 from bench.memory_files import (
     DATA,
     RATIOS,
+    REPEATS,
     measure_cases,
     measure_files,
     packing_goals,
+    planned,
     ratios,
     report_cases,
     report_files,
@@ -42,7 +43,6 @@ from bench.table import Row, goal, table
 from compiler import Options
 from compiler.driver import Compiled, compile_stages
 from compiler.ir.types import Array
-from compiler.pack import Life, check, pack
 from fluid.fed import declared
 from runtime.sizes import LOD, name_sizes, twins_of
 
@@ -53,9 +53,6 @@ LARGE = {"image": 112, "width": 1.0}
 
 STEPS = 3
 """Steps after which numbers with and without reuse are compared."""
-
-REPEATS = 3
-"""Packings of which the quickest is told: a busy machine only adds."""
 
 COLUMNS = {"model": "", "mode": "", "batch": "d", "temporaries": ",d", "buffers": ",d"}
 COLUMNS |= {"arena": ",d", "bound": ",d", **RATIOS, "lives": "d", "plan ms": ".1f"}
@@ -162,17 +159,10 @@ def _memory(subject: Subject, run: bool) -> dict[str, Any]:
         "bound": report.bound,
         **ratios(packed, report.arena),
         "lives": len(packed),
-        "plan ms": min(_planned(packed) for _ in range(REPEATS)),
+        "plan ms": min(planned(packed) for _ in range(REPEATS)),
         **bounds(subject.compile, sizes),
         **ran,
     }
-
-
-def _planned(packed: Sequence[Life]) -> float:
-    """Milliseconds to pack and to check."""
-    start = time.perf_counter()
-    check(packed, pack(packed))
-    return (time.perf_counter() - start) * 1e3
 
 
 def _temporaries(subject: Subject, sizes: Mapping[str, int]) -> int:
