@@ -193,6 +193,10 @@ class Lanes(Protocol):
         """Working memory of the device during this op; contents undefined."""
         ...
 
+    def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
+        """True where both are one memory, so that copying would be idle."""
+        ...
+
     def __getattr__(self, name: str) -> Callable[..., Number]:
         """NumPy's elementwise functions by their names."""
         ...

@@ -125,8 +125,11 @@ def fmod_whole(a, b):
     return a % b
 
 def power(a, b):
-    """a to the power b; a negative a has one for whole b."""
+    """a to the power b; a negative a has one for whole b. Whole powers of whole a are whole."""
     size = tl.exp(b * tl.log(tl.abs(a)))
+    near = tl.where(size < 4194304, tl.floor(size + 0.5), size)
+    near = tl.where(b == tl.floor(b), tl.where(b > 0, near, size), size)
+    size = tl.where(a == tl.floor(a), near, size)
     odd = (b - 2 * tl.floor(b / 2)) == 1
     below = tl.where(b == tl.floor(b), tl.where(odd, -size, size), float("nan"))
     at_zero = tl.where(b > 0, a * 0, 1 / (a * 0))

@@ -82,6 +82,10 @@ class Kernels:
         made = self._frame.scratch(shape, dtype, on_device=True)
         return DeviceOperand(self, made, tuple(shape))
 
+    def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
+        """True where both are one memory, so that copying would be idle."""
+        return self._frame.aliased(a.operand, b.operand)
+
     # ---- kernels ----
 
     @property

@@ -16,7 +16,7 @@ from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.spelling import TYPES
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Op
-from compiler.ir.opdef import Pointwise, call, has
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
 from compiler.plan import Place, Plan, PlannedOp, Step, Value
 
@@ -51,9 +51,14 @@ class TritonTarget:
             return "only data decides its sizes"
         if any(var.type.dtype not in TYPES for var in op.reads() + op.writes()):
             return "it works on what is no number"
-        if not (isinstance(op.defn, Pointwise) or has(op.defn, "triton")):
+        if not self.writes(type(op.defn)):
             return f"{op.kind} has no kernel"
-        return ""
+        untold = _untold(op)
+        return f"the kernel of {op.kind} does not read {untold[0]}" if untold else ""
+
+    def writes(self, defn: type[OpDef]) -> bool:
+        """True where an op has kernels, for some calls of it at least."""
+        return issubclass(defn, Pointwise) or _body(defn) is not None
 
     def emit(self, plan: Plan, poison: bool = False) -> Module:
         """The module of a plan, with `poison` as NumpyTarget has it."""
@@ -99,6 +104,23 @@ class TritonFrame(Frame):
         self.functions.append("\n".join(source.lines))
         self.kernels.append((source.name, source.types, source.constants))
         self.line(source.launch)
+
+
+def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
+    """The class that has the body of an op's kernels, and what it is called there."""
+    found = (defn.forward, "triton_grad") if issubclass(defn, GradOp) else (defn, "triton")
+    return found if callable(getattr(*found, None)) else None
+
+
+def _untold(op: Op) -> list[str]:
+    """The optional inputs of a call that the body of its kernels does not take."""
+    found = _body(type(op.defn))
+    if found is None or isinstance(op.defn, Pointwise):
+        return []
+    taken = {slot_of(name) for name, _ in parameters(*found)}
+    slots = op.defn.inputs()
+    given = (s for s, vars in op.inputs.items() if vars and s in slots and s not in taken)
+    return [s for s in given if slots[s].optional and not slots[s].companion]
 
 
 def _emit(frame: Frame, step: Step) -> None:

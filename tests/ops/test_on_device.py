@@ -1,0 +1,82 @@
+"""Kernels of one op, run by Triton's interpreter, give the numbers that the op means.
+
+Every sample of an op that has kernels, forward and backward: with sizes as numbers and with the
+batch size as a name. The count at the end keeps ops from losing their kernels unseen.
+"""
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.triton.target import TritonTarget
+from compiler.freeze import freeze
+from compiler.ir.opdef import find, listed, registered
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
+from tests.ops.samples import Sample, samples
+from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, forward, graph_of
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+TARGET = TritonTarget()
+
+
+def lowered(case: Case) -> bool:
+    """Tell whether kernels are written for a call, and not only for its op."""
+    graph, _ = graph_of(case, wanted(case), NOBODY)
+    return not any(TARGET.supports(op) for op in graph.ops())
+
+
+def wanted(case: Case) -> list[str]:
+    """The outputs that have elements, and whose numbers are not drawn by chance."""
+    return [s for s, value in case.results.items() if any(v.size for v in listed(value))]
+
+
+def check(case: Case) -> None:
+    """Hold a case's kernels against its meaning, with known sizes and with a named one."""
+    if find(case.op).is_random:
+        pytest.skip("its numbers are drawn by chance")
+    if not lowered(case):
+        pytest.skip("this call of it is the host's")
+    first = next((v for v in case.values.values() if isinstance(v, np.ndarray) and v.ndim), [])
+    for batch in dict.fromkeys([NOBODY, len(first)]):
+        run(case, batch)
+
+
+def run(case: Case, batch: int) -> None:
+    """Compile a case and run it twice: a step leans on nothing that the one before left."""
+    graph, feed = graph_of(case, wanted(case), batch)
+    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    compute = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))
+    for _ in range(2):
+        wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
+        for (slot, want), found in zip(wants, compute(feed), strict=True):
+            assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
+            np.testing.assert_allclose(found, want, rtol=5e-5, atol=2e-6, err_msg=slot)
+
+
+def has_kernels(kind: str) -> bool:
+    """Tell whether an op's class has kernels for some call of it."""
+    return TARGET.writes(find(kind))
+
+
+FORWARD = [s for s in samples() if has_kernels(s.op)]
+BACKWARD = [s for s in DIFFERENTIATED if has_kernels(find(s.op).grad_class.kind)]
+
+
+@pytest.mark.parametrize("sample", FORWARD, ids=lambda sample: sample.op)
+def test_forward(sample: Sample) -> None:
+    check(forward(sample))
+
+
+@pytest.mark.parametrize("sample", BACKWARD, ids=lambda sample: sample.op)
+def test_backward(sample: Sample) -> None:
+    check(backward(sample))
+
+
+def test_ops_keep_their_kernels() -> None:
+    missing = [kind for kind in registered() if not has_kernels(kind)]
+    assert len(missing) <= 457, missing
