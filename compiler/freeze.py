@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
-from compiler.ir.dims import Dim
+from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.liveness import kernels, lives
+from compiler.ir.region import are_apart, at_most, end
 from compiler.ir.sides import device_vars
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 from compiler.plan_check import check_plan
@@ -41,6 +43,11 @@ def _dim_names(g: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for size in sizes for name in size.names))
 
 
+def _larger(a: Size, b: Size) -> Size:
+    """The larger of two ends; the first where nobody can tell."""
+    return b if at_most(a, b) else a
+
+
 @dataclass
 class _Freezer:
     """Vars to values, slots to buffers."""
@@ -50,6 +57,7 @@ class _Freezer:
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     values: dict[Var, Value] = field(default_factory=dict[Var, Value])
     buffer_of: dict[int, int] = field(default_factory=dict[int, int])
+    held: dict[int, list[Var]] = field(default_factory=lambda: dict[int, list[Var]]())
 
     def slots(self) -> None:
         """A buffer for every slot: alive from its first var's birth to its last var's end.
@@ -57,22 +65,22 @@ class _Freezer:
         It has the name of its first var.
         """
         there = {var.slot for var in self.on_device}
-        vars: dict[int, list[Var]] = {}
         for var in self.lives:
             if var.slot is not None:
-                vars.setdefault(var.slot, []).append(var)
-        for slot, sharing in sorted(vars.items()):
+                self.held.setdefault(var.slot, []).append(var)
+        for slot, sharing in sorted(self.held.items()):
             start = min(self.lives[var][0] for var in sharing)
             stop = max(self.lives[var][1] for var in sharing)
             self.buffer_of[slot] = len(self.buffers)
-            nbytes = sharing[-1].type.nbytes
+            nbytes = reduce(_larger, (end(var.type, var.region) for var in sharing))
             self.buffers.append(Buffer(sharing[0].label, nbytes, start, stop, slot in there))
 
     def value(self, var: Var) -> Value:
         """The frozen form of a var, made once."""
         if var not in self.values:
             place, home = self._home(var)
-            self.values[var] = Value(var.label, var.type, place, home, var in self.on_device)
+            there = var in self.on_device
+            self.values[var] = Value(var.label, var.type, place, home, there, var.region)
         return self.values[var]
 
     def param(self, g: Graph, var: Var) -> Tensor:
@@ -92,8 +100,16 @@ class _Freezer:
     def step(self, index: int, ops: list[Op]) -> Step:
         """One kernel at a place in the order."""
         read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in self.lives)
-        dying = frozenset(self.value(var) for var in read if self.lives[var][1] == index + 1)
+        dying = frozenset(self.value(var) for var in read if self._ends(var, index))
         return Step(index, tuple(self.op(op, index) for op in ops), dying)
+
+    def _ends(self, var: Var, index: int) -> bool:
+        """True where nobody needs the bytes of a var behind a step."""
+        if self.lives[var][1] != index + 1:
+            return False
+        others = self.held.get(var.slot, ()) if var.slot is not None else ()
+        alive = (v for v in others if self.lives[v][0] < index and self.lives[v][1] > index + 1)
+        return all(are_apart(var.type, var.region, v.type, v.region) for v in alive)
 
     def op(self, op: Op, index: int) -> PlannedOp:
         """One op; the vars of its body stand for the values of the graph around it."""
@@ -113,8 +129,9 @@ class _Freezer:
         pairs = [*zip(seen, captured, strict=True), *zip(body.results, written, strict=False)]
         self.values |= {mine: self.value(theirs) for mine, theirs in pairs}
         for mine, _ in pairs:
-            first, (place, home) = mine.storage, self.values[mine].storage
-            self.values.setdefault(first, Value(first.label, first.type, place, home))
+            first, (place, home, region) = mine.storage, self.values[mine].storage
+            made = Value(first.label, first.type, place, home, region=region)
+            self.values.setdefault(first, made)
         for var in (var for var in body.vars() if var not in self.values):
             place = Place.LOCAL if var in given or var.type.is_open else Place.BUFFER
             self.values[var] = self._own(body, var, place, index)
@@ -130,7 +147,8 @@ class _Freezer:
         """A value of a body's own; one that is written over is where the later version will be."""
         before = self.values.get(var.storage)
         if before is not None:
-            return Value(var.label, var.type, before.place, before.home)
+            place, home, region = before.storage
+            return Value(var.label, var.type, place, home, region=region)
         name = f"{body.name}.{var.label}"
         if place is Place.LOCAL:
             return Value(var.label, var.type, place, name)

@@ -1,9 +1,9 @@
 """What a graph means: op by op, in plain NumPy, in the order the graph has.
 
 The interpreter is the definition every optimisation is held against, so it is slow, small and
-strict about labels: a var with a slot lives only while that slot holds it, and reading it later
-gives poison (NaN, or the smallest integer) instead of a stale value. A wrong `reuse_memory` shows
-as a number that moved.
+strict about labels: a var with a slot lives only while nothing is written over its bytes of that
+slot, and reading it later gives poison (NaN, or the smallest integer) instead of a stale value. A
+wrong `reuse_memory` shows as a number that moved.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from compiler.errors import CompileError
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Slot, listed
+from compiler.ir.region import are_apart
+from compiler.ir.sharing import written
 from compiler.ir.types import Array, TensorType
 
 
@@ -40,27 +42,38 @@ def run(graph: Graph, feed: Mapping[str, Array], params: MutableMapping[str, Arr
 
 
 class _Memory:
-    """Arrays by var; a slot holds one var at a time."""
+    """Arrays by var; a byte of a slot holds one var at a time, or what is part of another."""
 
     def __init__(self) -> None:
         self.arrays: dict[Var, Array] = {}
-        self.holder: dict[int, Var] = {}
+        self.holders: dict[int, list[Var]] = {}
         self.deleted: set[Var] = set()
 
     def read(self, var: Var) -> Array:
-        """The array of a var; poison where its slot holds another var by now."""
+        """The array of a var; poison where another one was written over it by now."""
         if var not in self.arrays or var in self.deleted:
             raise CompileError(
                 f"{var.label!r} is read after it was deleted or before it is written"
             )
-        held = var.slot is None or self.holder[var.slot] is var
+        held = var.slot is None or var in self.holders[var.slot]
         return self.arrays[var] if held else _poison(self.arrays[var])
 
     def write(self, var: Var, array: Array) -> None:
-        """Store an array; whatever stood in the same slot is lost."""
+        """Store an array."""
         self.arrays[var] = array
         if var.slot is not None:
-            self.holder[var.slot] = var
+            self.holders.setdefault(var.slot, []).append(var)
+
+    def lose(self, op: Op, var: Var) -> None:
+        """Forget what stands in the bytes that an op writes where it makes a var."""
+        if var.slot is None:
+            return
+        regions, held = written(op, var), self.holders.get(var.slot, [])
+        self.holders[var.slot] = [
+            each
+            for each in held
+            if all(are_apart(var.type, r, each.type, each.region) for r in regions)
+        ]
 
     def delete(self, var: Var) -> None:
         """Forget the data of a var; its shape may still be asked for."""
@@ -82,6 +95,8 @@ def _step(op: Op, memory: _Memory) -> None:
             memory.delete(var)
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
+    for var, _ in results:
+        memory.lose(op, var)
     for var, array in results:
         memory.write(var, array)
 

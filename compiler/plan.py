@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef
+from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import TensorType
 
 
@@ -51,14 +52,15 @@ class Place(Enum):
     INNER = "inner"
 
 
-Storage: TypeAlias = tuple[Place, "str | int"]
+Storage: TypeAlias = tuple[Place, "str | int", Region]
 
 
 @dataclass(frozen=True)
 class Value:
-    """A var, frozen. Two values share memory exactly where `place` and `home` are equal.
+    """A var, frozen. Two values share memory only where `place` and `home` are equal.
 
-    `home` is the buffer's number, the param's name, or the label of what stands by itself.
+    `home` is the buffer's number, the param's name, or the label of what stands by itself; `region`
+    which bytes of the buffer.
     `INNER` values live in no memory: their kernel makes and uses them.
     """
 
@@ -67,11 +69,17 @@ class Value:
     place: Place
     home: str | int
     on_device: bool = False
+    region: Region = WHOLE
+
+    @property
+    def memory(self) -> int | None:
+        """The number of its buffer; None where it lies elsewhere."""
+        return int(self.home) if self.place is Place.BUFFER else None
 
     @property
     def storage(self) -> Storage:
-        """What two values have in common exactly where they share memory."""
-        return (self.place, self.home)
+        """What two values have in common exactly where they begin at one byte of one memory."""
+        return (self.place, self.home, self.region)
 
 
 @dataclass(frozen=True)
@@ -165,5 +173,5 @@ def _show_step(step: Step, indent: str) -> list[str]:
 
 
 def _show_value(value: Value) -> str:
-    where = f"@{value.home}" if value.place is Place.BUFFER else ""
+    where = f"@{value.home}{value.region}" if value.place is Place.BUFFER else ""
     return value.label + where

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 
 from compiler.errors import PlanError
 from compiler.ir.opdef import Pointwise
+from compiler.ir.region import are_apart
+from compiler.ir.sharing import written
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+
+_Memory = tuple[Place, "str | int"]
 
 KEPT = frozenset({Place.BUFFER, Place.PARAM, Place.LOCAL})
 """Places where a later value may take over the memory of an earlier one."""
@@ -43,9 +47,10 @@ class _Walk:
     """What each memory holds, and since which step, while the steps are gone through."""
 
     plan: Plan
-    holders: dict[Storage, tuple[Value, int]] = field(
-        default_factory=dict[Storage, tuple[Value, int]]
+    holders: dict[_Memory, dict[str, Value]] = field(
+        default_factory=lambda: dict[_Memory, dict[str, Value]]()
     )
+    lost: dict[str, tuple[Value, int]] = field(default_factory=dict[str, tuple[Value, int]])
     deleted: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self, step: Step, op: PlannedOp) -> None:
@@ -56,8 +61,22 @@ class _Walk:
             return
         for value in _data_read(op):
             self._expect_there(value, step.index, op)
-        for value in (value for values in op.outputs.values() for value in values):
-            self.holders[value.storage] = (value, step.index)
+        made = [value for values in op.outputs.values() for value in values]
+        for value in made:
+            self._write(op, value, step.index)
+        for value in made:
+            self.holders.setdefault(value.storage[:2], {})[value.label] = value
+            self.lost.pop(value.label, None)
+
+    def _write(self, op: PlannedOp, value: Value, index: int) -> None:
+        """What stood in the bytes that an op writes for a value is lost."""
+        regions = written(op, value) if not op.body else [value.region]
+        held = self.holders.get(value.storage[:2], {})
+        for other in list(held.values()):
+            apart = (are_apart(value.type, r, other.type, other.region) for r in regions)
+            if other.label != value.label and not all(apart):
+                del held[other.label]
+                self.lost[other.label] = (value, index)
 
     def finish(self) -> None:
         """What is returned is still there after the last step, and nothing else with it."""
@@ -73,15 +92,15 @@ class _Walk:
             return
         source, text = (op.source, op.text) if op is not None else ("", "")
         reader = f"step {index}" if op is not None else "the caller"
-        holder, since = self.holders.get(value.storage, (None, -1))
         why = ""
         if value.label in self.deleted:
             why = f"it was deleted in step {self.deleted[value.label]}"
-        elif holder is not None and holder.label != value.label:
+        elif value.label in self.lost:
+            holder, since = self.lost[value.label]
             why = f"{holder.label!r} lies in its memory since step {since}"
             why += f"; {self._life(value)}, {self._life(holder)}"
-        elif holder is None and value.place is not Place.PARAM:
-            why = "nothing has written it"
+        elif value.label not in self.holders.get(value.storage[:2], {}):
+            why = "" if value.place is Place.PARAM else "nothing has written it"
         if why:
             raise PlanError(f"{reader} reads {value.label!r}, but {why}", op=text, source=source)
 
@@ -138,8 +157,10 @@ def _expect_in_place(step: Step) -> None:
         if op.body or op.kind == "delete_var":
             continue
         for slot, values in op.outputs.items():
-            declared = op.inputs.get(op.defn.slots[slot].inplace, ())
-            for value in (value for value in values if value.place is Place.BUFFER):
+            allowed = op.defn.written_over(slot)
+            declared = tuple(v for each in allowed for v in op.inputs.get(each, ()))
+            there = (value for value in values if value.place is Place.BUFFER)
+            for value in (value for value in there if written(op, value)):
                 _expect_may_write(step, place, value, declared)
 
 

@@ -50,13 +50,22 @@ class Arena:
         if self._poison:
             self._bytes.fill(POISON)
 
-    def take(self, offset: int, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
-        """An array over the bytes from `offset` on. Raises ValueError where it would not fit."""
+    def take(
+        self,
+        offset: int,
+        dtype: DTypeLike,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> NDArray[Any]:
+        """An array over the bytes from `offset` on; with `strides`, its places are so far apart.
+
+        Raises ValueError where it would not fit.
+        """
         if offset < 0:
             raise ValueError(f"an offset in an arena is not negative, as {offset} is")
         try:
-            return np.ndarray(shape, dtype, buffer=self._bytes, offset=offset)
-        except TypeError as error:
+            return np.ndarray(shape, dtype, self._bytes, offset, strides)
+        except (TypeError, ValueError) as error:
             raise ValueError(
                 f"an array of shape {tuple(shape)} at byte {offset} does not fit in {self.nbytes}"
             ) from error

@@ -81,8 +81,14 @@ class DeviceArena:
             what = f"the memory of a step, {nbytes} bytes"
             raise TooLarge(f"{what}, is more than {self._device} has free") from error
 
-    def take(self, offset: int, dtype: str, shape: Sequence[int]) -> Any:
-        """A tensor over the bytes from `offset` on. Raises ValueError where it would not fit."""
+    def take(
+        self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
+    ) -> Any:
+        """A tensor over the bytes from `offset` on. Raises ValueError where it would not fit.
+
+        It has no gaps: those are for values of the host.
+        """
+        assert strides is None, "values of a device have no gaps"
         kind = getattr(self._torch, dtype)
         stop = offset + prod(shape) * kind.itemsize
         if offset < 0 or stop > self.nbytes:

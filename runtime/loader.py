@@ -324,18 +324,33 @@ def _misfit(sizes: Mapping[str, int], why: str) -> ShapeError:
 
 def _taker(
     module: Module, sizes: Mapping[str, int], places: Places, memory: Memory
-) -> Callable[[int | None, str, Sequence[int]], Any]:
-    """The `take` of a module: an array over a buffer, by its number."""
+) -> Callable[..., Any]:
+    """The `take` of a module: an array over a buffer, by its number, or over some bytes of it."""
     limits = [life.size for life in lives_of(module.buffers, sizes)]
 
-    def take(buffer: int | None, dtype: str, shape: Sequence[int]) -> Any:
-        array = memory.take(places, buffer, dtype, shape)
-        if buffer is not None and array.nbytes > limits[buffer]:
+    def take(
+        buffer: int | None,
+        dtype: str,
+        shape: Sequence[int],
+        offset: int = 0,
+        strides: Sequence[int] | None = None,
+    ) -> Any:
+        array = memory.take(places, buffer, dtype, shape, offset, strides)
+        if buffer is not None and offset + _span(array, strides) > limits[buffer]:
             held, name = limits[buffer], module.buffers[buffer].name
-            raise ValueError(f"buffer {name!r} holds {held} bytes, not the {array.nbytes} taken")
+            taken = offset + _span(array, strides)
+            raise ValueError(f"buffer {name!r} holds {held} bytes, not the {taken} taken")
         return array
 
     return take
+
+
+def _span(array: Any, strides: Sequence[int] | None) -> int:
+    """The bytes from the beginning of an array to its end, gaps included."""
+    if strides is None or not array.nbytes:
+        return array.nbytes
+    pairs = zip(array.shape, strides, strict=True)
+    return sum((size - 1) * stride for size, stride in pairs) + array.itemsize
 
 
 # Params

@@ -27,8 +27,10 @@ class Block(Protocol):
         """Make it at least this large."""
         ...
 
-    def take(self, offset: int, dtype: str, shape: Sequence[int]) -> Any:
-        """An array over the bytes from `offset` on."""
+    def take(
+        self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
+    ) -> Any:
+        """An array over the bytes from `offset` on, with gaps where strides are given."""
         ...
 
     def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
@@ -92,9 +94,19 @@ class Memory:
         for block, packing in zip(self._blocks, places.packings, strict=True):
             block.reserve(packing.height)
 
-    def take(self, places: Places, buffer: int | None, dtype: str, shape: Sequence[int]) -> Any:
-        """An array over a buffer; one of the device by itself where there is none."""
+    def take(
+        self,
+        places: Places,
+        buffer: int | None,
+        dtype: str,
+        shape: Sequence[int],
+        offset: int = 0,
+        strides: Sequence[int] | None = None,
+    ) -> Any:
+        """An array over a buffer, from a byte of it on; one of the device by itself where there is
+        none. With `strides`, the places of an array of the host are so far apart.
+        """
         if buffer is None:
             return self._blocks[1].fresh(dtype, shape)
         block = self._blocks[places.sides[buffer]]
-        return block.take(places.offsets[buffer], dtype, shape)
+        return block.take(places.offsets[buffer] + offset, dtype, shape, strides)

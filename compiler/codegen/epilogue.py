@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.codegen.frame import Frame
+from compiler.ir.region import leading_axes
 from compiler.plan import Place, PlannedOp, Step, Value
 
 _Slots = Mapping[str, tuple[Value, ...]]
@@ -22,20 +23,29 @@ def head_and_tail(frame: Frame, step: Step) -> tuple[PlannedOp, Step]:
     (made,) = head.outputs[head.defn.epilogue]
     if made.place is not Place.INNER:
         return head, replace(step, ops=tuple(tail))
-    seated = _seated(frame, made, step)
+    seated = _seated(frame, head, made, step)
     outputs = _exchanged(head.outputs, made, seated)
     rest = tuple(replace(op, inputs=_exchanged(op.inputs, made, seated)) for op in tail)
     return replace(head, outputs=outputs), replace(step, ops=rest, dying=step.dying | {seated})
 
 
-def _seated(frame: Frame, made: Value, step: Step) -> Value:
+def _seated(frame: Frame, head: PlannedOp, made: Value, step: Step) -> Value:
     """What the head makes, in memory that it may write before the tail begins."""
     read = {value.storage for op in step.ops for side in op.inputs.values() for value in side}
     for value in (value for op in step.ops for side in op.outputs.values() for value in side):
         own = value.place in (Place.BUFFER, Place.LOCAL)
-        if own and value.type == made.type and value.storage not in read:
-            return replace(made, place=value.place, home=value.home)
+        fits = value.type == made.type and _bears_gaps(head, value)
+        if own and fits and value.storage not in read:
+            return replace(made, place=value.place, home=value.home, region=value.region)
     return replace(made, place=Place.BUFFER, home=frame.room(f"t{frame.step}", made.type))
+
+
+def _bears_gaps(head: PlannedOp, value: Value) -> bool:
+    """True where the head can write between the gaps that a value's memory has, if any."""
+    if not value.region.has_gaps:
+        return True
+    axes = leading_axes(value.type, value.region.row)
+    return axes is not None and head.defn.may_have_gaps(head.defn.epilogue, axes)
 
 
 def _exchanged(slots: _Slots, old: Value, new: Value) -> _Slots:

@@ -18,6 +18,8 @@ import numpy as np
 from compiler.codegen.writer import Names, Writer
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
+from compiler.ir.region import WHOLE, Region, leading_axes, part_region, strides
+from compiler.ir.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Buffer, Place, Storage, Value
 
@@ -48,6 +50,11 @@ class NumpyOperand:
     storage: Storage
 
     @property
+    def region(self) -> Region:
+        """Which bytes of its memory it has."""
+        return self.storage[2]
+
+    @property
     def shape(self) -> Shape:
         """The shape of its type."""
         return self.type.shape
@@ -56,6 +63,11 @@ class NumpyOperand:
         """The name of the same elements in another shape; its own name for its own shape."""
         if tuple(shape) == self.shape:
             return self.name
+        if (
+            self.region.has_gaps
+            and leading_axes(self.type.with_shape(shape), self.region.row) is None
+        ):
+            raise CompileError(f"{self.name} has gaps, so that it cannot be seen as {shape}")
         expression = f"{self.name}.reshape({shape_text(shape)})"
         return self.frame.keep(expression, self.steady, self.storage[0], self.name + "_v")
 
@@ -95,7 +107,7 @@ class Frame:
         if value.place is Place.PARAM:
             self.setup.line(f"{name} = params[{value.home!r}]")
         elif value.place is Place.BUFFER:
-            self.setup.line(f"{name} = {_take(int(value.home), value.type)}")
+            self.setup.line(f"{name} = {_take(int(value.home), value.type, value.region)}")
         elif value.place is Place.LOCAL and not value.type.is_open:
             dtype = value.type.dtype.numpy.name
             self.body.line(f"{name} = np.empty({shape_text(value.type.shape)}, {dtype!r})")
@@ -139,7 +151,8 @@ class Frame:
         name = self.names.make(f"t{self.step}")
         number = self.room(name, type, on_device)
         self.setup.line(f"{name} = {_take(number, type)}")
-        self._in_buffer[number] = NumpyOperand(self, name, type, True, (Place.BUFFER, number))
+        storage = (Place.BUFFER, number, WHOLE)
+        self._in_buffer[number] = NumpyOperand(self, name, type, True, storage)
         return self._in_buffer[number]
 
     def room(self, name: str, type: TensorType, on_device: bool = False) -> int:
@@ -171,6 +184,12 @@ class Frame:
     def aliased(self, a: NumpyOperand, b: NumpyOperand) -> bool:
         """True where both are one memory."""
         return a.storage == b.storage
+
+    def lies_in(self, part: NumpyOperand, whole: NumpyOperand, share: Share) -> bool:
+        """True where a part has the very memory that it has in the whole."""
+        if part.storage[:2] != whole.storage[:2] or part.storage[0] is not Place.BUFFER:
+            return False
+        return part.region == part_region(whole.region, whole.type, part.type, share)
 
     def function(self, body: Callable[..., Any], name: str = "") -> str:
         """Carry a function's source into the module, once; gives its name there.
@@ -264,5 +283,8 @@ def _expect_free(dims: Sequence[str]) -> None:
             )
 
 
-def _take(number: int, type: TensorType) -> str:
-    return f"take({number}, {type.dtype.numpy.name!r}, {shape_text(type.shape)})"
+def _take(number: int, type: TensorType, region: Region = WHOLE) -> str:
+    given = [str(number), repr(type.dtype.numpy.name), shape_text(type.shape)]
+    given += [str(region.offset)] if region != WHOLE else []
+    given += [shape_text(strides(type, region))] if region.has_gaps else []
+    return f"take({', '.join(given)})"

@@ -5,7 +5,8 @@ The source defines one function:
     def bind(take, params, N): ...    # one argument for each of `dims`
         return step
 
-`take(buffer, dtype, shape)` gives an array over buffer number `buffer` of `buffers`; `params` maps
+`take(buffer, dtype, shape, offset, strides)` gives an array over buffer number `buffer` of
+`buffers`, the last two in bytes and left out where it has the buffer's beginning; `params` maps
 names to the arrays of persistable state, which the step updates in place; the rest are the numbers
 that the names in `dims` stand for. `step(*feeds)` computes once and returns a tuple with an array
 for each of `fetches`, valid until the next step. Everything else here also stands in the source as

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import networkx as nx
 
 from compiler.ir.opdef import OpDef, Slot, find
+from compiler.ir.region import WHOLE
 from compiler.ir.types import TensorType
 
 Position: TypeAlias = tuple[int, ...]
@@ -32,10 +33,10 @@ class Var:
 
     `role` is "feed" (the caller's, read only), "param" (persistable state that outlives a run) or
     "temp". `overwrites` is the earlier version in whose storage this one must live. `slot` labels
-    the memory it was given; None means it is allocated by itself.
+    the memory it was given, and `region` which bytes of it; None means it is allocated by itself.
     """
 
-    __slots__ = ("name", "overwrites", "role", "slot", "type", "version")
+    __slots__ = ("name", "overwrites", "region", "role", "slot", "type", "version")
 
     def __init__(
         self,
@@ -51,11 +52,17 @@ class Var:
         self.version = version
         self.overwrites = overwrites
         self.slot: int | None = None
+        self.region = WHOLE
 
     @property
     def label(self) -> str:
         """Its name in text, unique in the graph: `w`, `w#1`."""
         return f"{self.name}#{self.version}" if self.version else self.name
+
+    @property
+    def memory(self) -> int | None:
+        """Its slot."""
+        return self.slot
 
     @property
     def storage(self) -> Var:

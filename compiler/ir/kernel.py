@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from compiler.ir.dims import Size
+from compiler.ir.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 
 
@@ -56,6 +57,13 @@ class Kernel(Protocol):
 
     def aliased(self, a: Operand, b: Operand) -> bool:
         """True where both share storage at the same offset, so that copying would be idle."""
+        ...
+
+    def lies_in(self, part: Operand, whole: Operand, share: Share) -> bool:
+        """True where a part has the very memory that it has in the whole, and needs no copy.
+
+        `share` says which part it is; the slots it names do not count.
+        """
         ...
 
     def function(self, body: Callable[..., Any]) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef import Pointwise
+from compiler.ir.opdef import Pointwise, has
+from compiler.ir.region import Region, leading_axes
 from compiler.ir.sides import runs_on_device
 from compiler.ir.types import TOKEN
 
@@ -54,17 +55,53 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     heads = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
     if any(old in op.needs_data() for op in [*heads, *ops[writer + 1 :]]):
         return False
-    if old in _declared_inputs(ops[writer], new):
+    if _is_written_over(ops[writer], old, new):
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
         return False  # on a device what has another shape is another launch, and may yet read it
     return old.type == new.type and all(isinstance(op.defn, Pointwise) for op in ops)
 
 
-def _declared_inputs(op: Op, var: Var) -> list[Var]:
-    """What stands in the input slot that an output of the op is declared to be in place of."""
-    slot = next(slot for slot, vars in op.outputs.items() if var in vars)
-    return op.inputs.get(op.defn.slots[slot].inplace, [])
+def _is_written_over(op: Op, old: Var, new: Var) -> bool:
+    """True where an op declares that it writes an output over what stands in an input slot.
+
+    It must not read that from another slot too.
+    """
+    slot = next(slot for slot, vars in op.outputs.items() if new in vars)
+    allowed = op.defn.written_over(slot)
+    asked = [each for each, vars in op.inputs.items() if old in vars]
+    return bool(asked) and all(each in allowed for each in asked)
+
+
+def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
+    """True where every op that makes or reads a var can deal with the gaps it would have."""
+    axes = leading_axes(var.type, region.row)
+    if axes is None or var in g.results:
+        return False
+    return all(
+        _bears_gaps(op, var, axes) for op in (g.producer(var), *g.readers(var)) if op is not None
+    )
+
+
+def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
+    """Pointwise ops work on values as they are, if they need not see them in another shape."""
+    if op.body is not None:
+        return False
+    if isinstance(op.defn, Pointwise):
+        return _is_seen_as_it_is(op, op.defn, var)
+    if not has(op.defn, "lower"):
+        return True
+    sides = {**op.inputs, **op.outputs}
+    mine = (slot for slot, vars in sides.items() if var in vars)
+    return all(op.defn.may_have_gaps(slot, axes) for slot in mine)
+
+
+def _is_seen_as_it_is(op: Op, defn: Pointwise, var: Var) -> bool:
+    """True where every input has the shape in which the op sees it, and so has every output."""
+    shapes = defn.views(defn.types_of(op.inputs)).values()
+    return all(shape == var.type.shape for shape in shapes) and all(
+        each.type.shape == var.type.shape for each in op.writes()
+    )
 
 
 def _is_temporary(var: Var) -> bool:

@@ -39,11 +39,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, CompileError, UnknownOp, did_you_mean
 from compiler.ir.broadcasting import broadcast, fit, reduced_axes
+from compiler.ir.memory_rules import MemoryRules, Types
 from compiler.ir.program import GRAD
 from compiler.ir.slots import (
     BOOKKEEPING,
     Again,
     Attr,
+    Share,
     Slot,
     attr,
     listed,
@@ -60,9 +62,10 @@ from compiler.ir.slots import (
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 __all__ = [
-    "BOOKKEEPING", "Again", "Attr", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
-    "Rowwise", "RowwiseGrad", "Slot", "Value", "Xp", "attr", "broadcast", "call",
-    "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters", "reads",
+    "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
+    "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "broadcast",
+    "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters",
+    "reads",
     "reads_lod", "reads_previous", "reads_rows", "reduced_axes", "registered", "required",
     "slot_of", "type_of", "writes", "writes_lod", "writes_rows",
 ]  # fmt: skip
@@ -82,7 +85,7 @@ class Typed(Protocol):
         ...
 
 
-class OpDef:
+class OpDef(MemoryRules):
     """An op with its attributes bound; the module's text says what a class holds."""
 
     kind: ClassVar[str] = ""
@@ -93,8 +96,6 @@ class OpDef:
     """True for what must run though nobody reads its outputs."""
     is_random: ClassVar[bool] = False
     """True for what gives other numbers every time, and so is no constant."""
-    is_cheap: ClassVar[bool] = False
-    """True for what takes little time beside a matrix product, so that it may be done twice."""
     lod_like: ClassVar[str | None] = None
     """The slot whose LoD the outputs share that have as many rows; None for the first input."""
     epilogue: ClassVar[str] = ""
@@ -143,10 +144,6 @@ class OpDef:
     def for_arrays(self) -> str:
         """The op that does the same to tensor arrays, where that is another one."""
         return ""
-
-    def again(self) -> Again | None:
-        """How to make outputs a second time, the same to the bit, where that is another op."""
-        return None
 
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
         """The types of what stands in input slots, as `infer_types` takes them."""
@@ -239,6 +236,18 @@ class GradOp(OpDef):
     def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(attributes)
         self.origin = self.forward(attributes)
+
+    def shares(self, types: Types) -> list[Share]:
+        """What the forward op says of its gradient."""
+        return self.origin.shares_grad(types)
+
+    def written_over(self, slot: str) -> tuple[str, ...]:
+        """What the forward op says of the gradient of this slot."""
+        return self.origin.in_place_grad.get(slot.removesuffix(GRAD), ())
+
+    def may_have_gaps(self, slot: str, axes: int) -> bool:
+        """As the forward op, whose slots these or their gradients are."""
+        return self.origin.may_have_gaps(slot.removesuffix(GRAD), axes)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""

@@ -4,7 +4,7 @@
     op      := "(" [SLOT "=" vars, …] ")" "=" KIND "(" [SLOT "=" vars, …] ")" [ATTRIBUTES]
                ["@k" N] ["@" TARGET] [graph] ["//" SOURCE]
     vars    := var | "[" [var, …] "]"
-    var     := LABEL [":" TYPE ["over" LABEL] ["@s" N]]
+    var     := LABEL [":" TYPE ["over" LABEL] ["@s" N [REGION]]]
     program := "program" "{" {"block" N ["(" "parent" N ["," "forward" N] ")"] "{" … "}"} "}"
 
 A line holds one declaration or op. A graph's LABEL is a name and a version, `w#1`; a var is
@@ -28,6 +28,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import check_slots
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import EMPTY, NO_BLOCK, Block, OpDesc, Program, VarKind
+from compiler.ir.region import WHOLE, Region, region_of
 from compiler.ir.types import TensorType, to_fluid
 
 DEEPEST = 16
@@ -54,6 +55,7 @@ class _Declared:
     type: TensorType
     over: _Ref | None
     slot: int | None
+    region: Region
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,16 @@ class _GraphReader:
         type = TensorType(dtype, shape, is_array=bool(self.cursor.accept("*")))
         over = self.read_input() if self.cursor.accept("over ") else None
         slot = self.cursor.number("a number") if self.cursor.take(_SLOT_LABEL) else None
-        return _Ref(ref.mark, ref.name, ref.version, _Declared(type, over, slot))
+        region = self.read_region() if slot is not None and self.cursor.peek("[") else WHOLE
+        return _Ref(ref.mark, ref.name, ref.version, _Declared(type, over, slot, region))
+
+    def read_region(self) -> Region:
+        """Take which bytes of a slot a var has: an offset, or with a row and a pitch."""
+        mark = self.cursor.mark()
+        region = region_of(self.cursor.shape())
+        if region is None:
+            raise self.cursor.error("a region is [offset] or [offset, row, pitch], in bytes", mark)
+        return region
 
     def declare(self, ref: _Ref, declared: _Declared, role: str = "") -> Var:
         """Make the var a line declares; it has the role of what it overwrites if none is said."""
@@ -281,7 +292,7 @@ class _GraphReader:
         earlier = self.found(declared.over) if declared.over is not None else None
         var = self.graph.var(ref.name, declared.type, ref.version)
         var.role = role or (earlier.role if earlier is not None else "temp")
-        var.overwrites, var.slot = earlier, declared.slot
+        var.overwrites, var.slot, var.region = earlier, declared.slot, declared.region
         return var
 
     def found(self, ref: _Ref) -> Var:

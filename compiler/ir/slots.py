@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.dims import Size
 
 T = TypeVar("T")
 
@@ -107,6 +108,21 @@ class Slot:
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Items as the slot's value: a list where it holds many, else the only one, or None."""
         return list(items) if self.many else next(iter(items), None)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Two values of an op of which one is part of the other, and may lie in its memory.
+
+    Each is a slot and a place in it. `part` is `size` places of `axis` of `whole`, from `start` on;
+    None for all its elements, in their order.
+    """
+
+    whole: tuple[str, int]
+    part: tuple[str, int]
+    axis: int = 0
+    start: Size = 0
+    size: Size | None = None
 
 
 @dataclass(frozen=True)

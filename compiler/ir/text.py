@@ -10,7 +10,8 @@
 
 One op a line, and line order is the order. A temporary is declared where an op writes it; `w#1` is
 the second var called `w`, and `over w` says that it lives in the storage of `w`. Labels follow `@`:
-`@s0` the slot of a var, `@k1` the kernel and `@numpy` the target of an op. What is at its default
+`@s0` the slot of a var (`@s0[128]` from a byte of it on, `@s0[128, 64, 256]` 64 bytes of every 256
+from there on), `@k1` the kernel and `@numpy` the target of an op. What is at its default
 is not said, and what is said is in an order that depends on nothing but the graph. The grammar is
 in `compiler.ir.parse`.
 """
@@ -131,7 +132,7 @@ def _role_when_written(var: Var) -> str:
 
 def _declaration(var: Var) -> str:
     over = f" over {var_text(var.overwrites)}" if var.overwrites is not None else ""
-    slot = f" @s{var.slot}" if var.slot is not None else ""
+    slot = f" @s{var.slot}{var.region}" if var.slot is not None else ""
     return f"{var_text(var)}: {var.type}{over}{slot}"
 
 
@@ -242,7 +243,10 @@ def _desc_line(op: OpDesc) -> str:
 
 def _facts(g: Graph) -> tuple[Any, ...]:
     """All that counts of a graph, as values that compare."""
-    vars = {_key(var): (var.type, var.role, _key(var.overwrites), var.slot) for var in g.vars()}
+    vars = {
+        _key(var): (var.type, var.role, _key(var.overwrites), var.slot, var.region)
+        for var in g.vars()
+    }
     orders = [_keys(g.feeds()), _keys(g.params()), _keys(g.results)]
     return (g.name, vars, orders, [_op_facts(op) for op in g.ops()])
 

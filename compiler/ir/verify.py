@@ -7,8 +7,7 @@ So a pass that breaks a graph is found where it did it, not by a wrong number th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import networkx as nx
@@ -18,7 +17,7 @@ from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.infer import check_slots
-from compiler.ir.liveness import kernels, lives, may_take_over
+from compiler.ir.liveness import kernels
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed
 from compiler.ir.program import OpDesc
 from compiler.ir.text import show_op
@@ -48,7 +47,8 @@ def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
     _check_results(g)
 
 
-def _broken(rule: str, what: str, op: Op | None = None, hint: str = "") -> VerifyError:
+def broken(rule: str, what: str, op: Op | None = None, hint: str = "") -> VerifyError:
+    """The error that a rule is broken, with the op as text and the user's line."""
     text, source = (show_op(op), op.source) if op is not None else ("", "")
     return VerifyError(f"{rule}: {what}", op=text, source=source, hint=hint)
 
@@ -57,10 +57,10 @@ def _check_vars(g: Graph, op: Op) -> None:
     """The vars of an op are its graph's own, and none is written twice."""
     for var in op.reads() + op.writes():
         if g.find(var.name, var.version) is not var:
-            raise _broken("vars", f"{var.label!r} is no var of graph {g.name!r}", op)
+            raise broken("vars", f"{var.label!r} is no var of graph {g.name!r}", op)
     label, count = next(iter(Counter(var.label for var in op.writes()).most_common(1)), ("", 0))
     if count > 1:
-        raise _broken("producers", f"{label!r} is written by one op {count} times", op)
+        raise broken("producers", f"{label!r} is written by one op {count} times", op)
 
 
 def _check_producer(g: Graph, var: Var) -> None:
@@ -68,14 +68,14 @@ def _check_producer(g: Graph, var: Var) -> None:
     producers = [op for op in g.nx.predecessors(var) if isinstance(op, Op)]
     given = var.role != "temp" and var.overwrites is None
     if var.role == "feed" and producers:
-        raise _broken("producers", f"feed {var.label!r} is written", producers[0])
+        raise broken("producers", f"feed {var.label!r} is written", producers[0])
     if len(producers) > 1:
-        raise _broken("producers", f"{var.label!r} has {len(producers)} producers", producers[1])
+        raise broken("producers", f"{var.label!r} has {len(producers)} producers", producers[1])
     readers = g.readers(var)
     in_chain = var.overwrites is not None or g.overwriter(var) is not None
     if (readers or in_chain) and not (given or producers):
         reader = readers[0] if readers else None
-        raise _broken("producers", f"{var.label!r} is needed, but nothing writes it", reader)
+        raise broken("producers", f"{var.label!r} is needed, but nothing writes it", reader)
 
 
 def _check_slots(op: Op) -> None:
@@ -86,7 +86,7 @@ def _check_slots(op: Op) -> None:
         check_slots(OpDesc(op.kind, inputs, outputs))
         check_attributes(op.kind, op.attrs)
     except CompileError as error:
-        raise _broken("slots", error.message, op, error.hint) from error
+        raise broken("slots", error.message, op, error.hint) from error
 
 
 def _check_storage(g: Graph, var: Var) -> None:
@@ -100,17 +100,17 @@ def _check_storage(g: Graph, var: Var) -> None:
     writer = g.producer(var)
     what = f"{var.label!r} overwrites {earlier.label!r}"
     if g.find(earlier.name, earlier.version) is not earlier:
-        raise _broken("storage", f"{what}, which is no var of graph {g.name!r}", writer)
+        raise broken("storage", f"{what}, which is no var of graph {g.name!r}", writer)
     if g.overwriter(earlier) is not var:
-        raise _broken("storage", f"{what}, but is not the next version of that name", writer)
+        raise broken("storage", f"{what}, but is not the next version of that name", writer)
     if earlier.role == "feed" or var.role != earlier.role:
-        raise _broken("storage", f"{what}: a {var.role} over a {earlier.role}", writer)
+        raise broken("storage", f"{what}: a {var.role} over a {earlier.role}", writer)
     if not _agree(var.type, earlier.type):
-        raise _broken("storage", f"{what}, a {earlier.type}, with a {var.type}", writer)
+        raise broken("storage", f"{what}, a {earlier.type}, with a {var.type}", writer)
     if var.role == "temp" and (writer is None or writer.body is None):
-        raise _broken("storage", f"{what}, a temporary, without a condition", writer)
+        raise broken("storage", f"{what}, a temporary, without a condition", writer)
     if earlier in g.results:
-        raise _broken("storage", f"{what}, which the graph returns", writer)
+        raise broken("storage", f"{what}, which the graph returns", writer)
 
 
 def _check_order(g: Graph, ops: Sequence[Op]) -> None:
@@ -119,7 +119,7 @@ def _check_order(g: Graph, ops: Sequence[Op]) -> None:
     for op in ops:
         late = [before for before in _waits_for(g, op) if place[before] >= place[op]]
         if late:
-            raise _broken("order", _order_fault(g, op, late[0]), op)
+            raise broken("order", _order_fault(g, op, late[0]), op)
 
 
 def _waits_for(g: Graph, op: Op) -> list[Op]:
@@ -161,7 +161,7 @@ def _check_types(op: Op) -> None:
     try:
         inferred = op.defn.infer_types(op.defn.types_of(op.inputs))
     except CompileError as error:
-        raise _broken("types", error.message, op, error.hint) from error
+        raise broken("types", error.message, op, error.hint) from error
     for slot, vars in op.outputs.items():
         _check_slot_types(op, vars, inferred.get(slot))
 
@@ -169,10 +169,10 @@ def _check_types(op: Op) -> None:
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
     given = listed(inferred)
     if inferred is not None and len(given) != len(vars):
-        raise _broken("types", f"the op gives {len(given)} outputs, not {len(vars)}", op)
+        raise broken("types", f"the op gives {len(given)} outputs, not {len(vars)}", op)
     for var, type in zip(vars, given, strict=False):
         if type is not None and not _agree(var.type, type):
-            raise _broken("types", f"{var.label!r} is declared {var.type}, the op gives {type}", op)
+            raise broken("types", f"{var.label!r} is declared {var.type}, the op gives {type}", op)
 
 
 def _agree(a: TensorType, b: TensorType) -> bool:
@@ -194,9 +194,9 @@ def _check_results(g: Graph) -> None:
     """A result is a var of the graph that has a value."""
     for var in g.results:
         if g.find(var.name, var.version) is not var:
-            raise _broken("results", f"{var.label!r} is no var of graph {g.name!r}")
+            raise broken("results", f"{var.label!r} is no var of graph {g.name!r}")
         if var.role == "temp" and g.producer(var) is None:
-            raise _broken("results", f"{var.label!r} is returned, but nothing writes it")
+            raise broken("results", f"{var.label!r} is returned, but nothing writes it")
 
 
 def _check_body(op: Op) -> None:
@@ -219,15 +219,15 @@ def _check_body(op: Op) -> None:
     _check_edge(op, "is fed", feeds[own:], captured)
     _check_edge(op, "returns", results[:kept], written)
     if op.body.params():
-        raise _broken("bodies", f"the body has state of its own: {op.body.params()[0].label!r}", op)
+        raise broken("bodies", f"the body has state of its own: {op.body.params()[0].label!r}", op)
 
 
 def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
     if len(inner) != len(outer):
-        raise _broken("bodies", f"the body {verb} {len(inner)} vars, the op has {len(outer)}", op)
+        raise broken("bodies", f"the body {verb} {len(inner)} vars, the op has {len(outer)}", op)
     for inside, outside in zip(inner, outer, strict=True):
         if not _agree(inside.type, outside.type):
-            raise _broken("bodies", f"the body {verb} {inside!r} for {outside!r}", op)
+            raise broken("bodies", f"the body {verb} {inside!r} for {outside!r}", op)
 
 
 # ---- facts ----
@@ -273,7 +273,7 @@ def check_grouped(g: Graph) -> None:
     seen: set[int | None] = {None}
     for ops in kernels(g):
         if ops[0].kernel is not None and ops[0].kernel in seen:
-            raise _broken("GROUPED", f"kernel {ops[0].kernel} goes on behind other ops", ops[0])
+            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on behind other ops", ops[0])
         seen.add(ops[0].kernel)
         for op in ops[1:]:
             _check_fusion(ops[0], op)
@@ -283,12 +283,12 @@ def _check_fusion(first: Op, op: Op) -> None:
     shapes = epilogue_shape(first) or fusible_shape(first), fusible_shape(op)
     if None in shapes:
         culprit = first if shapes[0] is None else op
-        raise _broken("GROUPED", f"kernel {op.kernel} holds an op that does not fuse", culprit)
+        raise broken("GROUPED", f"kernel {op.kernel} holds an op that does not fuse", culprit)
     if shapes[0] != shapes[1]:
         text = " and ".join(f"[{', '.join(map(str, shape or ()))}]" for shape in shapes)
-        raise _broken("GROUPED", f"kernel {op.kernel} computes over {text}", op)
+        raise broken("GROUPED", f"kernel {op.kernel} computes over {text}", op)
     if first.target != op.target:
-        raise _broken("GROUPED", f"kernel {op.kernel} is for {first.target} and {op.target}", op)
+        raise broken("GROUPED", f"kernel {op.kernel} is for {first.target} and {op.target}", op)
 
 
 def check_ordered(g: Graph) -> None:
@@ -298,51 +298,4 @@ def check_ordered(g: Graph) -> None:
     """
     for index, op in enumerate(g.ops()):
         if op.position != (index,):
-            raise _broken("ORDERED", f"op {index} stands at {op.position}", op)
-
-
-def check_stored(g: Graph) -> None:
-    """STORED: what needs memory, of a known size, has a slot; a slot holds one var at a time.
-
-    Vars of one slot have equal bytes. A kernel may write into the slot of a var that it is the last
-    to read, as `may_take_over` says. Raises VerifyError for the first var that breaks it.
-    """
-    alive = lives(g)
-    for var in g.vars():
-        _check_slot_of(g, var, var in alive)
-    held: dict[int, list[Var]] = {}
-    for var in sorted(alive, key=lambda var: alive[var][0]):
-        if var.slot is not None:
-            held.setdefault(var.slot, []).append(var)
-    steps = kernels(g)
-    for earlier, later in (pair for vars in held.values() for pair in pairwise(vars)):
-        _check_sharing(g, earlier, later, alive, steps)
-
-
-def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
-    what = f"{var.role} {var.label!r}"
-    if var.slot is not None and not needs_memory:
-        raise _broken("STORED", f"{what} has a slot, but needs none", g.producer(var))
-    if var.slot is None and needs_memory and _is_known(var.type.nbytes):
-        raise _broken("STORED", f"{what} needs memory, but has no slot", g.producer(var))
-    if needs_memory and var.overwrites is not None and var.slot != var.overwrites.slot:
-        raise _broken("STORED", f"{what} is not in the slot of what it overwrites", g.producer(var))
-
-
-def _check_sharing(
-    g: Graph,
-    earlier: Var,
-    later: Var,
-    alive: Mapping[Var, tuple[int, int]],
-    steps: Sequence[Sequence[Op]],
-) -> None:
-    if later.overwrites is earlier:
-        return
-    what = f"slot {later.slot} holds {earlier.label!r} and {later.label!r}"
-    if earlier.type.nbytes != later.type.nbytes or not _is_known(later.type.nbytes):
-        sizes = f"of {earlier.type.nbytes} and {later.type.nbytes} bytes"
-        raise _broken("STORED", f"{what}, {sizes}", g.producer(later))
-    (made, gone), (start, _) = alive[earlier], alive[later]
-    handed_over = made < start == gone - 1 and may_take_over(steps[start], earlier, later)
-    if gone > start and not handed_over:
-        raise _broken("STORED", f"{what}, which live at once", g.producer(later))
+            raise broken("ORDERED", f"op {index} stands at {op.position}", op)

@@ -13,7 +13,9 @@ from typing import Protocol
 
 from compiler.errors import PassOrderError
 from compiler.ir.graph import Graph
-from compiler.ir.verify import check_grouped, check_ordered, check_stored, verify
+from compiler.ir.region import WHOLE
+from compiler.ir.stored import check_stored
+from compiler.ir.verify import check_grouped, check_ordered, verify
 from compiler.passes.base import Context, Fact, Pass
 
 
@@ -108,7 +110,7 @@ def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
             op.kernel = None
     if Fact.STORED in facts:
         for var in g.vars():
-            var.slot = None
+            var.slot, var.region = None, WHOLE
         deletes = [op for op in g.ops() if op.kind == "delete_var"]
         g.remove(*deletes)
         if deletes:

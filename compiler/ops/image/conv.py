@@ -123,6 +123,7 @@ class Conv2d(Convolution, op="conv2d"):
     """Convolution of pictures: Input [N, C, H, W] (or NHWC), Filter [F, C/groups, h, w]."""
 
     Bias = reads(optional=True)
+    gaps = frozenset({"Input", "Output"})
 
     def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
         if Bias is not None:

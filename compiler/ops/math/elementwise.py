@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from compiler.errors import ShapeError
-from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.opdef import Pointwise, Share, Types, Value, Xp, attr, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.checks import (
@@ -67,6 +67,16 @@ class ElementwiseAdd(Elementwise, op="elementwise_add"):
 
     def compute(self, xp: Xp, X: Value, Y: Value) -> Value:
         return X + Y
+
+    def shares_grad(self, types: Types) -> list[Share]:
+        """Both gradients are that of Out, where nothing was spread."""
+        same = [slot for slot in ("X", "Y") if types[slot][0].shape == types["Out@GRAD"][0].shape]
+        gradients = ["Out@GRAD", *(slot + "@GRAD" for slot in same)]
+        return [
+            Share((whole, 0), (part, 0))
+            for i, whole in enumerate(gradients)
+            for part in gradients[i + 1 :]
+        ]
 
     def grad(self, xp: Xp, X: Shape, Y: Shape, d_Out: Value) -> Value:
         return {"X": d_Out, "Y": d_Out}

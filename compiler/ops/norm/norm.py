@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,12 @@ from compiler.ops.norm.loops import (
 
 class Layouts(OpDef):
     """What normalises channels, whichever axis they are."""
+
+    gaps = frozenset({"X", "Y"})
+
+    def may_have_gaps(self, slot: str, axes: int) -> bool:
+        """Where the channels come first, an image is seen as it lies."""
+        return super().may_have_gaps(slot, axes) and not is_channels_last(self.data_layout)
 
     data_layout = attr("NCHW")
 
@@ -101,6 +108,9 @@ class BatchNormalisation(Layouts):
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
     """Normalisation over a batch."""
+
+    in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
+    in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
     def again(self) -> Again:
         """Y follows from X and the statistics that backward reads."""
@@ -207,6 +217,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
     SavedVariance = reads()
     Y = writes()
     frozen = attr(False)
+    in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
 
     def infer(self, X: TensorType) -> TensorType:
         return X

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Share, Types, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype
@@ -36,14 +37,22 @@ def common(op: str, types: Sequence[TensorType], apart: int | None = None) -> li
     return sizes
 
 
-def bounds(sizes: Sequence[Size]) -> list[str]:
-    """What part of an axis each size takes, one behind the other, as the text of a slice."""
-    start: Size = 0
-    parts: list[str] = []
-    for size in sizes:
-        parts.append(f"{start}:{start + size}")
-        start = start + size
-    return parts
+def shares_along(whole: str, part: str, sizes: Sequence[Size], axis: int) -> list[Share]:
+    """Parts of these sizes, which lie one behind the other along an axis of a whole."""
+    starts = list(accumulate(sizes, initial=0))
+    return [Share((whole, 0), (part, i), axis, starts[i], size) for i, size in enumerate(sizes)]
+
+
+def copy_part(k: Kernel, part: Operand, whole: Operand, share: Share) -> None:
+    """Write a copy of a part of a whole, unless the part lies in it."""
+    if share.size is not None and not k.lies_in(part, whole, share):
+        piece = k.once(f"{whole}{_cut(share, share.size)}", [whole], "piece")
+        k.line(f"np.copyto({part}, {piece})")
+
+
+def _cut(share: Share, size: Size) -> str:
+    """The index that takes a part."""
+    return at(share.axis, f"{share.start}:{share.start + size}")
 
 
 def ends_along(shapes: Sequence[Sizes], axis: int) -> list[int]:
@@ -82,9 +91,38 @@ class Concat(OpDef, op="concat"):
         axis = whole_numbers(AxisTensor, None, [self.axis])[0]
         return {"X": np.split(d_Out, ends_along(X, axis)[:-1], axis=axis)}
 
+    def may_have_gaps(self, slot: str, axes: int) -> bool:
+        """Tensors are copied as they are, or not at all."""
+        return slot in ("X", "Out")
+
+    def shares(self, types: Types) -> list[Share]:
+        """Each tensor is a part of Out."""
+        return self.parts("Out", types, types["Out"])
+
+    def shares_grad(self, types: Types) -> list[Share]:
+        """Each gradient is a part of that of Out."""
+        return self.parts("Out@GRAD", types, types["Out@GRAD"])
+
+    def parts(self, whole: str, types: Types, outer: Sequence[TensorType]) -> list[Share]:
+        """The parts of an output or its gradient along an axis that is known."""
+        if "AxisTensor" in types:
+            return []
+        axis = self.axis % outer[0].rank
+        part = whole.replace("Out", "X")
+        return shares_along(whole, part, [each.shape[axis] for each in types["X"]], axis)
+
     def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
-        parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
-        k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
+        axis = self.axis % Out.type.rank
+        shares = shares_along("Out", "X", [each.shape[axis] for each in X], axis)
+        copied = [not k.lies_in(part, Out, each) for part, each in zip(X, shares, strict=True)]
+        if all(copied):
+            parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
+            k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
+            return
+        for part, share, needed in zip(X, shares, copied, strict=True):
+            if needed:
+                place = k.once(f"{Out}{_cut(share, part.shape[axis])}", [Out], "place")
+                k.line(f"np.copyto({place}, {part})")
 
     def lower_grad(
         self,
@@ -100,9 +138,9 @@ class Concat(OpDef, op="concat"):
             k.line(f"{k.function(copy_parts)}({given})")
             return
         axis = self.axis % d_Out.type.rank
-        for part, bound in zip(d_X, bounds([each.shape[axis] for each in X]), strict=True):
-            piece = k.once(f"{d_Out}{at(axis, bound)}", [d_Out], "piece")
-            k.line(f"np.copyto({part}, {piece})")
+        shares = shares_along("Out", "X", [each.shape[axis] for each in X], axis)
+        for part, share in zip(d_X, shares, strict=True):
+            copy_part(k, part, d_Out, share)
 
 
 def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
@@ -191,9 +229,20 @@ class Split(OpDef, op="split"):
         if not isinstance(X.shape[axis], int):
             total = sum(sizes[1:], start=sizes[0])
             k.line(f"{k.function(expect_whole)}({X.shape[axis]}, {total})")
-        for part, bound in zip(Out, bounds(sizes), strict=True):
-            piece = k.once(f"{X}{at(axis, bound)}", [X], "piece")
-            k.line(f"np.copyto({part}, {piece})")
+        for part, share in zip(Out, shares_along("X", "Out", sizes, axis), strict=True):
+            copy_part(k, part, X, share)
+
+    def may_have_gaps(self, slot: str, axes: int) -> bool:
+        """Tensors are copied as they are, or not at all."""
+        return slot in ("X", "Out")
+
+    def shares(self, types: Types) -> list[Share]:
+        """Each part is one of X, where its size is known."""
+        if "AxisTensor" in types:
+            return []
+        axis = self.axis % types["X"][0].rank
+        sizes = self.sizes(types["X"][0], axis, "SectionsTensorList" in types)
+        return shares_along("X", "Out", sizes, axis)
 
 
 def expect_whole(size: int, total: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, Value, attr, reads, writes
+from compiler.ir.opdef import OpDef, Share, Types, Value, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
 from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
@@ -27,6 +27,14 @@ class InOrder(OpDef):
 
     X = reads()
     Out = writes(inplace="X")
+
+    def shares(self, types: Types) -> list[Share]:
+        """Out is X in another shape."""
+        return [Share(("X", 0), ("Out", 0))]
+
+    def shares_grad(self, types: Types) -> list[Share]:
+        """So are their gradients."""
+        return [Share(("Out@GRAD", 0), ("X@GRAD", 0))]
 
     def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
         if Out is not None and not k.aliased(X, Out):

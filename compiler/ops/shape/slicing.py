@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Share, Types, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
 
@@ -190,8 +190,26 @@ class Slice(Slicing, op="slice"):
     ) -> None:
         starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
         ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
-        part = self.part(k, Input, starts, ends)
-        k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
+        share = self.share(Input.type)
+        if share is None or not k.lies_in(Out, Input, share):
+            part = self.part(k, Input, starts, ends)
+            k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
+
+    def shares(self, types: Types) -> list[Share]:
+        """Out is a part of Input where one axis is cut, at places that are known."""
+        share = None if len(types) > 2 else self.share(types["Input"][0])
+        return [] if share is None else [share]
+
+    def share(self, Input: TensorType) -> Share | None:
+        """Out as part of Input; None where several axes are cut, or where nobody knows where."""
+        if len(self.axes) != 1 or len(self.starts) != 1 or len(self.ends) != 1:
+            return None
+        axis, start = self.axes[0] % Input.rank, self.starts[0]
+        whole = Input.shape[axis]
+        size = extent(whole, start, self.ends[0])
+        first = start if start >= 0 else whole + start
+        known = isinstance(size, int) or size.known
+        return Share(("Input", 0), ("Out", 0), axis, first, size) if known else None
 
     def lower_grad(
         self,

@@ -1,0 +1,129 @@
+"""Which bytes of a slot a value has: all of them, some behind others, or some of every row.
+
+What an op takes apart or puts together need not be copied: the parts may lie in the memory of the
+whole. Along the outermost axes a part is one run of bytes; along others it is a run in every row
+of the whole, with gaps between. Sizes may be expressions, so what is said here of two regions holds
+for all sizes, or is not said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size, product
+from compiler.ir.slots import Share
+from compiler.ir.types import Shape, TensorType
+
+
+@dataclass(frozen=True)
+class Region:
+    """Bytes of a slot: from `offset` on, without gaps, or `row` bytes of every `pitch`.
+
+    >>> print(Region(), Region(128), Region(128, 64, 256))
+     [128] [128, 64, 256]
+    """
+
+    offset: Size = 0
+    row: Size = 0
+    pitch: Size = 0
+
+    @property
+    def has_gaps(self) -> bool:
+        """True for rows that do not follow each other at once."""
+        return self.pitch != 0
+
+    def __str__(self) -> str:
+        if self == WHOLE:
+            return ""
+        sizes = (self.offset, self.row, self.pitch) if self.has_gaps else (self.offset,)
+        return f"[{', '.join(map(str, sizes))}]"
+
+
+WHOLE = Region()
+"""A slot from its beginning on."""
+
+
+def region_of(sizes: Shape) -> Region | None:
+    """The region that sizes in brackets say: an offset, or with a row and a pitch; else None."""
+    return Region(*sizes) if len(sizes) in (1, 3) else None
+
+
+def part_region(outer: Region, whole: TensorType, part: TensorType, share: Share) -> Region | None:
+    """Where a part of a value lies, if the value lies in `outer`; None where that is no region."""
+    if share.size is None:
+        found = outer
+    else:
+        inner = product(whole.shape[share.axis + 1 :]) * whole.dtype.itemsize
+        offset = outer.offset + share.start * inner
+        found = _rows(outer, offset, share.size * inner, whole, share.axis)
+    return found if found is not None and _fits(part, found) else None
+
+
+def _rows(outer: Region, offset: Size, row: Size, whole: TensorType, axis: int) -> Region | None:
+    pitch = product(whole.shape[axis:]) * whole.dtype.itemsize
+    if product(whole.shape[:axis]) == 1:
+        return None if outer.has_gaps else Region(offset)
+    if outer.has_gaps:
+        return Region(offset, row, outer.pitch) if outer.row == pitch else None
+    return Region(offset, row, pitch)
+
+
+def _fits(type: TensorType, region: Region) -> bool:
+    return not region.has_gaps or leading_axes(type, region.row) is not None
+
+
+def leading_axes(type: TensorType, row: Size) -> int | None:
+    """How many axes count the rows, so that the others make one of `row` bytes; None if none do."""
+    for axis in range(type.rank + 1):
+        if product(type.shape[axis:]) * type.dtype.itemsize == row:
+            return axis
+    return None
+
+
+def strides(type: TensorType, region: Region) -> tuple[Size, ...]:
+    """Bytes from one place of each axis to the next; empty where there are no gaps."""
+    axes = leading_axes(type, region.row) if region.has_gaps else None
+    if axes is None:
+        return ()
+    outside = [product(type.shape[i + 1 : axes]) * region.pitch for i in range(axes)]
+    inside = [product(type.shape[i + 1 :]) * type.dtype.itemsize for i in range(axes, type.rank)]
+    return (*outside, *inside)
+
+
+def end(type: TensorType, region: Region) -> Size:
+    """The byte of the slot behind the last one of a region."""
+    if not region.has_gaps:
+        return region.offset + type.nbytes
+    rows = product(type.shape[: leading_axes(type, region.row) or 0])
+    return region.offset + (rows - 1) * region.pitch + region.row
+
+
+def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
+    """True where two regions of a slot share no byte, whatever the sizes are.
+
+    >>> from compiler.ir.types import DType
+    >>> ten = TensorType(DType.FP32, (10,))
+    >>> are_apart(ten, Region(), ten, Region(40)), are_apart(ten, Region(), ten, Region(36))
+    (True, False)
+    """
+    if one.pitch == other.pitch and one.has_gaps:
+        first, last = one, other
+        if at_most(other.offset, one.offset):
+            first, last = other, one
+        behind = at_most(first.offset + first.row, last.offset)
+        if behind and at_most(last.offset + last.row, first.offset + first.pitch):
+            return True
+    return at_most(end(a, one), other.offset) or at_most(end(b, other), one.offset)
+
+
+def at_most(a: Size, b: Size) -> bool:
+    """True where a ≤ b whatever the names stand for, as far as the signs of terms tell.
+
+    >>> N = Dim.named("N")
+    >>> at_most(3 * N, 4 * N), at_most(4 * N, 3 * N), at_most(3, N)
+    (True, False, False)
+    """
+    rest = b - a
+    if isinstance(rest, int):
+        return rest >= 0
+    return rest.known and all(factor >= 0 for _, factor in rest.terms)
