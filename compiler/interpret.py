@@ -18,7 +18,7 @@ from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Slot, listed
 from compiler.ir.region import are_apart
-from compiler.ir.sharing import written
+from compiler.ir.sharing import linked, written
 from compiler.ir.types import Array, TensorType
 
 
@@ -68,11 +68,11 @@ class _Memory:
         """Forget what stands in the bytes that an op writes where it makes a var."""
         if var.slot is None:
             return
-        regions, held = written(op, var), self.holders.get(var.slot, [])
+        regions, same = written(op, var), linked(op, var)
         self.holders[var.slot] = [
             each
-            for each in held
-            if all(are_apart(var.type, r, each.type, each.region) for r in regions)
+            for each in self.holders.get(var.slot, [])
+            if each in same or all(are_apart(var.type, r, each.type, each.region) for r in regions)
         ]
 
     def delete(self, var: Var) -> None:
@@ -95,9 +95,8 @@ def _step(op: Op, memory: _Memory) -> None:
             memory.delete(var)
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
-    for var, _ in results:
-        memory.lose(op, var)
     for var, array in results:
+        memory.lose(op, var)
         memory.write(var, array)
 
 

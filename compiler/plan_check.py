@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from compiler.errors import PlanError
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_apart
-from compiler.ir.sharing import written
+from compiler.ir.sharing import linked, written
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 
 _Memory = tuple[Place, "str | int"]
@@ -64,17 +64,17 @@ class _Walk:
         made = [value for values in op.outputs.values() for value in values]
         for value in made:
             self._write(op, value, step.index)
-        for value in made:
             self.holders.setdefault(value.storage[:2], {})[value.label] = value
             self.lost.pop(value.label, None)
 
     def _write(self, op: PlannedOp, value: Value, index: int) -> None:
         """What stood in the bytes that an op writes for a value is lost."""
         regions = written(op, value) if not op.body else [value.region]
+        same = {each.label for each in linked(op, value)} | {value.label}
         held = self.holders.get(value.storage[:2], {})
         for other in list(held.values()):
             apart = (are_apart(value.type, r, other.type, other.region) for r in regions)
-            if other.label != value.label and not all(apart):
+            if other.label not in same and not all(apart):
                 del held[other.label]
                 self.lost[other.label] = (value, index)
 

@@ -9,6 +9,7 @@ from typing import Any
 from compiler.errors import ParseError
 from compiler.ir.dims import Size, parse_size
 from compiler.ir.literal import BARE_NAME, QUOTED_NAME, parse_attributes, parse_name
+from compiler.ir.region import Region, region_of
 from compiler.ir.types import DType, Shape, parse_dtype
 
 _SPACES = re.compile(r"[ \t\r]*")
@@ -134,6 +135,14 @@ class Cursor:
             start += len(piece) + 1
         self.expect("]", "that closes the shape")
         return tuple(sizes)
+
+    def region(self) -> Region:
+        """Take which bytes of a slot a var has: `[offset]`, or `[offset, row, pitch]`."""
+        mark = self.mark()
+        region = region_of(self.shape())
+        if region is None:
+            raise self.error("a region is [offset] or [offset, row, pitch], in bytes", mark)
+        return region
 
     def attributes(self) -> dict[str, Any]:
         """Take a dict of attributes; empty where none comes next."""

@@ -28,7 +28,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import check_slots
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import EMPTY, NO_BLOCK, Block, OpDesc, Program, VarKind
-from compiler.ir.region import WHOLE, Region, region_of
+from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import TensorType, to_fluid
 
 DEEPEST = 16
@@ -274,16 +274,8 @@ class _GraphReader:
         type = TensorType(dtype, shape, is_array=bool(self.cursor.accept("*")))
         over = self.read_input() if self.cursor.accept("over ") else None
         slot = self.cursor.number("a number") if self.cursor.take(_SLOT_LABEL) else None
-        region = self.read_region() if slot is not None and self.cursor.peek("[") else WHOLE
+        region = self.cursor.region() if slot is not None and self.cursor.peek("[") else WHOLE
         return _Ref(ref.mark, ref.name, ref.version, _Declared(type, over, slot, region))
-
-    def read_region(self) -> Region:
-        """Take which bytes of a slot a var has: an offset, or with a row and a pitch."""
-        mark = self.cursor.mark()
-        region = region_of(self.cursor.shape())
-        if region is None:
-            raise self.cursor.error("a region is [offset] or [offset, row, pitch], in bytes", mark)
-        return region
 
     def declare(self, ref: _Ref, declared: _Declared, role: str = "") -> Var:
         """Make the var a line declares; it has the role of what it overwrites if none is said."""

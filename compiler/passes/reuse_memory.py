@@ -50,6 +50,7 @@ class _Planner:
     def __init__(self, g: Graph, parts: Parts) -> None:
         self.graph = g
         self.parts = parts
+        self.kept = set(g.results)
         self.alive = lives(g)
         self.steps = kernels(g)
         self.places: dict[Var, tuple[int, Region]] = {}
@@ -100,9 +101,11 @@ class _Planner:
         """Put a var in a place if it may be written there."""
         if region.has_gaps and not may_have_gaps(self.graph, var, region):
             return False
+        others = [each for each in self.held[slot] if each is not var]
+        if var in self.kept and any(each in self.kept for each in others):
+            return False  # what is returned is alone
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
-        others = [each for each in self.held[slot] if each is not var]
         if any(clashes(ops, op, var, others, self.alive, step)):
             var.slot, var.region = before
             return False

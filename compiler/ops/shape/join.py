@@ -376,32 +376,3 @@ class Multiplex(OpDef, op="multiplex"):
     def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:
         chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
         return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
-
-
-class Meshgrid(OpDef, op="meshgrid"):
-    """Out = each of the vectors of X, spread along an axis of its own.
-
-    Reference: meshgrid_op.cc.
-    """
-
-    lod_like = ""
-
-    X = reads(many=True)
-    Out = writes(many=True)
-
-    def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
-        if not 2 <= len(X) <= 6 or any(each.rank != 1 for each in X):
-            raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
-        require_same_dtype(self.kind, **numbered(X))
-        return {"Out": [X[0].with_shape([each.shape[0] for each in X])] * len(X)}
-
-    def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
-        return {"Out": list(np.meshgrid(*X, indexing="ij"))}
-
-    def grad(self, X: list[Shape], d_Out: list[Array]) -> dict[str, list[Array]]:
-        return {
-            "X": [
-                each.sum(axis=tuple(other for other in range(len(X)) if other != axis))
-                for axis, each in enumerate(d_Out)
-            ]
-        }

@@ -1,0 +1,40 @@
+"""Vectors spread over a grid of as many axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.shape.join import numbered
+
+
+class Meshgrid(OpDef, op="meshgrid"):
+    """Out = each of the vectors of X, spread along an axis of its own.
+
+    Reference: meshgrid_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads(many=True)
+    Out = writes(many=True)
+
+    def infer(self, X: list[TensorType]) -> dict[str, list[TensorType]]:
+        if not 2 <= len(X) <= 6 or any(each.rank != 1 for each in X):
+            raise ShapeError(f"meshgrid: X is {', '.join(map(str, X))}, expected 2 to 6 vectors")
+        require_same_dtype(self.kind, **numbered(X))
+        return {"Out": [X[0].with_shape([each.shape[0] for each in X])] * len(X)}
+
+    def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
+        return {"Out": list(np.meshgrid(*X, indexing="ij"))}
+
+    def grad(self, X: list[Shape], d_Out: list[Array]) -> dict[str, list[Array]]:
+        return {
+            "X": [
+                each.sum(axis=tuple(other for other in range(len(X)) if other != axis))
+                for axis, each in enumerate(d_Out)
+            ]
+        }
