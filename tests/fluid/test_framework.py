@@ -63,10 +63,10 @@ def test_declaring_again_gives_the_same_variable(block: Block) -> None:
     ("field", "value", "previous", "new"),
     [
         ("shape", [-1, 4], "(-1, 3)", "(-1, 4)"),
-        ("dtype", "int64", "5", "3"),
+        ("dtype", "int64", "VarType.FP32", "VarType.INT64"),
         ("lod_level", 1, "0", "1"),
         ("persistable", True, "False", "True"),
-        ("type", VarType.SELECTED_ROWS, "7", "8"),
+        ("type", VarType.SELECTED_ROWS, "VarType.LOD_TENSOR", "VarType.SELECTED_ROWS"),
     ],
 )
 def test_declaring_as_something_else_is_refused(
