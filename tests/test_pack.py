@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.pack import Life, PackError, Packing, Stack, check, greedy, lower_bound, pack
@@ -222,6 +222,19 @@ def test_a_packing_above_the_bound_is_proved_to_be_the_lowest() -> None:
     assert packing.note == (
         "1 bytes above the bound: the search went through all there is, and nothing is lower"
     )
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 7), st.sampled_from([-1, 1]), st.integers(0, 7), st.sampled_from([0, 1]))
+def test_packings_near_one_above_the_bound_are_the_lowest(
+    grown: int, bytes: int, prolonged: int, steps: int
+) -> None:
+    lives = list(ABOVE_THE_BOUND)
+    lives[grown] = replace(lives[grown], size=max(1, lives[grown].size + bytes))
+    lives[prolonged] = replace(lives[prolonged], stop=lives[prolonged].stop + steps)
+    packing = pack(lives, 1)
+    assert packing.height == lowest(lives)
+    assert (packing.height > packing.bound) == bool(packing.note)
 
 
 @pytest.mark.parametrize("name", "BCDEFGHJK")
