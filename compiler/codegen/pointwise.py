@@ -106,11 +106,14 @@ class _Emitter:
         self.root_uses: Counter[Expr] = Counter()
         self.guarded: set[Expr] = set()
         self.done: set[Expr] = set()
+        self.readers: dict[Expr, list[Expr]] = {}
 
     def emit(self) -> None:
         """Write every root; copies that would have come too early are written last."""
         for part in {part: None for root in self.roots for part in _parts(root.expr)}:
             self.left.update(part.parts())
+            for arg in dict.fromkeys(part.parts()):
+                self.readers.setdefault(arg, []).append(part)
             if part.is_leaf:
                 self.leaves.setdefault(_storage(part), []).append(part)
         self.left.update(root.expr for root in self.roots)
@@ -173,6 +176,9 @@ class _Emitter:
             if self._reusable(arg, part):
                 self.scratch.add(self._place_of(arg).name)
                 return self._place_of(arg)
+        ahead = self._output_ahead(part)
+        if ahead is not None and self._may_write(ahead, part):
+            return self.frame.operand(ahead.value)
         alone = self.left[part] == self.root_uses[part] and part not in self.guarded
         fits = out.type == TensorType(part.dtype, part.shape)
         if fits and alone and self._may_write(root, part):
@@ -183,6 +189,16 @@ class _Emitter:
         """The output that is this part, if its memory has the size of it."""
         same = (root for root in self.roots if root.expr is part)
         return next((r for r in same if r.value.type.numel == _numel(part)), None)
+
+    def _output_ahead(self, part: Expr) -> Root | None:
+        """The output that is made of this part in the next call, elementwise and of it alone."""
+        readers = self.readers.get(part, [])
+        if len(readers) != 1 or self.left[part] != 1 or not _elementwise(readers[0]):
+            return None
+        wanted = (part.shape, part.dtype)
+        made = self._output_of(readers[0])
+        same = made is not None and (made.value.type.shape, made.value.type.dtype) == wanted
+        return made if same and (readers[0].shape, readers[0].dtype) == wanted else None
 
     def _may_write(self, root: Root, part: Expr) -> bool:
         """True where nothing in the output's memory is read after this part is written."""
@@ -228,11 +244,23 @@ class _Emitter:
 
     def _release(self, expr: Expr) -> None:
         """Give scratch back when its last reader has run and no later part took it over."""
+        if expr.is_leaf and expr not in self.at:
+            self._give_up(expr)
+            return
         if expr.is_leaf or self.left[expr] or expr not in self.at:
             return
         place = self.at.pop(expr)
         taken = any(other.name == place.name for other in self.at.values())
         if place.name in self.scratch and not taken and place not in self.pool:
+            self.pool.append(place)
+
+    def _give_up(self, leaf: Expr) -> None:
+        """The memory of an input that nobody reads any more is scratch from now on."""
+        place = self._leaf(leaf)
+        free = place.storage in self.dying and place.storage[0] is Place.BUFFER
+        taken = any(other.storage == place.storage for other in self.at.values())
+        if free and not taken and not self._read_later(place.storage) and place not in self.pool:
+            self.scratch.add(place.name)
             self.pool.append(place)
 
     def _holds(self, expr: Expr, out: NumpyOperand) -> bool:
