@@ -29,13 +29,15 @@ class VarNote:
 
 @dataclass(frozen=True)
 class OpNote:
-    """An op: the labels it reads and writes, the user's line, its role, its kernel, its text."""
+    """An op: the labels it reads and writes, the user's line, its role (None where nothing says
+    it, as of a copy that a pass put in), its kernel, its text.
+    """
 
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     source: str
-    role: int
+    role: int | None
     kernel: int | None
     lines: tuple[str, ...]
 

@@ -96,13 +96,13 @@ def _op_note(op: Op, lines: Sequence[str]) -> OpNote:
     return OpNote(op.kind, reads, writes, op.source, _role(op), op.kernel, tuple(lines))
 
 
-def _role(op: Op) -> int:
-    """The role the program gave an op; else what its kind and its slots say."""
+def _role(op: Op) -> int | None:
+    """The role the program gave an op; else what its kind and its slots say, if anything."""
     if (given := op.attrs.get("op_role")) is not None:
         return int(given)
     if "ParamOut" in op.outputs:
         return int(OpRole.OPTIMIZE)
-    return int(OpRole.BACKWARD if op.kind.endswith("_grad") else OpRole.FORWARD)
+    return int(OpRole.BACKWARD) if op.kind.endswith("_grad") else None
 
 
 def _var_note(var: Var) -> VarNote:

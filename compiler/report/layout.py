@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean
 from typing import TypeAlias
@@ -42,6 +42,9 @@ NARROW = 0.3
 
 SWEEPS = 6
 """How often layers are put in order, down and up."""
+
+AROUND = 12
+"""Layers above and below that say where the middle of one should be."""
 
 LONGEST = 60
 """Layers an edge may cross and still have a place in each; longer ones are drawn straight."""
@@ -187,7 +190,19 @@ def _columns(
     for index in down:
         both = {n: [*above.get(n, ()), *below.get(n, ())] for n in layers[index]}
         _settle(layers[index], both, columns, width)
-    return columns
+    return _upright(columns, [layers[index] for index in down])
+
+
+def _upright(columns: Mapping[int, float], layers: Sequence[Sequence[int]]) -> dict[int, float]:
+    """The same columns without what makes the whole lean: the middle of the layers around each."""
+    middles = [fmean(columns[node] for node in layer) for layer in layers]
+    sums = [0.0, *accumulate(middles)]
+    found: dict[int, float] = {}
+    for index, layer in enumerate(layers):
+        first, stop = max(0, index - AROUND), min(len(layers), index + AROUND + 1)
+        lean = (sums[stop] - sums[first]) / (stop - first)
+        found |= {node: columns[node] - lean for node in layer}
+    return found
 
 
 def _settle(

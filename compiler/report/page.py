@@ -252,4 +252,9 @@ def _functions(source: str) -> list[Any]:
         found = [each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef)]
     except SyntaxError:
         return []
-    return [[each.name, each.lineno - 1, each.end_lineno] for each in found if each.name != "bind"]
+    return [[each.name, _first(each) - 1, each.end_lineno] for each in found if each.name != "bind"]
+
+
+def _first(function: ast.FunctionDef) -> int:
+    """The line where a function begins, with what decorates it."""
+    return min([function.lineno, *(each.lineno for each in function.decorator_list)])

@@ -7,7 +7,7 @@ deletions: they belong to the op they follow.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,7 +29,10 @@ SMALL = 64
 
 @dataclass(frozen=True)
 class Node:
-    """A feed, or an op of some stages: the latest that was seen of it."""
+    """A feed, or an op of some stages: the latest that was seen of it.
+
+    An op that has no role is in the lane of what made its inputs, or else of what reads it.
+    """
 
     kind: str
     inputs: tuple[str, ...]
@@ -112,12 +115,19 @@ class _Drawing:
     def _numbers(self, stage: Stage) -> list[int]:
         counts: dict[Hashable, int] = {}
         numbers: list[int] = []
+        lanes: dict[str, Lane] = {}
+        wanted = _wanted(stage)
         for op in stage.ops:
             name = key(op)
             counts[name] = counts.get(name, -1) + 1
-            drawn = op.kind != "delete_var"
-            node = Node(op.kind, op.inputs, op.outputs, op.source, _lane(op)) if drawn else None
-            numbers.append(self._node((name, counts[name]), node) if node else UNDRAWN)
+            if op.kind == "delete_var":
+                numbers.append(UNDRAWN)
+                continue
+            made = [lanes[label] for label in op.inputs if label in lanes]
+            lane = _lane(op, made or [wanted[label] for label in op.outputs if label in wanted])
+            lanes |= dict.fromkeys(op.outputs, lane)
+            node = Node(op.kind, op.inputs, op.outputs, op.source, lane)
+            numbers.append(self._node((name, counts[name]), node))
         return numbers
 
     def _node(self, name: Hashable, node: Node) -> int:
@@ -138,7 +148,18 @@ class _Drawing:
             yield Link(start, stop, label, tuple(stages), hub)
 
 
-def _lane(op: OpNote) -> Lane:
+def _wanted(stage: Stage) -> dict[str, Lane]:
+    """The lane of the first reader of each value, of those that have a role."""
+    found: dict[str, Lane] = {}
+    for op in (op for op in reversed(stage.ops) if op.role is not None):
+        found |= dict.fromkeys(op.inputs, _lane(op, ()))
+    return found
+
+
+def _lane(op: OpNote, around: Iterable[Lane]) -> Lane:
+    """The lane of an op; of one without a role the last of the lanes around it."""
+    if op.role is None:
+        return max(around, default=Lane.FORWARD)
     if op.role & (OpRole.OPTIMIZE | OpRole.LRSCHED):
         return Lane.UPDATE
     return Lane.BACKWARD if op.role & OpRole.BACKWARD else Lane.FORWARD

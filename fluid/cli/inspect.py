@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from compiler.driver import TARGETS
 from compiler.ir.graph import Graph
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
@@ -60,6 +61,7 @@ def add_inspect(commands: Any) -> None:
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
         help=f"what an open size stands for ({Options.typical})")  # fmt: skip
     add("--fetch", action="append", default=[], metavar="NAME", help="fetch this instead")
+    add("--target", choices=list(TARGETS), default="numpy", help="the code to write (%(default)s)")
     add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
     add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
     add("--stop-after", metavar="PASS", help="leave out the passes behind this one")
@@ -73,7 +75,7 @@ def inspect(given: argparse.Namespace) -> int:
     options = _options(given)
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
     print(_contents(found))
-    seen = _study(found, dict(given.size), options, given.dump)
+    seen = _study(found, dict(given.size), options, given.dump, given.target)
     print(_compilation(seen))
     if given.html:
         page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]))
@@ -108,7 +110,9 @@ def _options(given: argparse.Namespace) -> Options:
     return replace(options, disable=off)
 
 
-def _study(found: Subject, sizes: Mapping[str, int], options: Options, dump: Path | None) -> Study:
+def _study(
+    found: Subject, sizes: Mapping[str, int], options: Options, dump: Path | None, target: str
+) -> Study:
     """The graph compiled under watch; sizes that nobody gave are `Options.typical`."""
     known = {name for var in found.graph.feeds() for name in var.type.names}
     for name in sizes:
@@ -119,7 +123,7 @@ def _study(found: Subject, sizes: Mapping[str, int], options: Options, dump: Pat
     title = f"{found.path.resolve().name}: {count(len(kinds(found)), 'op')}"
     return study_graph(
         title, found.graph, sizes, params=dict(found.params) if found.params else None,
-        options=options, dump=dump, like=found.program,
+        options=options, dump=dump, like=found.program, target=target,
     )  # fmt: skip
 
 

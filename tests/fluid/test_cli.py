@@ -1,7 +1,9 @@
 """The command `fluid`: help, `inspect` and `infer` on models that Paddle 1.8.5 saved, errors."""
 
 import argparse
+import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -226,6 +228,18 @@ def test_inspect_fetches_the_loss_of_a_program_that_trains(capsys, tmp_path):
     assert f"no variable '{loss.name}x' to fetch" in message and loss.name in message
     path.write_bytes(path.read_bytes()[:-40])
     assert "is not a saved program" in refused(capsys, "inspect", path)
+
+
+def test_inspect_shows_the_kernels_of_another_target(capsys, tmp_path):
+    page = tmp_path / "page.html"
+    run(capsys, "inspect", GOLDEN / "digits_mlp__separate", "--target", "triton", "--html", page)
+    found = json.loads(re.search(r'id="data">([^<]*)<', page.read_text(encoding="utf-8"))[1])
+    lines = found["code"]["source"].splitlines()
+    assert all(stop > first for first, stop in found["code"]["kernels"])
+    jitted = [lines[first] for _, first, _ in found["code"]["functions"]]
+    assert "@triton.jit" in jitted
+    ops = found["stages"][-1].get("kernelCount")
+    assert len(found["code"]["kernels"]) == ops
 
 
 def test_inspect_takes_sequences_that_must_match(capsys, tmp_path):

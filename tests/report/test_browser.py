@@ -182,6 +182,16 @@ def test_memory_explains_its_peak_and_every_step(browser):
     assert lit(browser) == "insert_deletes Graph"
 
 
+def test_code_shows_the_functions_that_a_kernel_calls(shared, tmp_path):
+    shared.complaints.clear()
+    path = tmp_path / "triton.html"
+    study_graph("triton", parse(GRAPH), {"N": 8}, target="triton").save(path)
+    shared.open(path, "#code")
+    assert "which calls " in shared.text("#kernel") and "@triton.jit" in shared.text("#kernel")
+    assert "[object" not in shared.text("#kernel")
+    assert shared.complaints == []
+
+
 def test_code_shows_each_kernel_with_its_ops(browser):
     browser.press("5")
     assert "made of" in browser.text("#kernel")

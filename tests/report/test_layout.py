@@ -94,3 +94,24 @@ def test_what_stays_keeps_its_node_and_what_goes_keeps_its_place():
     links = {(link.start, link.stop): link.stages for link in drawn.links}
     assert links == {(0, 1): (0, 1), (1, 2): (0,), (1, 3): (1,)}
     assert len(set(drawn.layout.places)) == 4
+
+
+def test_an_op_without_a_role_is_in_the_lane_of_its_neighbours():
+    text = """\
+graph main {
+  feed x: f32[2, 4]
+  param w: f32[4, 4]
+  param lr: f32[1]
+  (Out=v: f32[4, 4]) = scale(X=w)
+  (Out=h: f32[2, 4]) = mul(X=x, Y=w)
+  (Out=k: f32[2, 4]) = scale(X=h)
+  (X@GRAD=g: f32[2, 4]) = relu_grad(Out=k, Out@GRAD=k)
+  (Out=s: f32[2, 4]) = scale(X=g)
+  (ParamOut=w#1: f32[4, 4] over w) = sgd(Param=w, Grad=v, LearningRate=lr)
+  return s
+}
+"""
+    lanes = {node.outputs[0]: node.lane for node in picture([stage(parse(text), "a")]).nodes}
+    assert [lanes[name] for name in ("x", "h", "k")] == [FORWARD] * 3
+    assert [lanes[name] for name in ("g", "s")] == [BACKWARD] * 2
+    assert [lanes[name] for name in ("v", "w#1")] == [UPDATE] * 2

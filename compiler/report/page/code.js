@@ -43,8 +43,8 @@ function opItem(op) {
 
 // The functions of the module that these lines call.
 function functionsOf(body) {
-  const text = body.join("\n");
-  const called = data.code.functions.filter(([name]) => new RegExp(`\\b${name}\\(`).test(text));
+  const text = body.filter((line) => !line.trimStart().startsWith("#")).join("\n");
+  const called = data.code.functions.filter(([name]) => new RegExp(`\\b${name}[([]`).test(text));
   const source = data.code.source.split("\n");
   return called.map(([name, first, stop]) => [el("h3", {}, "which calls ", el("code", {}, name)), listing(source.slice(first, stop), first)]);
 }

@@ -9,7 +9,7 @@ function el(tag, attributes = {}, ...children) {
     else if (value === true) made.setAttribute(name, "");
     else if (value !== false && value != null) made.setAttribute(name, value);
   }
-  made.append(...children.flat().filter((child) => child != null && child !== ""));
+  made.append(...children.flat(Infinity).filter((child) => child != null && child !== ""));
   return made;
 }
 
@@ -19,7 +19,7 @@ const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {},
 const find = (id) => document.getElementById(id);
 
 function fill(target, ...children) {
-  target.replaceChildren(...children.flat().filter((child) => child != null && child !== ""));
+  target.replaceChildren(...children.flat(Infinity).filter((child) => child != null && child !== ""));
 }
 
 function bytesText(bytes) {

@@ -146,7 +146,7 @@ function writeNode(context, stage, node, left, top) {
   context.fillStyle = colour("node-ink");
   const room = NODE.width - 22, size = close ? 12 : Math.min(18, 10 / camera.scale);
   context.font = `600 ${size}px ${colour("sans")}`;
-  const shrunk = Math.max(0.72, Math.min(1, room / context.measureText(kind).width));
+  const shrunk = Math.max(0.72, Math.min(1, (0.98 * room) / context.measureText(kind).width));
   if (shrunk < 1) context.font = `600 ${size * shrunk}px ${colour("sans")}`;
   context.textBaseline = close ? "alphabetic" : "middle";
   context.fillText(clipped(context, kind, room), left + 13, close ? top + 15 : top + NODE.height / 2 + 1);

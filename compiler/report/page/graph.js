@@ -62,7 +62,8 @@ function place(scale, what) {
   const all = extent(), seen = box();
   camera.scale = scale;
   const wide = all.width * scale > seen.width * 1.02;
-  camera.x = wide ? all.x : all.x + all.width / 2 - seen.width / 2 / scale;
+  const first = nodes.reduce((best, node) => (node.y < best.y ? node : best), nodes[0]);
+  camera.x = wide ? Math.max(all.x, first.x * NODE.across - seen.width / 3 / scale) : all.x + all.width / 2 - seen.width / 2 / scale;
   camera.y = what === "all" ? all.y + all.height / 2 - seen.height / 2 / scale : all.y;
   drawGraph();
 }
