@@ -185,6 +185,20 @@ class Lanes(Protocol):
         """Add to an element, to which other lanes may add as well, in any order."""
         ...
 
+    def tiles(
+        self, stack: Sequence[Size], rows: Size, columns: Size, inner: Size
+    ) -> tuple[tuple[Number, ...], Number, Number, Number, Number]:
+        """Begin a kernel with a lane for each element of a stack of matrices, which are products.
+
+        Gives the indices in the stack, row and column, and the turn of the sum as the left and as
+        the right factor see it.
+        """
+        ...
+
+    def contract(self, a: Number, b: Number) -> Number:
+        """The sum over all turns of a * b in such a kernel: `a` has no column in it, `b` no row."""
+        ...
+
     def product(
         self,
         out: DeviceOperand,

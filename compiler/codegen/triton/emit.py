@@ -16,6 +16,7 @@ from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.expressions import (
     NARROW,
+    Loop,
     held_in,
     limits_of,
     loop_of,
@@ -73,22 +74,13 @@ class Written:
 
 def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
     """The source of a kernel, and its launch with names and sizes of the step's scope."""
-    return _Emitter(lanes, names.make(lanes.name), comment).emit()
+    return Emitter(lanes, names.make(lanes.name), comment).emit()
 
 
 @dataclass
-class _Loop:
-    """A loop as the kernel has it: how many turns, how many side by side."""
+class Emitter:
+    """Writes one kernel, line by line."""
 
-    size: Size
-    width: int
-    whole: bool
-    name: str
-    live: str
-
-
-@dataclass
-class _Emitter:
     lanes: Lanes
     name: str
     comment: Sequence[str]
@@ -107,11 +99,11 @@ class _Emitter:
         widest = max((loop.width for loop in self.loops), default=0)
         self.width = max(1, ELEMENTS // widest) if widest else LANES
 
-    def _loop(self, index: int, size: Size) -> _Loop:
+    def _loop(self, index: int, size: Size) -> Loop:
         whole = isinstance(size, int) and size <= WHOLE_LOOP
         width = power_of_two(size) if whole and isinstance(size, int) else TILE
         name = self.names.make(f"r{index}" if index else "r")
-        return _Loop(size, width, whole, name, self.names.make(f"{name}_live"))
+        return Loop(size, width, whole, name, self.names.make(f"{name}_live"))
 
     # ---- the whole ----
 
@@ -139,9 +131,13 @@ class _Emitter:
 
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]
-        parameters += ["LANES: tl.constexpr", "INDEX: tl.constexpr"]
+        parameters += [f"{each}: tl.constexpr" for each in (*self._constants(), "INDEX")]
         head = ["@triton.jit", f"def {self.name}({', '.join(parameters)}):"]
         return [*head, *(f"    # {line}" for line in self.comment), *self.body.lines]
+
+    def _constants(self) -> list[str]:
+        """What is known when the kernel is compiled."""
+        return ["LANES"]
 
     def _launch(self) -> str:
         count = product(self.lanes.shape)
@@ -174,14 +170,14 @@ class _Emitter:
         for part, total in zip(parts, totals, strict=True):
             self._close(part, total)
 
-    def _begin(self, part: Expr, loop: _Loop) -> str:
+    def _begin(self, part: Expr, loop: Loop) -> str:
         total = self.names.make(f"{part.extra}_{loop.name}")
         if not loop.whole:
             start, kind = self._start(part), TYPES[held_in(part.dtype)]
             self.body.line(f"{total} = tl.full((LANES, {loop.width}), {start}, {kind})")
         return total
 
-    def _take(self, part: Expr, loop: _Loop, total: str) -> None:
+    def _take(self, part: Expr, loop: Loop, total: str) -> None:
         """Join the turns of a tile, those that are none left out."""
         value = self._cast(part.args[0], held_in(part.dtype))
         value = f"tl.where({loop.live} & live, {value}, {self._start(part)})"
@@ -217,7 +213,7 @@ class _Emitter:
 
     # ---- loops ----
 
-    def _enter(self, loop: _Loop, index: int) -> None:
+    def _enter(self, loop: Loop, index: int) -> None:
         if loop.whole:
             return
         self.body.line(f"for start in range(0, {self._size(loop.size)}, {loop.width}):")
@@ -226,7 +222,7 @@ class _Emitter:
         self.body.line(f"{loop.live} = {loop.name} < {self._size(loop.size)}")
         self.open = frozenset({index})
 
-    def _leave(self, loop: _Loop) -> None:
+    def _leave(self, loop: Loop) -> None:
         """What was named in a loop is not known after it."""
         if loop.whole:
             return
@@ -371,6 +367,8 @@ class _Emitter:
 
     def _cast(self, term: Term, dtype: DType | None) -> str:
         """A term in an element type; whole numbers and indices mix as they are."""
+        if dtype is DType.BOOL and not isinstance(term, Expr):
+            return str(bool(term))
         text = self._value(term)
         if dtype is None or not isinstance(term, Expr) or term.dtype is dtype:
             return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -17,6 +18,17 @@ NARROW = frozenset(
     "maximum minimum absolute".split()
 )
 """What kernels do in 16 bits as it is."""
+
+
+@dataclass
+class Loop:
+    """A loop as the kernel has it: how many turns, how many side by side."""
+
+    size: Size
+    width: int
+    whole: bool
+    name: str
+    live: str
 
 
 def stem_of(part: Expr) -> str:
@@ -80,8 +92,15 @@ def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
         found = frozenset[int]().union(*(reach[each] for each in part.parts()))
         if part.fn == "loop":
             found = frozenset({number_of(part)})
-        reach[part] = found - {loop_of(part)} if part.fn == "reduce" else found
+        reach[part] = found - _closed(part)
     return reach
+
+
+def _closed(part: Expr) -> frozenset[int]:
+    """The loops that end with a part."""
+    if part.fn == "dot":
+        return frozenset({0, 1})
+    return frozenset({loop_of(part)}) if part.fn == "reduce" else frozenset()
 
 
 def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:

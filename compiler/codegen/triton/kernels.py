@@ -12,8 +12,8 @@ from compiler.codegen.frame import Frame, NumpyOperand
 from compiler.codegen.meaning import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.emit import Written, emit
-from compiler.codegen.triton.lanes import Lanes, Ref, as_tuple
-from compiler.codegen.triton.products import Matrix, emit_product
+from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
+from compiler.codegen.triton.products import emit_tiles
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape, TensorType
@@ -101,10 +101,28 @@ class Kernels:
         self._current = Lanes(self._op.kind, shape)
         return self._current.indices
 
+    def tiles(
+        self, stack: Sequence[Size], rows: Size, columns: Size, inner: Size
+    ) -> tuple[tuple[Expr, ...], Expr, Expr, Expr, Expr]:
+        """Begin a kernel with a lane for each element of a stack of matrices, which are products.
+
+        Gives the indices in the stack, row and column, and the turn of the sum as the left and the
+        right factor see it. `contract` makes the sum.
+        """
+        self.flush()
+        self._current = made = Tiles(self._op.kind, stack, (rows, columns, inner))
+        *places, i, j = made.indices
+        return tuple(places), i, j, *made.turns
+
     def flush(self) -> None:
         """Write the kernel begun last, if there is one."""
-        if self._current is not None and self._current.stores:
-            self._launch(emit(self._current, self._frame.names, self._comment))
+        begun = self._current
+        if begun is not None and begun.stores:
+            names, comment = self._frame.names, self._comment
+            if isinstance(begun, Tiles):
+                self._launch(emit_tiles(begun, names, comment))
+            else:
+                self._launch(emit(begun, names, comment))
         self._current = None
 
     def product(
@@ -115,12 +133,13 @@ class Kernels:
 
         A stack of `out` is the broadcast of those of `a` and `b`.
         """
-        self.flush()
-        left = Matrix(a.operand, a.shape, turned[0])
-        right = Matrix(b.operand, b.shape, turned[1])
-        result = Matrix(out.operand, out.shape)
-        names, kind = self._frame.names, self._op.kind
-        self._launch(emit_product(names, kind, left, right, result, scale, self._comment))
+        *stack, rows, columns = out.shape
+        inner = a.shape[-2] if turned[0] else a.shape[-1]
+        places, i, j, left, right = self.tiles(stack, rows, columns, inner)
+        x = a[(*_within(a, places), *((left, i) if turned[0] else (i, left)))]
+        y = b[(*_within(b, places), *((j, right) if turned[1] else (right, j)))]
+        total = self.contract(x, y)
+        self.store(out, (*places, i, j), total if scale == 1.0 else total * scale)
 
     def store(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
@@ -137,3 +156,12 @@ class Kernels:
     def __getattr__(self, name: str) -> Any:
         """Loops, reductions, arithmetic of indices, and NumPy's functions by their names."""
         return getattr(self.current, name)
+
+
+def _within(factor: DeviceOperand, places: Sequence[Expr]) -> list[Term]:
+    """The indices of a matrix in a factor's own stack, which may be shorter, or have but one."""
+    own = factor.shape[:-2]
+    return [
+        0 if size == 1 else place
+        for size, place in zip(own, places[len(places) - len(own) :], strict=True)
+    ]

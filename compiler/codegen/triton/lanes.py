@@ -171,3 +171,20 @@ class Lanes(Tracer):
     ) -> None:
         """Add to an element of `out`; several lanes may add to the same one, in any order."""
         self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, True))
+
+
+class Tiles(Lanes):
+    """A kernel whose lanes are elements of matrices, each a sum of products over many turns.
+
+    There are two loops of as many turns: a turn as the left factor sees it, and as the right one.
+    """
+
+    def __init__(self, name: str, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> None:
+        rows, columns, inner = sides
+        super().__init__(name, (*stack, rows, columns))
+        self.turns = self.loop(inner), self.loop(inner)
+
+    def contract(self, a: Expr, b: Expr) -> Expr:
+        """The sum over all turns of a * b; `a` has no column in it, and `b` no row."""
+        held = DType.FP64 if a.dtype is DType.FP64 else DType.FP32
+        return self.node("dot", (a, b.astype(a.dtype)), held)

@@ -1,182 +1,207 @@
-"""Products of matrices: tiles of the result, each the sum of products of tiles of the factors.
+"""Sums of products as tiles: matrix products, and convolutions as matrix products of what is read.
 
-Programs go through the result in groups of rows of tiles, so that what they read stays in cache.
-Factors are read by strides, so that a transposed one needs no copy; a stack of matrices is a second
-axis of programs, along which a factor that has one matrix for all stays where it is.
+A kernel of `Tiles` has a tile of the result a program, and goes through the turns of its sum a tile
+at a time, each a `tl.dot` of what the left factor has for (row, turn) and the right one for
+(turn, column). Where a factor's elements lie is any arithmetic of those numbers, so that a
+transposed matrix or the windows of an image need no copy. Programs go through the result in groups
+of rows of tiles, so that what they read stays in cache; a stack of results is a second axis of
+programs. What is stored is any expression of the sum and of the place it belongs to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import cast
 
-from compiler.codegen.frame import NumpyOperand
-from compiler.codegen.triton.emit import Written
-from compiler.codegen.triton.spelling import POINTERS, SIZE, TYPES, number
+from compiler.codegen.trace import Expr, Term
+from compiler.codegen.triton.emit import Emitter, Written
+from compiler.codegen.triton.expressions import Loop, ordered, power_of_two, roots_of
+from compiler.codegen.triton.lanes import Source, Tiles, number_of
+from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
 
-
-@dataclass(frozen=True)
-class Matrix:
-    """A value as a stack of matrices: its shape, the last two axes swapped where `turned`."""
-
-    operand: NumpyOperand
-    shape: Shape
-    turned: bool = False
-
-    @property
-    def rows(self) -> Size:
-        """How many rows each matrix has."""
-        return self.shape[-1] if self.turned else self.shape[-2]
-
-    @property
-    def columns(self) -> Size:
-        """How many columns each matrix has."""
-        return self.shape[-2] if self.turned else self.shape[-1]
-
-    @property
-    def strides(self) -> tuple[Size, Size]:
-        """Elements from a row to the next, and from a column to the next."""
-        return (1, self.shape[-1]) if self.turned else (self.shape[-1], 1)
-
-    def stack_strides(self, stack: Shape) -> list[Size]:
-        """Elements from a matrix to the next along each axis of a stack; 0 where it has but one."""
-        own = (1,) * (len(stack) - len(self.shape) + 2) + tuple(self.shape[:-2])
-        inner = self.shape[-2:]
-        return [
-            0 if size == 1 else product((*own[axis + 1 :], *inner)) for axis, size in enumerate(own)
-        ]
-
-
-_TEMPLATE = """@triton.jit
-def {name}({parameters}):
-{comment}
-    tile = tl.program_id(0).to(INDEX)
-    down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
-    group = tile // (GROUP * across) * GROUP
-    height = tl.minimum(down - group, GROUP)
-    place = tile % (GROUP * across)
-    i = ((group + place % height) * ROWS + tl.arange(0, ROWS))[:, None]
-    j = (place // height * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-{stack}
-    total = tl.zeros((ROWS, COLUMNS), {held})
-    for start in range(0, {inner}, INNER):
-        k = start + tl.arange(0, INNER)
-        a = tl.load({a}, (i < {rows}) & (k < {inner})[None, :], other=0)
-        b = tl.load({b}, (k < {inner})[:, None] & (j < {columns}), other=0)
-        total = tl.dot(a, b, total, input_precision="ieee", out_dtype={held})
-    tl.store({out}, {value}, (i < {rows}) & (j < {columns}))"""
-
-
-def emit_product(
-    names: Names, kind: str, a: Matrix, b: Matrix, out: Matrix, scale: float,
-    comment: Sequence[str],
-) -> Written:  # fmt: skip
-    """The kernel for out = scale * a @ b over the stack of matrices that `out` is; its launch."""
-    return _Product(names.make(kind), a, b, out, scale, comment).emit()
-
-
-class _Product:
-    def __init__(
-        self, name: str, a: Matrix, b: Matrix, out: Matrix, scale: float, comment: Sequence[str]
-    ) -> None:
-        self.name, self.scale, self.comment = name, scale, comment
-        self.stack: Shape = out.shape[:-2]
-        self.a, self.b, self.out = a, b, out
-        self.names = Names({"tl", "triton", "i", "j", "k", "a", "b", "total", "start", "tile"})
-        self.pointers = {
-            each.operand.name: self.names.make(f"{each.operand.name}_ptr") for each in (a, b, out)
-        }
-        self.sizes: dict[Dim, str] = {}
-
-    def emit(self) -> Written:
-        """The text of the kernel with tiles that suit most sizes, and the call of it."""
-        values = self._values()
-        parameters = [*self.pointers.values(), *self.sizes.values()]
-        parameters += [f"{each}: tl.constexpr" for each in (*_TILES, "GROUP", "INDEX")]
-        text = _TEMPLATE.format(name=self.name, parameters=", ".join(parameters), **values)
-        lines = [line for line in text.split("\n") if line]
-        pairs = {self.pointers[each.operand.name]: each for each in (self.a, self.b, self.out)}
-        types = {name: POINTERS[each.operand.type.dtype] for name, each in pairs.items()}
-        types |= dict.fromkeys(self.sizes.values(), SIZE)
-        constants = {**self._tiles(), "GROUP": GROUP}
-        return Written(self.name, lines, [], self._launch(), types, constants)
-
-    def _tiles(self) -> dict[str, int]:
-        return _tiles(self.a.rows, self.b.columns, self.a.columns)
-
-    def _values(self) -> Mapping[str, str]:
-        rows, inner, columns = self.a.rows, self.a.columns, self.b.columns
-        dtype = self.out.operand.type.dtype
-        held = DType.FP64 if dtype is DType.FP64 else DType.FP32
-        value = "total" if self.scale == 1.0 else f"total * {number(self.scale)}"
-        return {
-            "rows": self._size(rows),
-            "inner": self._size(inner),
-            "columns": self._size(columns),
-            "stack": "\n".join(self._stack_lines()),
-            "held": TYPES[held],
-            "a": self._place("a", self.a, "i", "k[None, :]"),
-            "b": self._place("b", self.b, "k[:, None]", "j"),
-            "out": self._place("out", self.out, "i", "j"),
-            "value": value if held is dtype else f"({value}).to({TYPES[dtype]})",
-            "comment": "\n".join(f"    # {line}" for line in self.comment),
-        }
-
-    def _stack_lines(self) -> list[str]:
-        """Where in each value the matrices of a program begin."""
-        if not self.stack:
-            return []
-        lines = ["    matrix = tl.program_id(1).to(INDEX)"]
-        for axis, size in enumerate(self.stack):
-            inner = product(self.stack[axis + 1 :])
-            lines.append(f"    m{axis} = matrix // {self._size(inner)} % {self._size(size)}")
-        for label, each in (("a", self.a), ("b", self.b), ("out", self.out)):
-            strides = enumerate(each.stack_strides(self.stack))
-            steps = [f"m{axis} * {self._size(s)}" for axis, s in strides if s != 0]
-            lines.append(f"    {label}_first = {' + '.join(steps) or '0'}")
-        return lines
-
-    def _place(self, label: str, each: Matrix, row: str, column: str) -> str:
-        down, across = (self._size(stride) for stride in each.strides)
-        first = [f"{label}_first"] if self.stack else []
-        parts = [self.pointers[each.operand.name], *first]
-        parts += [row if down == "1" else f"{row} * {down}"]
-        parts += [column if across == "1" else f"{column} * {across}"]
-        return " + ".join(parts)
-
-    def _size(self, size: Size) -> str:
-        if not isinstance(size, Dim):
-            return str(size)
-        if size not in self.sizes:
-            self.sizes[size] = self.names.make(str(size))
-        return self.sizes[size]
-
-    def _launch(self) -> str:
-        tiles = self._tiles()
-        down = f"-(-({self.a.rows}) // {tiles['ROWS']})"
-        across = f"-(-({self.b.columns}) // {tiles['COLUMNS']})"
-        grid = f"({down} * {across}, {product(self.stack)})"
-        options = ", ".join(f"{key}={value}" for key, value in tiles.items())
-        given = ", ".join([*self.pointers, *map(str, self.sizes)])
-        return f"{self.name}[{grid}]({given}, {options}, GROUP={GROUP}, INDEX=INDEX)"
-
-
 GROUP = 8
 """Rows of tiles that programs go through together."""
 
-_TILES = ("ROWS", "COLUMNS", "INNER")
+WIDEST = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
+"""Sides of a tile of the result, and how many turns of the sum stand side by side."""
+
+_LEAST = 16
+"""The least side that `tl.dot` takes."""
+
+_HEAD = """
+tile = tl.program_id(0).to(INDEX)
+down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
+group = tile // (GROUP * across) * GROUP
+height = tl.minimum(down - group, GROUP)
+place = tile % (GROUP * across)
+i = ((group + place % height) * ROWS + tl.arange(0, ROWS))[:, None]
+j = (place // height * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+i_live, j_live = i < {rows}, j < {columns}
+""".strip().split("\n")
+
+_TAKEN = (
+    "tl triton tile down across group height place i j i_live j_live matrix start turn left right "
+    "left_live right_live total ROWS COLUMNS INNER GROUP INDEX range float"
+).split()
 
 
-def _tiles(rows: Size, columns: Size, inner: Size) -> dict[str, int]:
-    """Sides of tiles: 64, and less where a side is known to be smaller; 16 at least."""
-    limits = {"ROWS": (rows, 64), "COLUMNS": (columns, 64), "INNER": (inner, 32)}
-    return {key: _side(size, most) for key, (size, most) in limits.items()}
+def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> Written:
+    """The source of a kernel of tiles, and its launch."""
+    return _TileEmitter(tiles, names.make(tiles.name), comment).emit()
+
+
+class _TileEmitter(Emitter):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.names.taken |= {*_TAKEN}
+        self.loops = [Loop(size, 0, False, *name) for size, name in zip(
+            self.lanes.loops, (("left", "left_live"), ("right", "right_live")), strict=True
+        )]  # fmt: skip
+        self.stack: Shape = self.lanes.shape[:-2]
+        self.rows, self.columns = self.lanes.shape[-2:]
+        self.touched: dict[Expr, frozenset[str]] = {}
+
+    def emit(self) -> Written:
+        """The sum over all turns, and what is stored of it."""
+        self._head()
+        self._sum()
+        self._store(self.lanes.stores)
+        constants = {**self._sides(), "GROUP": GROUP}
+        helpers = list(self.helpers)
+        return Written(self.name, self._lines(), helpers, self._launch(), self._types(), constants)
+
+    def _head(self) -> None:
+        sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
+        for line in _HEAD:
+            self.body.line(line.format(**sizes))
+        if self.stack:
+            self.body.line("matrix = tl.program_id(1).to(INDEX)")
+
+    def _sum(self) -> None:
+        (total,) = {
+            part for root in roots_of(self.lanes.stores) for part in ordered(root)
+            if part.fn == "dot"
+        }  # fmt: skip
+        a, b = cast("tuple[Expr, Expr]", total.args[:2])
+        held = TYPES[total.dtype]
+        self._hoist(a, 0)
+        self._hoist(b, 1)
+        self.body.line(f"total = tl.zeros((ROWS, COLUMNS), {held})")
+        self._enter_turns()
+        left = self._factor(a, ("i", "left"))
+        right = self._factor(b, ("right", "j"))
+        options = f'input_precision="ieee", out_dtype={held}'
+        self.body.line(f"total = tl.dot({left}, {right}, total, {options})")
+        self._leave(self.loops[0])
+        self.text[total] = "total"
+
+    def _enter_turns(self) -> None:
+        """A turn stands across the left factor and down the right one."""
+        inner = self._size(self.loops[0].size)
+        self.body.line(f"for start in range(0, {inner}, INNER):")
+        self.body.depth += 1
+        self.body.line("turn = (start + tl.arange(0, INNER)).to(INDEX)")
+        self.body.line("left, right = turn[None, :], turn[:, None]")
+        self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
+        self.open = frozenset({0, 1})
+
+    def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
+        """A factor's tile; 0 where there is no such row, column or turn."""
+        text = self._value(value)
+        if self._is_padded(value) and self._touches(value) == frozenset(sides):
+            return text
+        return f"tl.where({sides[0]}_live & {sides[1]}_live, {text}, 0)"
+
+    def _is_padded(self, value: Expr) -> bool:
+        """True for a load, which gives 0 where there is no such element."""
+        if value.fn != "load":
+            return False
+        other = value.args[len(cast(Source, value.extra).shape) + 1 :]
+        return not other or other[0] == 0
+
+    # ---- where elements are ----
+
+    def _index(self, axis: int) -> str:
+        if axis >= len(self.stack):
+            return "ij"[axis - len(self.stack)]
+        inner = product(self.stack[axis + 1 :])
+        text = "matrix" if inner == 1 else f"matrix // {self._size(inner)}"
+        return text if axis == 0 else f"{text} % {self._size(self.stack[axis])}"
+
+    def _touches(self, root: Term) -> frozenset[str]:
+        """The sides of a tile along which an expression differs."""
+        if not isinstance(root, Expr):
+            return frozenset()
+        for part in ordered(root, self.touched):
+            self.touched[part] = self._sides_of(part)
+        return self.touched[root]
+
+    def _sides_of(self, part: Expr) -> frozenset[str]:
+        if part.fn == "dot":
+            return frozenset("ij")
+        if part.fn == "loop":
+            return frozenset({self.loops[number_of(part)].name})
+        if part.fn == "index":
+            axis = number_of(part) - len(self.stack)
+            return frozenset("ij"[axis]) if axis >= 0 else frozenset()
+        return frozenset[str]().union(*(self.touched[each] for each in part.parts()))
+
+    def _all(self, terms: Iterable[Term]) -> frozenset[str]:
+        return frozenset[str]().union(*map(self._touches, terms))
+
+    def _load(self, part: Expr) -> str:
+        source = cast(Source, part.extra)
+        rank = len(source.shape)
+        indices, guard = part.args[:rank], part.args[rank:]
+        place = f"{self._pointer(source.operand)} + "
+        place += self._offset(indices, source.shape, self._touches(part))
+        mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
+        other = self._value(guard[1]) if guard else "0"
+        return f"tl.load({place}, {mask}, {other})" if mask else f"tl.load({place})"
+
+    def _offset(
+        self, indices: Sequence[Term], shape: Shape, over: frozenset[str] = frozenset("ij")
+    ) -> str:
+        """Where an element lies behind the first, spread over sides of the tile."""
+        pairs = [(i, product(shape[axis + 1 :])) for axis, i in enumerate(indices)]
+        pairs = [(i, stride) for i, stride in pairs if isinstance(i, Expr) or i != 0]
+        parts = [
+            self._value(i) + (f" * {self._size(stride)}" if stride != 1 else "")
+            for i, stride in pairs
+        ]
+        parts += [f"{side} * 0" for side in sorted(over - self._all(indices))]
+        return f"({' + '.join(parts) or '0'})"
+
+    def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
+        parts = [f"{side}_live" for side in sorted(self._all((*used, extra)))]
+        if guard is not None:
+            parts.append(f"({self._cast(guard, DType.BOOL)})")
+        return " & ".join(parts)
+
+    # ---- the launch ----
+
+    def _sides(self) -> dict[str, int]:
+        """Sides of tiles: less than the widest where there is less."""
+        sizes = zip(WIDEST, (self.rows, self.columns, self.loops[0].size), strict=True)
+        return {key: _side(size, WIDEST[key]) for key, size in sizes}
+
+    def _constants(self) -> list[str]:
+        return [*WIDEST, "GROUP"]
+
+    def _launch(self) -> str:
+        sides = self._sides()
+        down = f"-(-({self.rows}) // {sides['ROWS']})"
+        across = f"-(-({self.columns}) // {sides['COLUMNS']})"
+        options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))
+        given = ", ".join([*self.pointers, *map(str, self.sizes)])
+        grid = f"({down} * {across}, {product(self.stack)})"
+        return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX)"
 
 
 def _side(size: Size, most: int) -> int:
     if isinstance(size, Dim):
         return most
-    return max(16, min(most, 1 << max(0, size - 1).bit_length()))
+    return max(_LEAST, min(most, power_of_two(size)))

@@ -6,11 +6,20 @@ from typing import ClassVar, TypeAlias
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
+from compiler.ops.image.conv_lanes import (
+    Windows,
+    channel_sums,
+    filter_gradient,
+    image_gradient,
+)
+from compiler.ops.image.conv_lanes import (
+    convolve as convolve_lanes,
+)
 from compiler.ops.image.conv_loops import (
     convolution,
     convolution_filter_gradient,
@@ -77,6 +86,26 @@ class Convolution(OpDef):
         shape = (batch, filters, *counts)
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
+    def gradients(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        """Write the kernels of the gradients that are wanted."""
+        g = self.windows(Input, Filter)
+        if d_Input is not None:
+            image_gradient(k, g, d_Output, Filter, d_Input)
+        if d_Filter is not None:
+            filter_gradient(k, g, Input, d_Output, d_Filter)
+
+    def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
+        """What kernels of a device go by."""
+        return Windows(self.data_format, self.groups, self.axes(Input.shape, Filter.shape))
+
     def axes(self, Input: Shape, Filter: Shape) -> Axes:
         """Where the filters stand on each axis."""
         sliding = Sliding(
@@ -102,6 +131,22 @@ class Conv3d(Convolution, op="conv3d"):
 
     def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
         return self.output(Input, Filter)
+
+    def triton(
+        self, k: Lanes, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
+    ) -> None:
+        convolve_lanes(k, self.windows(Input, Filter), Input, Filter, Output)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
         images = seen_channels_first(self.data_format, Input)
@@ -193,6 +238,30 @@ class Conv2d(Convolution, op="conv2d"):
         if d_Input is not None:
             target = f"{Filter.view(g.filter_matrix)}, {self.seen(k, d_Input)}, {work}, {place}"
             k.line(f"{k.function(image_gradient_tiles)}({above}, {target})")
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        Bias: DeviceOperand | None,
+        Output: DeviceOperand,
+    ) -> None:
+        convolve_lanes(k, self.windows(Input, Filter), Input, Filter, Output, Bias)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
+        if d_Bias is not None:
+            channel_sums(k, self.data_format, d_Output, d_Bias)
 
     def lower_product_grad(
         self,

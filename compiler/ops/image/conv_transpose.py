@@ -11,10 +11,18 @@ from typing import Any, ClassVar
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
+from compiler.ops.image.conv_lanes import (
+    Windows,
+    channel_sums,
+    convolve,
+    filter_gradient,
+    image_gradient,
+)
 from compiler.ops.image.conv_loops import (
     Axes,
     convolution,
@@ -22,7 +30,9 @@ from compiler.ops.image.conv_loops import (
     convolution_image_gradient,
 )
 from compiler.ops.image.windows import (
+    Axis,
     Sliding,
+    channels_first,
     laid_out,
     padding_of,
     seen_channels_first,
@@ -135,6 +145,39 @@ class ConvTranspose(OpDef):
         sliding = (self.strides[axis], self.dilations[axis], padding, self.padding_algorithm)
         return stamped_size(size, kernel, *sliding)[0]
 
+    def gradients(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        """Write the kernels of the gradients that are wanted."""
+        g = self.windows(Input, Filter, d_Output)
+        if d_Input is not None:
+            convolve(k, g, d_Output, Filter, d_Input)
+        if d_Filter is not None:
+            filter_gradient(k, g, d_Output, Input, d_Filter)
+
+    def windows(
+        self, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
+    ) -> Windows:
+        """The convolution of Output to Input that this one undoes."""
+        counts, sizes = (
+            channels_first(self.data_format, each.shape)[2:] for each in (Input, Output)
+        )
+        axes: list[Axis] = []
+        for axis, (count, size) in enumerate(zip(counts, sizes, strict=True)):
+            taps, stride = Filter.shape[2 + axis], self.strides[axis]
+            padding = padding_of(self.paddings, axis, self.image_axes)
+            given = (stride, self.dilations[axis], padding, self.padding_algorithm)
+            _, before, dilation = stamped_size(count, taps, *given)
+            after = (count - 1) * stride + dilation * (taps - 1) + 1 - before - size
+            axes.append(Axis(size, taps, stride, dilation, before, after, count))
+        return Windows(self.data_format, self.groups, tuple(axes))
+
 
 class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
     """Transposed convolution of pictures, with an optional Bias [F]."""
@@ -169,6 +212,30 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
         found = {"Input": d_images, "Filter": d_filters}
         return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
 
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        Bias: DeviceOperand | None,
+        Output: DeviceOperand,
+    ) -> None:
+        image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output, Bias)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
+        if d_Bias is not None:
+            channel_sums(k, self.data_format, d_Output, d_Bias)
+
 
 class DepthwiseConv2dTranspose(Conv2dTranspose, op="depthwise_conv2d_transpose"):
     """`conv2d_transpose` in which each channel is a group."""
@@ -184,6 +251,22 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
 
     def infer(self, Input: TensorType, Filter: TensorType) -> TensorType:
         return self.output(Input, Filter)
+
+    def triton(
+        self, k: Lanes, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
+    ) -> None:
+        image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        self.gradients(k, Input, Filter, d_Output, d_Input, d_Filter)
 
     def numpy(self, Input: Array, Filter: Array) -> Array:
         images = seen_channels_first(self.data_format, Input)
