@@ -261,7 +261,7 @@ def _write_reports(step: Study, fused: Study, folder: Path) -> None:
 
 def _where(out: Path) -> str:
     rows = [
-        (f"{out}/report.html", "the training step: passes, graph, memory, module"),
+        (f"{out}/report.html", "the training step: passes, memory, module"),
         (f"{out}/inference.html", "the same for the saved model"),
         (f"{out}/train, {out}/infer", "graphs after each pass, plans, modules"),
         (f"{out}/infer/main.py", "a module: read it, edit it, run it"),
