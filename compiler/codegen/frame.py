@@ -91,7 +91,7 @@ class Frame:
         self._operands: dict[Any, NumpyOperand] = {}
         self._carried: dict[tuple[str, Callable[..., Any]], str] = {}
         self._kept: list[dict[str, str]] = [{}, {}]
-        self._in_buffer: dict[int, NumpyOperand] = {}
+        self._in_buffer: dict[int, list[NumpyOperand]] = {}
 
     # ---- values ----
 
@@ -114,7 +114,7 @@ class Frame:
         steady = value.place in (Place.PARAM, Place.BUFFER)
         made = NumpyOperand(self, name, value.type, steady, value.storage)
         if value.place is Place.BUFFER:
-            self._in_buffer[int(value.home)] = made
+            self._in_buffer.setdefault(int(value.home), []).append(made)
         return made
 
     def local(self, value: Value) -> NumpyOperand:
@@ -131,10 +131,10 @@ class Frame:
             self.body.line(f"del {operand.name}")
 
     def spoil(self, step: int) -> None:
-        """Fill every buffer whose life ends with a step with poison of the type it held last."""
-        for number, operand in self._in_buffer.items():
-            if self.buffers[number].stop == step + 1:
-                fill = "fill_" if self.buffers[number].on_device else "fill"
+        """Fill every buffer whose life ends with a step with poison of the types it held."""
+        for number, operands in self._in_buffer.items():
+            fill = "fill_" if self.buffers[number].on_device else "fill"
+            for operand in operands if self.buffers[number].stop == step + 1 else ():
                 self.body.line(f"{operand.name}.{fill}({_poison(operand.type.dtype)})")
 
     # ---- the Kernel that lowerings see ----
@@ -152,8 +152,9 @@ class Frame:
         number = self.room(name, type, on_device)
         self.setup.line(f"{name} = {_take(number, type)}")
         storage = (Place.BUFFER, number, WHOLE)
-        self._in_buffer[number] = NumpyOperand(self, name, type, True, storage)
-        return self._in_buffer[number]
+        made = NumpyOperand(self, name, type, True, storage)
+        self._in_buffer[number] = [made]
+        return made
 
     def room(self, name: str, type: TensorType, on_device: bool = False) -> int:
         """The number of a new buffer of an arena for the current step."""
