@@ -8,7 +8,7 @@ wrong `reuse_memory` shows as a number that moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -21,11 +21,20 @@ from compiler.ir.region import are_apart
 from compiler.ir.sharing import linked, written
 from compiler.ir.types import Array, TensorType
 
+Watch = Callable[[Op, list[tuple[Var, Array]]], list[tuple[Var, Array]]]
+"""Sees what an op computed, and says what is taken for it."""
 
-def run(graph: Graph, feed: Mapping[str, Array], params: MutableMapping[str, Array]) -> list[Array]:
+
+def run(
+    graph: Graph,
+    feed: Mapping[str, Array],
+    params: MutableMapping[str, Array],
+    watch: Watch | None = None,
+) -> list[Array]:
     """Compute a graph once; returns the arrays of its results and updates `params` in place.
 
-    Raises KeyError for a feed or parameter that is missing.
+    `watch` sees every op of the graph, but not those in bodies. Raises KeyError for a feed or
+    parameter that is missing.
     """
     memory = _Memory()
     for var in graph.feeds():
@@ -34,7 +43,7 @@ def run(graph: Graph, feed: Mapping[str, Array], params: MutableMapping[str, Arr
         if graph.producer(var) is None:
             memory.write(var, params[var.name])
     for op in graph.ops():
-        _step(op, memory)
+        _step(op, memory, watch)
     for var in graph.vars():
         if var.role == "param" and graph.overwriter(var) is None:
             params[var.name] = np.array(memory.read(var))
@@ -89,13 +98,13 @@ def _poison(array: Array) -> Array:
     return np.full_like(array, True if array.dtype.kind == "b" else np.iinfo(array.dtype).min)
 
 
-def _step(op: Op, memory: _Memory) -> None:
+def _step(op: Op, memory: _Memory, watch: Watch | None) -> None:
     if op.kind == "delete_var":
         for var in op.reads():
             memory.delete(var)
         return
     results = _run_body(op, memory) if op.body is not None else _evaluate(op, memory)
-    for var, array in results:
+    for var, array in results if watch is None else watch(op, results):
         memory.lose(op, var)
         memory.write(var, array)
 

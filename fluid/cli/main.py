@@ -22,8 +22,10 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.options import Options
+from fluid.cli.bisect import add_bisect
 from fluid.cli.compile import add_compile
 from fluid.cli.convert import add_convert
+from fluid.cli.differences import add_compare
 from fluid.cli.infer_arguments import add_infer
 from fluid.cli.inspect import add_inspect
 from fluid.cli.model import CommandError
@@ -112,6 +114,8 @@ def parser() -> argparse.ArgumentParser:
     add_inspect(commands)
     add_infer(commands)
     _add_run(commands)
+    add_bisect(commands)
+    add_compare(commands)
     add_convert(commands)
     add_compile(commands)
     add_weights(commands)

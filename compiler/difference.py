@@ -1,0 +1,77 @@
+"""How far an array is from another that should be the same: one measure for every command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a value is from another's.
+
+    `largest` is the largest absolute difference, `relative` the same by the largest number there,
+    `why` says what is beyond the tolerance, or nothing.
+    """
+
+    name: str
+    largest: float
+    relative: float
+    why: str
+
+
+def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
+    """Two arrays, or two lists of them, held against each other.
+
+    Floats may differ by `tolerance` times the largest number of the other array, NaN is like NaN;
+    whole numbers, truth values and offsets must be equal.
+
+    >>> difference("y", np.array([1.0, 2.5]), np.array([1.0, 2.0]), 1e-4)
+    Difference(name='y', largest=0.5, relative=0.25, why='1 of 2 beyond 0.0001')
+    """
+    if isinstance(ours, list) or isinstance(theirs, list):
+        return _lists(name, ours, theirs, tolerance)
+    if ours.shape != theirs.shape:
+        shapes = f"{list(ours.shape)} here, {list(theirs.shape)} there"
+        return Difference(name, np.inf, np.inf, f"other shapes: {shapes}")
+    if ours.dtype.kind != theirs.dtype.kind:
+        return Difference(name, np.inf, np.inf, f"{ours.dtype} here, {theirs.dtype} there")
+    if not ours.size:
+        return Difference(name, 0.0, 0.0, "")
+    if ours.dtype.kind != "f":
+        return _exact(name, ours, theirs)
+    return _close(name, ours.astype(np.float64), theirs.astype(np.float64), tolerance)
+
+
+def _lists(name: str, ours: Any, theirs: Any, tolerance: float) -> Difference:
+    """The items of tensor arrays; the one that is furthest off speaks for all."""
+    if len(ours) != len(theirs):
+        why = f"{len(ours)} tensors here, {len(theirs)} there"
+        return Difference(name, np.inf, np.inf, why)
+    each = (difference(name, a, b, tolerance) for a, b in zip(ours, theirs, strict=True))
+    none = Difference(name, 0.0, 0.0, "")
+    return max([none, *each], key=lambda found: (bool(found.why), found.relative))
+
+
+def _exact(name: str, ours: Array, theirs: Array) -> Difference:
+    differing = int(np.count_nonzero(ours != theirs))
+    away = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+    largest = float(np.abs(theirs.astype(np.float64)).max()) or 1.0
+    why = f"{differing} of {ours.size} differ" if differing else ""
+    return Difference(name, float(away.max()), float(away.max()) / largest, why)
+
+
+def _close(name: str, ours: Array, theirs: Array, tolerance: float) -> Difference:
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    away = np.where(same, 0.0, np.abs(np.where(same, 0.0, ours) - np.where(same, 0.0, theirs)))
+    away = np.where(np.isnan(away), np.inf, away)
+    finite = np.abs(theirs[np.isfinite(theirs)])
+    scale = float(finite.max(initial=0.0)) or 1.0
+    beyond = int(np.count_nonzero(away > tolerance * scale))
+    largest = float(away.max())
+    why = f"{beyond} of {ours.size} beyond {tolerance:g}" if beyond else ""
+    return Difference(name, largest, largest / scale, why)

@@ -1,0 +1,152 @@
+"""`fluid bisect`: which pass first moves a number, at which op, and the smallest program for it."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from compiler.bisect import CODE, Finding, Trial, bisect
+from compiler.driver import TARGETS
+from compiler.numbers import Value, repeatable
+from compiler.options import Options
+from compiler.passes.pipeline import left_out
+from compiler.report.table import count
+from fluid.cli.arrays import write_arrays
+from fluid.cli.infer_arguments import TOLERANCE, tolerance
+from fluid.cli.inspect import size
+from fluid.cli.model import CommandError
+from fluid.cli.subject import subject
+from fluid.cli.trials import arrays_for, execute, read_given
+
+BISECT = """\
+Find the pass of the compiler that first changes a number, and the op it changes it at; then write
+the smallest program that shows it, with the arrays it needs. The truth is what the program means
+op by op before any pass. Behind the passes the generated code is compared in the same way.
+
+Arrays that are not given are made up, the same ones every time. The state of a saved model is known
+while it is compiled, so that batch norms and constants are folded; that of other programs is so
+with --lend.
+
+The exit code is 0 where every stage agrees, 1 where one does not, 2 for what is wrong with the
+command, the program or its inputs.
+"""
+BISECT_EXAMPLES = """\
+examples:
+  fluid bisect out/demo/model --input out/demo/digits.npz
+  fluid bisect train.pdmodel --input x=x.npy --tolerance 1e-3
+  fluid bisect train.pdmodel --disable fuse_pointwise     is it still off without that pass?
+  fluid bisect smallest.ir --input smallest.npz --only fold_constants --lend
+"""
+
+
+def add_bisect(commands: Any) -> None:
+    """Let the command line take `bisect`."""
+    command = commands.add_parser(
+        "bisect",
+        help="find the pass and the op that first change a number",
+        description=BISECT,
+        epilog=BISECT_EXAMPLES,
+    )
+    command.set_defaults(command=run_bisect)
+    add = command.add_argument
+    add("path", type=Path, metavar="PATH", help="a saved model's folder, a program, or a .ir file")
+    add("--model-filename", metavar="FILE", help="the program, if it is not __model__")
+    add("--params-filename", metavar="FILE", help="the parameters, if all are in one file")
+    add("--fetch", action="append", default=[], metavar="NAME", help="look at this instead")
+    add("--input", action="append", default=[], metavar="[NAME=]FILE",
+        help="arrays of feeds or state: a .npz, or NAME= and a .npy; repeatable")  # fmt: skip
+    add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
+        help="what an open size is where no array says it (3)")  # fmt: skip
+    add("--tolerance", type=tolerance, default=TOLERANCE, metavar="T",
+        help="how far a number may move, by the largest of its array (%(default)s)")  # fmt: skip
+    add("--target", choices=sorted(TARGETS), default="numpy", help="(%(default)s)")
+    add("--lend", action="store_true", help="let passes know the state, as of a saved model")
+    add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
+    add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
+    add("--out", type=Path, default=Path("smallest.ir"), metavar="FILE",
+        help="the smallest program; its arrays go beside it, as .npz (%(default)s)")  # fmt: skip
+
+
+def run_bisect(given: argparse.Namespace) -> int:
+    """Search, tell what was found and write the smallest program; 1 where a stage is off."""
+    if given.out.suffix != ".ir":
+        raise CommandError(f"--out {given.out} must end in .ir")
+    found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
+    arrays = arrays_for(found, read_given(given.input), dict(given.size))
+    repeatable(found.graph)
+    lend = given.lend or found.model is not None
+    runs = execute if given.target == "numpy" else None
+    trial = Trial(_options(given), given.target, given.tolerance, lend, runs)
+    seen = bisect(found.graph, arrays.feed, arrays.params, trial, _tell)
+    if seen is None:
+        stages = "every pass, and the code," if runs else "every pass"
+        print(f"{given.path}: {stages} keeps all numbers within {given.tolerance:g}")
+        return 0
+    command = _again(given, seen, lend)
+    _write(given.out, seen, command)
+    print(_told(given, seen, command))
+    return 1
+
+
+def _tell(line: str) -> None:
+    print(f"fluid bisect: {line}", file=sys.stderr, flush=True)
+
+
+def _options(given: argparse.Namespace) -> Options:
+    options = Options.from_env()
+    try:
+        off = left_out([*options.disable, *given.disable], given.only)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return replace(options, disable=off, dump=None, check=0)
+
+
+def _again(given: argparse.Namespace, seen: Finding, lend: bool) -> str:
+    """The command that shows the fault again, in the smallest program."""
+    words = ["fluid", "bisect", str(given.out), "--input", str(given.out.with_suffix(".npz"))]
+    if not (seen.feed or seen.params):
+        words = words[:3]
+    alone = left_out(given.disable, [] if seen.fault.stage == CODE else [seen.fault.stage])
+    if seen.options.disable >= alone and seen.fault.stage != CODE:
+        words += ["--only", seen.fault.stage]
+    else:
+        words += [word for name in sorted(seen.options.disable) for word in ("--disable", name)]
+    words += ["--tolerance", f"{given.tolerance:g}"] if given.tolerance != TOLERANCE else []
+    words += ["--target", given.target] if given.target != "numpy" else []
+    words += ["--lend"] if lend else []
+    return shlex.join(words)
+
+
+def _write(path: Path, seen: Finding, command: str) -> None:
+    """The smallest program, which says what it shows, and its arrays."""
+    found = seen.fault.difference
+    lines = [f"// {seen.fault.stage}: {found.name!r}: {found.why}", f"// {command}", seen.program]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    if seen.feed or seen.params:
+        write_arrays(path.with_suffix(".npz"), {**seen.feed, **seen.params})
+
+
+def _told(given: argparse.Namespace, seen: Finding, command: str) -> str:
+    fault, (of, needed) = seen.fault, seen.ops
+    moved = fault.difference
+    far = f", by up to {moved.largest:.3g}" if moved.largest != float("inf") else ""
+    kind = "stage" if fault.stage == CODE else "pass"
+    op = _line(seen.op)
+    if seen.became is not None and seen.became.op != seen.op.op:
+        op += f"\nbecame   {_line(seen.became)}"
+    return (
+        f"{kind:9}{fault.stage}\n"
+        f"moves    {moved.name!r}{far}: {moved.why}\n"
+        f"op       {op}\n"
+        f"program  {given.out}: {count(needed, 'op')} of {of}\n\n"
+        f"{seen.program}\n"
+        f"again    {command}"
+    )
+
+
+def _line(value: Value) -> str:
+    return f"{value.op}  {value.source}".rstrip()
