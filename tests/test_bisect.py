@@ -8,7 +8,8 @@ import runtime
 from compiler.bisect import CODE, Finding, Trial, bisect
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
-from compiler.ir.graph import Op, Var
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.liveness import lives
 from compiler.ir.parse import parse
 from compiler.ir.types import Array
 from compiler.numbers import inputs, numbers, repeatable
@@ -18,9 +19,9 @@ from compiler.passes import (
     merge_common,
     remove_dropout,
     remove_identities,
-    reuse_memory,
 )
 from compiler.passes.base import Context
+from compiler.passes.reuse_memory import ReuseMemory
 from compiler.passes.same_value import merge
 
 NETWORK = """graph main {
@@ -132,7 +133,11 @@ def test_the_smallest_program_shows_it_again(name: str, monkeypatch: pytest.Monk
 
 
 def test_a_pass_that_breaks_a_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reuse_memory, "_shared_slot", lambda *given: 0)
+    def wrong(self: ReuseMemory, g: Graph, ctx: Context) -> None:
+        for var in lives(g):
+            var.slot = 0
+
+    monkeypatch.setattr(ReuseMemory, "run", wrong)
     seen = found()
     assert seen is not None
     assert seen.fault.stage == "reuse_memory"
