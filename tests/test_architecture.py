@@ -31,6 +31,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.plan": ("compiler.errors", "compiler.ir"),
     "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
     "compiler.plan_check": ("compiler.errors", "compiler.ir", "compiler.plan"),
+    "compiler.account": ("compiler.ir", "compiler.plan"),
     "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.plan_check"),
     "compiler.options": (),
     "compiler.passes": (

@@ -12,11 +12,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from compiler.account import GPUS, account
 from compiler.driver import TARGETS
 from compiler.ir.graph import Graph
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
 from compiler.report.memory import size_text
+from compiler.report.roofline import roofline_table
 from compiler.report.sources import Sources
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
@@ -39,6 +41,7 @@ examples:
   fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
   fluid inspect train.pdmodel --html report.html      a program that trains; its loss is fetched
   fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
+  fluid inspect out/demo/model --roofline h200        the least time each kernel could take
   fluid inspect DIR --model-filename model --params-filename params
 """
 
@@ -65,6 +68,8 @@ def add_inspect(commands: Any) -> None:
     add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
     add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
     add("--stop-after", metavar="PASS", help="leave out the passes behind this one")
+    add("--roofline", choices=sorted(GPUS), metavar="GPU",
+        help=f"bytes and least time of each kernel: {', '.join(sorted(GPUS))}")  # fmt: skip
     add("--sources", type=Path, action="append", default=[], metavar="DIR",
         help="where the scripts are whose lines the page shows (.)")  # fmt: skip
 
@@ -77,6 +82,9 @@ def inspect(given: argparse.Namespace) -> int:
     print(_contents(found))
     seen = _study(found, dict(given.size), options, given.dump, given.target)
     print(_compilation(seen))
+    if given.roofline:
+        costs = account(seen.compiled.plan, seen.sizes)
+        print(f"\n{roofline_table(costs, GPUS[given.roofline])}")
     if given.html:
         page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]))
         given.html.write_text(page, encoding="utf-8")

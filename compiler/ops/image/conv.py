@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, TypeAlias
 
 from compiler.errors import ShapeError
-from compiler.ir.dims import product
+from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
@@ -105,6 +106,10 @@ class Convolution(OpDef):
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
         """What kernels of a device go by."""
         return Windows(self.data_format, self.groups, self.axes(Input.shape, Filter.shape))
+
+    def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
+        """Products of two numbers that Output takes, given the shapes of Filter and Output."""
+        return product(shapes["Output"]) * product(shapes["Filter"][1:])
 
     def axes(self, Input: Shape, Filter: Shape) -> Axes:
         """Where the filters stand on each axis."""

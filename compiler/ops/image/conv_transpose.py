@@ -6,14 +6,14 @@ convolutions by their images, and their own gradients are convolutions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size
+from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
 from compiler.ops.image.conv_lanes import (
@@ -97,6 +97,10 @@ class ConvTranspose(OpDef):
     output_padding = attr(list[int]())
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
+
+    def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
+        """Products of two numbers that Output takes, given the shapes of Input and Filter."""
+        return product(shapes["Input"]) * product(shapes["Filter"][1:])
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
         """The type of Output; ShapeError where images and filters do not go together."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import product
+from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, broadcast, reads, reduced_axes, writes
 from compiler.ir.types import Array, Shape, TensorType
@@ -57,6 +57,17 @@ class Product(OpDef):
             "X": (("Y", turn_y), ("Out", True)) if turn_x else plain_x,
             "Y": (("Out", True), ("X", turn_x)) if turn_y else plain_y,
         }
+
+    def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
+        """Products of two numbers that Out takes, given the shapes of X and Y."""
+        views = self.views(shapes["X"], shapes["Y"])
+        stack = broadcast(self.kind, [views["X"][:-2], views["Y"][:-2]])
+        return product((*stack, *views["Out"][-2:])) * self.depth(views)
+
+    def depth(self, views: Views) -> Size:
+        """How many products are summed for an element of Out."""
+        rows, columns = views["X"][-2:]
+        return rows if self.options()[0] else columns
 
     def lower(self, k: Kernel, X: Operand, Y: Operand, Out: Operand) -> None:
         self.write(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
