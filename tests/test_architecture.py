@@ -55,6 +55,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.pack",
         "compiler.codegen.module",
         "compiler.record",
+        "compiler.account",
     ),
     "compiler.difference": ("compiler.ir",),
     "compiler.shrink": ("compiler.errors", "compiler.ir"),
