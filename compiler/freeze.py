@@ -132,7 +132,7 @@ class _Freezer:
             first, (place, home, region) = mine.storage, self.values[mine].storage
             made = Value(first.label, first.type, place, home, region=region)
             self.values.setdefault(first, made)
-        for var in (var for var in body.vars() if var not in self.values):
+        for var in (var for var in _in_text_order(body) if var not in self.values):
             place = Place.LOCAL if var in given or var.type.is_open else Place.BUFFER
             self.values[var] = self._own(body, var, place, index)
         kept = body.results[len(written) :] if RUNS in op.outputs else []
@@ -154,3 +154,12 @@ class _Freezer:
             return Value(var.label, var.type, place, name)
         self.buffers.append(Buffer(name, var.type.nbytes, index, index + 1))
         return Value(var.label, var.type, place, len(self.buffers) - 1)
+
+
+def _in_text_order(body: Graph) -> dict[Var, None]:
+    """Vars as a body's text says them: what no op writes, then what each op writes.
+
+    When they were made is not said there, so nothing may depend on it.
+    """
+    given = (var for var in body.vars() if body.producer(var) is None)
+    return dict.fromkeys([*given, *(var for op in body.ops() for var in op.writes())])

@@ -8,6 +8,7 @@ import pytest
 
 import compiler
 import fluid
+from bench import zoo
 from fluid import profiler
 from runtime.profiler import MARK
 
@@ -103,3 +104,11 @@ def test_loops_and_their_gradients_are_explained(name):
     page = compiler.explain(module).html()
     data = json.loads(re.search(r'id="data">([^<]*)<', page)[1])
     assert {"loop", "unwind"} & {node[0] for node in data["nodes"]}
+
+
+@pytest.mark.parametrize("name", ["static_rnn_lm", "sentiment_stacked_lstm", "unet"])
+def test_what_a_record_says_compiles_to_the_same_module(name):
+    main = zoo.build(fluid, name, **zoo.small(name)).main
+    feeds = [v.name for v in main.global_block().vars.values() if getattr(v, "is_data", False)]
+    module = compiler.compile(main, feed=feeds)
+    assert compiler.explain(module).module.digest == module.digest
