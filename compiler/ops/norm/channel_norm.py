@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
     in_layout,
@@ -17,6 +18,7 @@ from compiler.ops.image.windows import (
     seen_channels_first,
 )
 from compiler.ops.norm.group_norm import require_channels
+from compiler.ops.norm.lanes import Channels, sums
 
 
 def neighbour_sum(values: Array, before: int, after: int) -> Array:
@@ -64,6 +66,42 @@ class Lrn(OpDef, op="lrn"):
         around = laid_out(self.data_format, neighbour_sum(share, reach, reach))
         return {"X": d_Out * MidOut**-self.beta - 2 * self.alpha * self.beta * X * around}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand) -> None:
+        place = k.lanes(*X.shape)
+        t = k.loop(self.n)
+        near, inside = self.neighbour(k, X.shape, place, t)
+        around = k.sum(k.square(X.at(*near, where=inside, other=0)), t)
+        middle = around * self.alpha + self.k
+        k.store(MidOut, place, middle)
+        k.store(Out, place, X[place] * k.power(middle, -self.beta))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        MidOut: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        place = k.lanes(*X.shape)
+        t = k.loop(self.n)
+        near, inside = self.neighbour(k, X.shape, place, t)
+        above, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
+        around = k.sum(above * out / MidOut.at(*near, where=inside, other=1), t)
+        own = d_Out[place] * k.power(MidOut[place], -self.beta)
+        k.store(d_X, place, own - X[place] * around * (2 * self.alpha * self.beta))
+
+    def neighbour(
+        self, k: Lanes, shape: Shape, place: tuple[Number, ...], turn: Number
+    ) -> tuple[tuple[Number, ...], Number]:
+        """The same place in one of the channels around, and whether there is such a channel."""
+        channels: Size = channels_first(self.data_format, shape)[1]
+        n, c, *rest = channels_first(self.data_format, place)
+        near = c + turn - (self.n - 1) // 2
+        inside = (near >= 0) & (near < k.size(channels))
+        return in_layout(self.data_format, (n, near, *rest)), inside
+
 
 class AffineChannel(OpDef, op="affine_channel"):
     """Out = X * Scale + Bias, a channel at a time: batch_norm with what it has learnt put together.
@@ -100,6 +138,43 @@ class AffineChannel(OpDef, op="affine_channel"):
         shape = in_layout(self.data_layout, (1, channels, *[1] * (X.type.rank - 2)))
         k.line(f"np.multiply({X}, {Scale.view(shape)}, out={Out})")
         k.line(f"np.add({Out}, {Bias.view(shape)}, out={Out})")
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        s = Channels.of(self.data_layout, X.shape)
+        place = k.lanes(*s.view)
+        made = X.seen_as(s.view)[place] * Scale[place[1]] + Bias[place[1]]
+        k.store(Out.seen_as(s.view), place, made)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        s = Channels.of(self.data_layout, X.shape)
+
+        def values(c: Number, place: Number, inside: Number | None) -> list[Number]:
+            above = s.read(k, d_Out, c, place, inside)
+            pairs = ((d_Scale, above * s.read(k, X, c, place, inside)), (d_Bias, above))
+            return [value for out, value in pairs if out is not None]
+
+        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
+        if wanted:
+            sums(k, s, values, wanted, X.type.dtype)
+        if d_X is not None:
+            place = k.lanes(*s.view)
+            k.store(d_X.seen_as(s.view), place, d_Out.seen_as(s.view)[place] * Scale[place[1]])
 
 
 def channel_shape(X: Array, layout: str) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.group_norm import require_channels
@@ -101,3 +102,75 @@ class DataNorm(OpDef, op="data_norm"):
         made["BatchSquareSum"] = squares / over + count * self.epsilon
         learnt = {"scale_w": (d_Y * centred * Scales * shown).sum(axis=0)}
         return {"X": d_x, **made, **learnt, "bias": (d_Y * shown).sum(axis=0)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        BatchSize: DeviceOperand,
+        BatchSum: DeviceOperand,
+        BatchSquareSum: DeviceOperand,
+        scale_w: DeviceOperand | None,
+        bias: DeviceOperand | None,
+        Y: DeviceOperand,
+        Means: DeviceOperand,
+        Scales: DeviceOperand,
+    ) -> None:
+        (c,) = k.lanes(X.shape[1])
+        k.store(Means, (c,), BatchSum[c] / BatchSize[c])
+        k.store(Scales, (c,), k.sqrt(BatchSize[c] / BatchSquareSum[c]))
+        n, c = k.lanes(*X.shape)
+        y = (X[n, c] - Means[c]) * Scales[c]
+        if self.enable_scale_and_shift and scale_w is not None and bias is not None:
+            y = y * scale_w[c] + bias[c]
+        k.store(Y, (n, c), y * self.shown(k, X, n, c, None))
+
+    def shown(
+        self, k: Lanes, X: DeviceOperand, n: Number, c: Number, inside: Number | None
+    ) -> Number:
+        """1 for a feature that counts: `shown_features` for one of them."""
+        if self.slot_dim <= 0:
+            return 1.0
+        first = k.div(c, self.slot_dim) * self.slot_dim
+        near = k.abs(X.at(n, first, where=inside, other=0)) < NOT_SHOWN
+        return k.astype(k.where(near, 0.0, 1.0), X.type.dtype)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Means: DeviceOperand,
+        Scales: DeviceOperand,
+        scale_w: DeviceOperand | None,
+        bias: DeviceOperand | None,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_BatchSize: DeviceOperand | None,
+        d_BatchSum: DeviceOperand | None,
+        d_BatchSquareSum: DeviceOperand | None,
+        d_scale_w: DeviceOperand | None,
+        d_bias: DeviceOperand | None,
+    ) -> None:
+        """One pass over the features for X, one for all sums over the batch."""
+        if d_X is not None:
+            n, c = k.lanes(*X.shape)
+            above = d_Y[n, c] * Scales[c]
+            if self.enable_scale_and_shift and scale_w is not None:
+                above = above * scale_w[c] * self.shown(k, X, n, c, None)
+            k.store(d_X, (n, c), above)
+        (c,) = k.lanes(X.shape[1])
+        n = k.loop(X.shape[0])
+        shown, x = self.shown(k, X, n, c, None), X[n, c]
+        centred, above = x - Means[c], d_Y[n, c] * shown
+        count = k.sum(shown, n)
+        over = k.maximum(count, 1) if self.slot_dim > 0 else 1.0
+        told = (
+            (d_BatchSize, count / over),
+            (d_BatchSum, k.sum(x * shown, n) / over),
+            (d_BatchSquareSum, k.sum(centred * centred * shown, n) / over + count * self.epsilon),
+            (d_scale_w, k.sum(above * centred * Scales[c], n)),
+            (d_bias, k.sum(above, n)),
+        )
+        for out, value in told:
+            if out is not None:
+                k.store(out, (c,), value)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
+from compiler.ops.norm import group_lanes
+from compiler.ops.norm.group_lanes import Groups
+from compiler.ops.norm.lanes import Channels, held, row_gradient, sums, wide
 
 
 def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType | None) -> None:
@@ -78,6 +83,71 @@ class InstanceNorm(OpDef, op="instance_norm"):
         d_scale = (above * normal).sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
         d_bias = above.sum(axis=1).reshape(X.shape[:2]).sum(axis=0)
         return {"X": d_x.reshape(X.shape), "Scale": d_scale, "Bias": d_bias}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        SavedMean: DeviceOperand | None,
+        SavedVariance: DeviceOperand | None,
+    ) -> None:
+        images = (X.shape[0], X.shape[1], product(X.shape[2:]))
+        n, c = k.lanes(*images[:2])
+        r = k.loop(images[2])
+        x, count = wide(k, X.seen_as(images)[n, c, r]), _count(k, images[2], X)
+        mean = k.sum(x, r) / count
+        inverse = 1.0 / k.sqrt(k.sum(k.square(x - mean), r) / count + self.epsilon)
+        for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
+            if out is not None:
+                k.store(out.seen_as(images[:2]), (n, c), value)
+        if Y is not None:
+            y = (x - mean) * inverse
+            y = y if Scale is None else y * Scale[c]
+            k.store(Y.seen_as(images), (n, c, r), y if Bias is None else y + Bias[c])
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand | None,
+        SavedMean: DeviceOperand,
+        SavedVariance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        s = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
+        means, inverses = SavedMean.seen_as(s.view[:2]), SavedVariance.seen_as(s.view[:2])
+
+        def values(c: Number, place: Number, inside: Number | None) -> list[Number]:
+            n = k.div(place, k.size(s.view[2]))
+            above = s.read(k, d_Y, c, place, inside)
+            mean, inverse = (wide(k, each.at(n, c, where=inside)) for each in (means, inverses))
+            normal = (s.read(k, X, c, place, inside) - mean) * inverse
+            pairs = ((d_Scale, above * normal), (d_Bias, above))
+            return [value for out, value in pairs if out is not None]
+
+        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
+        if wanted:
+            sums(k, s, values, wanted, X.type.dtype)
+        if d_X is None:
+            return
+        n, c = k.lanes(*s.view[:2])
+        r = k.loop(s.view[2])
+        scaled, inverse = wide(k, d_Y.seen_as(s.view)[n, c, r]), wide(k, inverses[n, c])
+        normal = (wide(k, X.seen_as(s.view)[n, c, r]) - means[n, c]) * inverse
+        scaled = scaled if Scale is None else scaled * Scale[c]
+        made = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
+        k.store(d_X.seen_as(s.view), (n, c, r), made)
+
+
+def _count(k: Lanes, size: Size, like: DeviceOperand) -> Number:
+    """A size in the numbers that means are computed in."""
+    return k.astype(k.size(size), held(like.type.dtype))
 
 
 def channel_groups(channels: int, groups: int) -> list[slice]:
@@ -155,6 +225,34 @@ class GroupNorm(OpDef, op="group_norm"):
         axes = (0, *range(2, Y.ndim))
         sums = {"Scale": (above * normal).sum(axis=axes), "Bias": above.sum(axis=axes)}
         return {"X": laid_out(self.data_layout, d_x), **sums}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        Mean: DeviceOperand | None,
+        Variance: DeviceOperand | None,
+    ) -> None:
+        g, outs = Groups(self.data_layout, X.shape, self.groups), (Y, Mean, Variance)
+        group_lanes.normalise(k, g, X, (Scale, Bias), self.epsilon, outs)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Y: DeviceOperand,
+        Scale: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        Variance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        g, made = Groups(self.data_layout, Y.shape, self.groups), (d_X, d_Scale, d_Bias)
+        group_lanes.gradient(k, g, (Y, d_Y, Variance), (Scale, Bias), self.epsilon, made)
 
     def infer_grad(self, Y: TensorType) -> dict[str, TensorType]:
         vector = Y.with_shape(channels_first(self.data_layout, Y.shape)[1:2])

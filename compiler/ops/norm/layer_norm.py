@@ -6,10 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
+from compiler.ops.norm.lanes import Channels, held, row_gradient, sums, wide
 
 
 class LayerNorm(OpDef, op="layer_norm"):
@@ -137,6 +138,73 @@ class LayerNorm(OpDef, op="layer_norm"):
         if d_X is not None:
             share = self.share(k, columns, X, Scale)
             self.lower_image(k, [d_Y, d_X], Scale, share, [inverse, normal, part])
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        Mean: DeviceOperand | None,
+        Variance: DeviceOperand | None,
+    ) -> None:
+        """A lane a row: it is read once where it fits into a tile."""
+        rows, columns = self.table(X.shape)
+        (i,) = k.lanes(rows)
+        r = k.loop(columns)
+        x = wide(k, X.seen_as((rows, columns))[i, r])
+        count = k.astype(k.size(columns), held(X.type.dtype))
+        mean = k.sum(x, r) / count
+        variance = k.sum(k.square(x - mean), r) / count
+        for out, value in ((Mean, mean), (Variance, variance)):
+            if out is not None:
+                k.store(out, (i,), value)
+        if Y is not None:
+            y = (x - mean) / k.sqrt(variance + self.epsilon)
+            y = y if Scale is None else y * Scale[r]
+            y = y if Bias is None else y + Bias[r]
+            k.store(Y.seen_as((rows, columns)), (i, r), y)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand | None,
+        Mean: DeviceOperand,
+        Variance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        """Sums over rows for Scale and Bias, sums over columns for X."""
+        table = self.table(X.shape)
+        x, above = X.seen_as(table), d_Y.seen_as(table)
+
+        def normal(i: Number, value: Number) -> Number:
+            return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
+
+        def values(j: Number, i: Number, inside: Number | None) -> list[Number]:
+            share = wide(k, above.at(i, j, where=inside, other=0))
+            mean = wide(k, Mean.at(i, where=inside, other=0))
+            variance = wide(k, Variance.at(i, where=inside, other=0))
+            seen = wide(k, x.at(i, j, where=inside, other=0)) - mean
+            made = {"s": share * (seen / k.sqrt(variance + self.epsilon)), "b": share}
+            return [made[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
+
+        wanted = [out for out in (d_Scale, d_Bias) if out is not None]
+        if wanted:
+            sums(k, Channels(table), values, wanted, X.type.dtype)
+        if d_X is None:
+            return
+        (i,) = k.lanes(table[0])
+        r = k.loop(table[1])
+        inverse = 1.0 / k.sqrt(wide(k, Variance[i]) + self.epsilon)
+        scaled = wide(k, above[i, r]) if Scale is None else wide(k, above[i, r]) * Scale[r]
+        count = k.astype(k.size(table[1]), held(X.type.dtype))
+        made = row_gradient(k, r, count, scaled, normal(i, wide(k, x[i, r])), inverse)
+        k.store(d_X.seen_as(table), (i, r), made)
 
     def share(self, k: Kernel, columns: Size, X: Operand, Scale: Operand | None) -> str:
         """The vector whose product with a row is the mean of the row times Scale."""

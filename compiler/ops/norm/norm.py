@@ -9,11 +9,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Again, OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import is_channels_last
+from compiler.ops.norm import batch_lanes
+from compiler.ops.norm.lanes import Channels
 from compiler.ops.norm.loops import (
     channel_rows,
     normalised,
@@ -202,6 +204,54 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         name = k.function(normalize_gradient)
         k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        Mean: DeviceOperand,
+        Variance: DeviceOperand,
+        MomentumTensor: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        MeanOut: DeviceOperand | None,
+        VarianceOut: DeviceOperand | None,
+        SavedMean: DeviceOperand | None,
+        SavedVariance: DeviceOperand | None,
+    ) -> None:
+        s, given = Channels.of(self.data_layout, X.shape), (Mean, Variance)
+        if self.is_frozen:
+            outs = [
+                out if out and not k.aliased(out, a) else None
+                for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
+            ]
+            batch_lanes.by_kept(k, s, X, (Scale, Bias), given, self.epsilon, Y)
+            saved = (SavedMean, SavedVariance)
+            batch_lanes.tell_kept(k, given, self.epsilon, saved, (outs[0], outs[1]))
+            return
+        outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
+        kept = batch_lanes.Statistics(given, outs, *numbers, MomentumTensor)
+        mean, inverse = (
+            each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
+        )
+        batch_lanes.by_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        SavedMean: DeviceOperand,
+        SavedVariance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        s = Channels.of(self.data_layout, X.shape)
+        given = (X, d_Y, Scale, SavedMean, SavedVariance)
+        batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
+
 
 class BatchNormAgain(Layouts, op="batch_norm_again"):
     """Y of a `batch_norm`, once more, from the statistics that it used: the same to the bit.
@@ -243,6 +293,19 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         images = f"{self.seen(k, X)}, {self.seen(k, Y)}, {Scale}, {Bias}"
         rest = f"{SavedMean}, {SavedVariance}, {_like(k, Scale)}, {_like(k, Scale)}, {self.frozen}"
         k.line(f"{k.function(normalize_again)}({images}, {rest})")
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        SavedMean: DeviceOperand,
+        SavedVariance: DeviceOperand,
+        Y: DeviceOperand,
+    ) -> None:
+        s, saved = Channels.of(self.data_layout, X.shape), (SavedMean, SavedVariance)
+        batch_lanes.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
 
 
 class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
