@@ -30,7 +30,7 @@ INNER = ("fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.layers.", "fluid.p
 
 
 ABSENT = {
-    "paddle.fluid.contrib": "contributed code is not part of this package",
+    "paddle.fluid.contrib": "of contributed code there is mixed_precision only",
     "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
     "paddle.fluid.incubate": "training on several machines comes with a later version",
     "paddle.distributed": "training on several machines comes with a later version",

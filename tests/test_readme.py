@@ -87,7 +87,15 @@ PAGES = [
     "CONTRIBUTING.md",
     *(
         f"docs/{n}.md"
-        for n in ("architecture", "files", "inspect", "passes", "serving", "transpilers")
+        for n in (
+            "architecture",
+            "files",
+            "inspect",
+            "mixed_precision",
+            "passes",
+            "serving",
+            "transpilers",
+        )
     ),
 ]
 

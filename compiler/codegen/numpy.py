@@ -15,6 +15,7 @@ from compiler.codegen.meaning import ShapeOf, call_meaning
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
+from compiler.codegen.widening import narrow, reads_half, widened
 from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
@@ -137,10 +138,12 @@ def _emit_op(frame: Frame, op: PlannedOp) -> None:
         slot: _operands(frame, op.defn, slot, values)
         for slot, values in {**op.inputs, **op.outputs}.items()
     }
+    wide, results = widened(frame, op, values) if reads_half(op) else (values, [])
     if has(op.defn, "lower"):
-        call(op.defn, "lower", values, frame)
+        call(op.defn, "lower", wide, frame)
     else:
-        call_meaning(frame, op, values)
+        call_meaning(frame, op, wide)
+    narrow(frame, results)
 
 
 def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> Any:

@@ -301,7 +301,8 @@ def _statements(part: Expr, args: list[str], out: str) -> list[str]:
         fn = REDUCTIONS[part.fn.removeprefix("reduce_")]
         axes = cast("tuple[int, ...]", part.extra)
         axis = axes[0] if len(axes) == 1 else axes
-        return [f"np.{fn}.reduce({args[0]}, axis={axis}, keepdims=True, out={out})"]
+        wide = ", dtype='float32'" if part.dtype is DType.FP16 else ""
+        return [f"np.{fn}.reduce({args[0]}, axis={axis}{wide}, keepdims=True, out={out})"]
     return [f"np.{part.fn}({', '.join(args)}, out={out})"]
 
 

@@ -45,7 +45,8 @@ def fit(result: Array, wanted: TensorType, view: Shape | None = None) -> Array:
     shape = cast("tuple[int, ...]", wanted.shape)
     axes = reduced_axes(result.shape, shape if view is None else view)
     if axes:
-        result = result.sum(axis=axes, keepdims=True)
+        wide = np.float32 if result.dtype == np.float16 else None
+        result = result.sum(axis=axes, dtype=wide, keepdims=True)
     if result.size != int(np.prod(shape)):
         result = np.broadcast_to(result, shape)
     return result.reshape(shape).astype(wanted.dtype.numpy, copy=False)

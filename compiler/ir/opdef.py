@@ -60,6 +60,7 @@ from compiler.ir.slots import (
     writes_rows,
 )  # fmt: skip
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.widening import narrowed, widened
 
 __all__ = [
     "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
@@ -107,6 +108,8 @@ class OpDef(MemoryRules):
     """Groups of inputs in each of which the outputs are linear, while the other groups stay."""
     is_piecewise_linear: ClassVar[bool] = False
     """True for an op of one input, element by element, that is straight but for some corners."""
+    widens: ClassVar[bool] = True
+    """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
 
@@ -159,7 +162,12 @@ class OpDef(MemoryRules):
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
-        return self.named(call(self, "numpy", values))
+        wide = widened(values) if self.widens else values
+        results = self.named(call(self, "numpy", wide))
+        if wide is values:
+            return results
+        types = {slot: _map(type_of, value) for slot, value in values.items()}
+        return narrowed(results, self.infer_types(types))
 
     def named(self, result: Any) -> dict[str, Any]:
         """A body's result as a dict from slot to value."""
@@ -226,6 +234,7 @@ class HostOp(OpDef):
     """Work for the host beside the kernels: input, output, messages. Run for its effect."""
 
     has_effects = True
+    widens = False
 
 
 class GradOp(OpDef):
@@ -375,7 +384,7 @@ def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
     about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
     base = _grad_base(forward) if takes_xp else GradOp
     cls = cast("type[GradOp]", type(forward.__name__ + "Grad", (base,), about | slots))
-    cls.kind, cls.attrs = name, forward.attrs
+    cls.kind, cls.attrs, cls.widens = name, forward.attrs, forward.widens
     _REGISTRY[name] = cls
     return cls
 

@@ -261,15 +261,15 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-for name in ("fluid.contrib.mixed_precision", "fluid.dygraph", "distributed.launch", "utils"):
+for name in ("fluid.contrib.slim", "fluid.dygraph", "distributed.launch", "utils"):
     try:
         __import__(f"paddle.{name}")
     except ImportError as error:
         print(type(error).__name__, error.name, error, sep=" | ")
 try:
-    from paddle.fluid import contrib
+    from paddle.fluid import incubate
 except ImportError as error:
-    print("no contrib:", error)
+    print("no incubate:", error)
 print(importlib.util.find_spec("nothing_of_that_name"))
 """
 
@@ -278,10 +278,10 @@ def test_what_there_is_not_says_why(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     contrib, dygraph, launch, utils, name, other = done.stdout.splitlines()
-    assert contrib.startswith("ModuleNotFoundError | paddle.fluid.contrib | No module named")
-    assert "contributed code is not part of this package" in contrib
+    assert contrib.startswith("ModuleNotFoundError | paddle.fluid.contrib.slim | No module named")
+    assert "there is mixed_precision only" in contrib
     assert "programs are recorded and compiled" in dygraph
     assert "several machines comes with a later version" in launch
     assert "docs/old_scripts.md lists what there is" in utils
-    assert "cannot import name 'contrib'" in name
+    assert "cannot import name 'incubate'" in name
     assert other == "None"

@@ -11,7 +11,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Again, OpDef, attr, reads, writes
-from compiler.ir.types import Array, Shape, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import is_channels_last
 from compiler.ops.norm import batch_lanes
@@ -59,9 +59,10 @@ class Layouts(OpDef):
 class BatchNormalisation(Layouts):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C]. In training, mean and (biased)
-    variance are those of the batch, and MeanOut = momentum*Mean + (1 - momentum)*mean, VarianceOut
-    likewise, in the storage of Mean and Variance; MomentumTensor [1] goes before the attribute.
+    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C], float32 where X is float16.
+    In training, mean and (biased) variance are those of the batch, and MeanOut = momentum*Mean +
+    (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance; MomentumTensor
+    [1] goes before the attribute.
     With is_test (unless trainable_statistics) or use_global_stats they are Mean and Variance, which
     stay. SavedMean is the mean and SavedVariance 1/sqrt(variance + epsilon), as used for Y. A
     channel of one value has no variance: in training Y = X then, and nothing is learnt of it.
@@ -98,9 +99,10 @@ class BatchNormalisation(Layouts):
         if X.rank < 2 or not X.dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
         channels = X.shape[self.channel_axis(X.rank)]
+        wide = DType.FP32 if X.dtype is DType.FP16 else X.dtype
         vectors = {"Scale": Scale, "Bias": Bias, "Mean": Mean, "Variance": Variance}
         for slot, vector in vectors.items():
-            if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != X.dtype:
+            if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != wide:
                 found = shown(X=X, **{slot: vector})
                 raise ShapeError(f"{self.kind}: {found} do not fit: there are {channels} channels")
         saved = dict.fromkeys(("SavedMean", "SavedVariance"), Mean)

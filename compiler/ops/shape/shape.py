@@ -24,6 +24,7 @@ class InOrder(OpDef):
     """Out has the elements of X in their order; where both share memory nothing is done."""
 
     is_cheap = True
+    widens = False
 
     X = reads()
     Out = writes(inplace="X")

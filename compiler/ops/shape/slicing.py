@@ -70,6 +70,8 @@ def numbers_text(
 class Slicing(OpDef):
     """What a slice reads: numbers as attributes, in one tensor, or in a tensor each."""
 
+    widens = False
+
     Input = reads()
     StartsTensor = reads(optional=True, no_grad=True)
     EndsTensor = reads(optional=True, no_grad=True)

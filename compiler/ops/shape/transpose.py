@@ -18,6 +18,7 @@ class Transposing(OpDef):
 
     linear_in = (("X",),)
     is_cheap = True
+    widens = False
     lod_like = ""
 
     X = reads()

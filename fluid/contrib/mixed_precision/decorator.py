@@ -1,0 +1,203 @@
+"""An optimizer that trains in mixed precision: the program is rewritten, the loss is scaled.
+
+Small gradients are lost in float16, so the loss is multiplied by a scale, and gradients are
+divided by it, in float32, before they are used (Micikevicius et al., 2018). Reference:
+fluid.contrib.mixed_precision.decorator of release 1.8.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from fluid import layers, unique_name
+from fluid.arguments import typed
+from fluid.atomic import atomic
+from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
+from fluid.contrib.mixed_precision.fp16_utils import (
+    rewrite_program,
+    update_loss_scaling,
+    update_role_var_grad,
+)
+from fluid.framework import (
+    Operator,
+    Program,
+    Variable,
+    default_main_program,
+    default_startup_program,
+)
+from fluid.optimizer_base import ParamGrad
+
+__all__ = ["OptimizerWithMixedPrecision", "decorate"]
+
+
+class OptimizerWithMixedPrecision:
+    """Works like the optimizer it wraps; `decorate` makes it, in the program that is trained.
+
+    Parameters and what optimizers remember of them stay float32, so checkpoints do too.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        amp_lists: AutoMixedPrecisionLists,
+        init_loss_scaling: float,
+        use_dynamic_loss_scaling: bool,
+        incr_every_n_steps: int,
+        decr_every_n_nan_or_inf: int,
+        incr_ratio: float,
+        decr_ratio: float,
+    ) -> None:
+        self._optimizer = optimizer
+        self._amp_lists = amp_lists
+        self._train_program = default_main_program()
+        self._startup_prog = default_startup_program()
+        self._scaled_loss: Variable | None = None
+        self._loss_scaling = _state("loss_scaling", init_loss_scaling, "float32")
+        self._use_dynamic_loss_scaling = use_dynamic_loss_scaling
+        if use_dynamic_loss_scaling:
+            every = incr_every_n_steps, decr_every_n_nan_or_inf
+            self._every = [layers.fill_constant([1], "int32", steps) for steps in every]
+            self._ratios = incr_ratio, decr_ratio
+            counted = "num_good_steps", "num_bad_steps"
+            self._counters = [_state(name, 0, "int32") for name in counted]
+        self._keep_learning_rate_wide()
+
+    def _keep_learning_rate_wide(self) -> None:
+        """A learning rate is float32, as the parameters are."""
+        rate = self._optimizer._learning_rate
+        if isinstance(rate, float):
+            made = _state("learning_rate", rate, "float32")
+            self._optimizer._learning_rate_map[default_main_program()] = made
+
+    def get_loss_scaling(self) -> Variable:
+        """The scale of the loss as it is now: float32 [1], persistable."""
+        return self._loss_scaling
+
+    def get_scaled_loss(self) -> Variable | None:
+        """The loss times its scale; None before `minimize` or `backward`."""
+        return self._scaled_loss
+
+    @typed
+    @atomic
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+    ) -> tuple[list[Operator], list[ParamGrad]]:
+        """Rewrite the program and append what trains it; as `Optimizer.minimize` returns."""
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_gradients(pairs), pairs
+
+    @typed
+    @atomic
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+        callbacks: list[Callable[..., Any]] | None = None,
+    ) -> list[ParamGrad]:
+        """The first half of `minimize`: parameters with their gradients, which are not scaled.
+
+        Raises ValueError, before anything is changed, for a loss of another program than the one
+        that was the default when `decorate` was called, or of more than one number.
+        """
+        self._check(loss)
+        rewrite_program(self._train_program, self._amp_lists)
+        self._scaled_loss = loss * self._loss_scaling
+        pairs = self._optimizer.backward(
+            self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks
+        )
+        update_role_var_grad(self._train_program, pairs)
+        return [(param, self._divided(param, grad)) for param, grad in pairs]
+
+    def _check(self, loss: Variable) -> None:
+        if loss.block.program is not self._train_program:
+            raise ValueError(
+                f"the loss {loss.name!r} is of another program than the default one when decorate "
+                "was called: call decorate and minimize under the same program_guard"
+            )
+        if loss.shape != (1,):
+            raise ValueError(
+                f"the loss {loss.name!r} has shape {loss.shape}, expected (1,): average it with "
+                "fluid.layers.mean"
+            )
+
+    def _divided(self, param: Variable, grad: Variable) -> Variable:
+        with self._train_program._optimized_guard([param, grad]):
+            return grad / self._loss_scaling
+
+    @typed
+    @atomic
+    def apply_gradients(self, scaled_params_grads: list[ParamGrad]) -> list[Operator]:
+        """The second half: append what moves the scale and updates parameters; its update ops.
+
+        Gradients that are not all finite count as zeros.
+        """
+        if self._use_dynamic_loss_scaling:
+            self._append_scaling([grad for _, grad in scaled_params_grads])
+        return self._optimizer.apply_gradients(scaled_params_grads)
+
+    def _append_scaling(self, grads: list[Variable]) -> None:
+        total = layers.reduce_sum(layers.concat([layers.reduce_sum(grad) for grad in grads]))
+        is_finite = layers.isfinite(total)
+        update_loss_scaling(
+            is_finite, self._loss_scaling, *self._counters, *self._every, *self._ratios
+        )
+        with layers.Switch() as switch:
+            with switch.case(is_finite):
+                pass
+            with switch.default():
+                for grad in grads:
+                    layers.assign(layers.zeros_like(grad), grad)
+
+
+def _state(name: str, value: float, dtype: str) -> Variable:
+    """A persistable number that the startup program sets."""
+    return layers.create_global_var(
+        name=unique_name.generate(name), shape=[1], value=value, dtype=dtype, persistable=True
+    )
+
+
+@typed
+def decorate(
+    optimizer: Any,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    init_loss_scaling: float = 2**15,
+    incr_every_n_steps: int = 1000,
+    decr_every_n_nan_or_inf: int = 2,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.8,
+    use_dynamic_loss_scaling: bool = True,
+) -> OptimizerWithMixedPrecision:
+    """An optimizer that trains in float16 what `amp_lists` call safe, and in float32 the rest.
+
+    The loss is multiplied by a scale, `init_loss_scaling` at first. With
+    `use_dynamic_loss_scaling` it is multiplied by `incr_ratio` after more than
+    `incr_every_n_steps` steps whose gradients are all finite, and by `decr_ratio` after
+    `decr_every_n_nan_or_inf` whose are not; those change no parameter by their gradients. Call it
+    in the program that is trained.
+
+    >>> import fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 4])
+    ...     loss = fluid.layers.mean(fluid.layers.fc(x, 2))
+    ...     optimizer = fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(0.1))
+    ...     ops, pairs = optimizer.minimize(loss)
+    ...     [op.type for op in fluid.default_main_program().global_block().ops[:3]]
+    ['cast', 'cast', 'mul']
+    """
+    return OptimizerWithMixedPrecision(
+        optimizer,
+        AutoMixedPrecisionLists() if amp_lists is None else amp_lists,
+        init_loss_scaling,
+        use_dynamic_loss_scaling,
+        incr_every_n_steps,
+        decr_every_n_nan_or_inf,
+        incr_ratio,
+        decr_ratio,
+    )

@@ -1,0 +1,60 @@
+"""Which ops compute in float16, which in float32, and which follow what stands before them.
+
+Reference: fluid.contrib.mixed_precision.fp16_lists of release 1.8.5, whose lists these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fluid.arguments import typed
+
+__all__ = ["AutoMixedPrecisionLists"]
+
+WHITE = frozenset({"conv2d", "matmul", "mul"})
+"""Worth most in float16, and safe there: products that are summed up in float32."""
+
+BLACK = frozenset(
+    "exp square log mean sum cos_sim softmax softmax_with_cross_entropy "
+    "sigmoid_cross_entropy_with_logits cross_entropy cross_entropy2".split()
+)
+"""Unsafe in float16: their results leave its range, or small differences of them matter."""
+
+GRAY = frozenset(
+    "elementwise_add elementwise_sub elementwise_mul elementwise_div elementwise_max "
+    "elementwise_min elementwise_pow elementwise_mod elementwise_floordiv batch_norm tanh sigmoid "
+    "lookup_table top_k pool2d pool3d dropout relu relu6 leaky_relu soft_relu flatten2 stack "
+    "unstack uniform_random_batch_size_like gaussian_random gaussian_random_batch_size_like slice "
+    "rank scale transpose2 reshape2 gather fill_constant get_tensor_from_selected_rows sign "
+    "cast".split()
+)
+"""As safe as what they read: they follow it. What no list names computes in float32."""
+
+Names = Collection[str]
+
+
+class AutoMixedPrecisionLists:
+    """The white, black and gray list, with ops that the user moved to white or to black.
+
+    `custom_black_varnames` names variables whose readers and writers stay in float32. Raises
+    ValueError where an op is in both lists of the user's.
+
+    >>> lists = AutoMixedPrecisionLists(custom_white_list={"softmax"}, custom_black_list={"mul"})
+    >>> "softmax" in lists.white_list, sorted(lists.white_list)
+    (True, ['conv2d', 'matmul', 'softmax'])
+    """
+
+    @typed
+    def __init__(
+        self,
+        custom_white_list: Names | None = None,
+        custom_black_list: Names | None = None,
+        custom_black_varnames: Names | None = None,
+    ) -> None:
+        white, black = set(custom_white_list or ()), set(custom_black_list or ())
+        if both := sorted(white & black):
+            raise ValueError(f"Custom white list overlap custom black list: {', '.join(both)}")
+        self.white_list = set(WHITE - black | white)
+        self.black_list = set(BLACK - white | black)
+        self.gray_list = set(GRAY - white - black)
+        self.black_varnames = None if custom_black_varnames is None else set(custom_black_varnames)

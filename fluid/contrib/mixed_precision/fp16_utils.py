@@ -1,0 +1,207 @@
+"""How a program is rewritten for mixed precision, and how the scale of its loss is kept.
+
+Reference: fluid.contrib.mixed_precision.fp16_utils of release 1.8.5, whose programs these are, op
+by op. Where it goes wrong this does not: an op inside a branch or a loop reads the float32 copy
+that was made for it.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.program import BlockRef, OpRole
+from compiler.ir.types import DType
+from fluid import layers
+from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
+from fluid.framework import Block, Operator, Program, Variable
+from fluid.optimizer_base import ParamGrad
+from fluid.var_types import var_type
+
+__all__ = ["rewrite_program", "update_loss_scaling", "update_role_var_grad"]
+
+TEXT = {DType.FP16: "fp16", DType.FP32: "fp32"}
+HOLDERS = {"LOD_TENSOR", "SELECTED_ROWS", "LOD_TENSOR_ARRAY"}
+
+
+def rewrite_program(main_prog: Program, amp_lists: AutoMixedPrecisionLists) -> None:
+    """Let the ops of the global block compute in float16 or float32, as lists say.
+
+    A gray op follows what it reads: float32 where any of it comes from an op in float32, float16
+    where any comes from one in float16, unchanged otherwise. Casts stand before the first op that
+    needs them.
+    """
+    block = main_prog.global_block()
+    chosen = _element_types(block, amp_lists)
+    for op in list(block.ops):
+        if op in chosen:
+            _compute_in(block, op, chosen[op])
+    main_prog.touch()
+
+
+def _element_types(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, DType]:
+    """What each op is to compute in; ops that stay as they are have no entry."""
+    chosen: dict[Operator, DType] = {}
+    written: dict[str, DType | None] = {}
+    for op in block.ops:
+        found = _element_type(op, lists, {written.get(name) for name in op.reads()})
+        if found is not None:
+            chosen[op] = found
+        written |= dict.fromkeys(op.writes(), found)
+    return chosen
+
+
+def _element_type(
+    op: Operator, lists: AutoMixedPrecisionLists, read: set[DType | None]
+) -> DType | None:
+    """What an op is to compute in, given what the ops before it were to."""
+    named = lists.black_varnames or set()
+    if not named.isdisjoint([*op.reads(), *op.writes()]) or op.type in lists.black_list:
+        return DType.FP32
+    if op.type in lists.white_list:
+        return DType.FP16
+    if op.type not in lists.gray_list:
+        return DType.FP32
+    return next((each for each in (DType.FP32, DType.FP16) if each in read), None)
+
+
+def _compute_in(block: Block, op: Operator, wanted: DType) -> None:
+    """Cast what an op reads, and say what its results are then."""
+    place = op.idx
+    for slot in op.input_names:
+        if not _stays(op, slot, "X", wanted):
+            for name in op.input(slot):
+                _read_in(block, place, op, block.var(name), wanted)
+    if wanted is DType.FP16:
+        for slot in op.output_names:
+            if not _stays(op, slot, "Y", wanted):
+                _narrow_results(block, op, slot)
+
+
+def _read_in(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
+    """Let an op read a variable in an element type; one that it also writes stays as it is."""
+    other = DType.FP32 if wanted is DType.FP16 else DType.FP16
+    differs = var.element is other and var.type.name in HOLDERS and var.name not in op.writes()
+    if differs:
+        _read_cast(block, place, op, var, wanted)
+    if op.has_attr("in_dtype") and (op.type == "cast" if differs else var.element is wanted):
+        op._set_attr("in_dtype", int(var_type(wanted)))
+
+
+def _stays(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
+    """Whether a slot keeps its float32: statistics and factors of a batch norm do."""
+    return wanted is DType.FP16 and op.type == "batch_norm" and slot != sole
+
+
+def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
+    """Let an op, and the blocks it owns, read a variable cast at a place before it."""
+    name = f"{var.name}.cast_{TEXT[wanted]}"
+    if name not in block.vars:
+        out = block.create_var(
+            name=name, dtype=var_type(wanted), persistable=False, stop_gradient=False
+        )
+        attrs = {"in_dtype": int(var.dtype), "out_dtype": int(out.dtype)}
+        block._insert_op(place, "cast", {"X": [var]}, {"Out": [out]}, attrs)
+    op._rename_input(var.name, name)
+    for inner in _owned(op):
+        if var.name not in inner.vars:
+            for each in inner.ops:
+                each._rename_input(var.name, name)
+
+
+def _owned(op: Operator) -> list[Block]:
+    """The blocks an op runs, and those inside them."""
+    refs = [value for value in op.attrs.values() if isinstance(value, BlockRef)]
+    blocks = [op.block.program.block(int(ref)) for ref in refs]
+    return blocks + [each for block in blocks for inner in block.ops for each in _owned(inner)]
+
+
+def _narrow_results(block: Block, op: Operator, slot: str) -> None:
+    """Say that float32 results are float16."""
+    for name in op.output(slot):
+        var = block.var(name)
+        if var.type.name in HOLDERS and var.element is DType.FP32:
+            var.element = DType.FP16
+            if op.has_attr("out_dtype"):
+                op._set_attr("out_dtype", int(var_type(DType.FP16)))
+
+
+def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
+    """Let the float16 gradients be what is told of parameters, and cast them behind all others.
+
+    Where gradients are exchanged between trainers, they travel in half the bytes then.
+    """
+    block = main_prog.global_block()
+    for param, grad in params_grads:
+        writers = [op for op in block.ops if grad.name in op.writes()]
+        op = writers[-1]
+        if grad.element is not DType.FP32 or op.type != "cast":
+            continue
+        op._remove_attr("op_role_var")
+        (narrow,) = op.input("X")
+        source = next(each for each in reversed(block.ops) if narrow in each.writes())
+        source._set_attr("op_role_var", [param.name, narrow, *source.attrs.get("op_role_var", [])])
+        op._set_attr("op_role", int(OpRole.OPTIMIZE))
+        block.ops.remove(op)
+        block.ops.append(op)
+    main_prog.touch()
+
+
+def update_loss_scaling(
+    is_overall_finite: Variable,
+    prev_loss_scaling: Variable,
+    num_good_steps: Variable,
+    num_bad_steps: Variable,
+    incr_every_n_steps: Variable,
+    decr_every_n_nan_or_inf: Variable,
+    incr_ratio: float,
+    decr_ratio: float,
+) -> None:
+    """Append what makes the scale larger after many good steps, smaller after a few bad ones.
+
+    A step is good where all gradients are finite. The scale stays finite and at least 1.
+    """
+    zero_steps = layers.fill_constant(shape=[1], dtype="int32", value=0)
+    counters = num_good_steps, num_bad_steps, zero_steps
+    with layers.Switch() as switch:
+        with switch.case(is_overall_finite):
+            enough = layers.less_than(incr_every_n_steps, num_good_steps + 1)
+            with layers.Switch() as grown:
+                with grown.case(enough):
+                    _grow(prev_loss_scaling, incr_ratio)
+                    _restart(*counters)
+                with grown.default():
+                    layers.increment(num_good_steps)
+                    layers.assign(zero_steps, num_bad_steps)
+        with switch.default():
+            enough = layers.less_than(decr_every_n_nan_or_inf, num_bad_steps + 1)
+            with layers.Switch() as shrunk:
+                with shrunk.case(enough):
+                    _shrink(prev_loss_scaling, decr_ratio)
+                    _restart(*counters)
+                with shrunk.default():
+                    layers.assign(zero_steps, num_good_steps)
+                    layers.increment(num_bad_steps)
+
+
+def _restart(num_good_steps: Variable, num_bad_steps: Variable, zero_steps: Variable) -> None:
+    layers.assign(zero_steps, num_good_steps)
+    layers.assign(zero_steps, num_bad_steps)
+
+
+def _grow(scale: Variable, ratio: float) -> None:
+    larger = scale * ratio
+    is_finite = layers.isfinite(larger)
+    with layers.Switch() as switch:
+        with switch.case(is_finite):
+            layers.assign(larger, scale)
+        with switch.default():
+            pass
+
+
+def _shrink(scale: Variable, ratio: float) -> None:
+    smaller = scale * ratio
+    least = layers.fill_constant(shape=[1], dtype="float32", value=1.0)
+    is_less = layers.less_than(smaller, least)
+    with layers.Switch() as switch:
+        with switch.case(is_less):
+            layers.assign(least, scale)
+        with switch.default():
+            layers.assign(smaller, scale)
