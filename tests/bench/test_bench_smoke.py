@@ -18,6 +18,7 @@ from bench import (
     memory,
     memory_files,
     models,
+    peak,
     serve,
     serve_worker,
     step,
@@ -166,6 +167,15 @@ def test_both_ways_to_ask_give_the_same(name: str, tmp_path: Path) -> None:
     ways = serve_worker.clones, serve_worker.shared
     (first,), (second,) = (way(fluid, folder, 2)[-1]() for way in ways)
     np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
+
+
+# Peak memory
+
+
+def test_the_most_memory_a_process_held() -> None:
+    (row,) = peak.measure(["ours"], {"inference": (1, 32)}, None)
+    assert row["peak MB"] > row["above import MB"] > 90  # the weights alone are 102 MB
+    assert "Peak memory of ResNet-50" in peak.report([row])
 
 
 # Output
