@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Named(Protocol):
+    """What has a name, as the class of a pass does."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,8 @@ class Options:
     number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
     typical one. `dump` is a folder in which each compilation leaves its stages in files, in a
-    folder of its own.
+    folder of its own. `passes` are registered passes to run besides, each at its place: classes,
+    or their names (docs/cookbook.md).
     """
 
     disable: frozenset[str] = frozenset()
@@ -28,21 +39,29 @@ class Options:
     typical: int = 32
     memory_budget: int | str | None = None
     dump: str | None = None
+    passes: Sequence[str | Named] = ()
 
     def __post_init__(self) -> None:
         if self.memory_budget is not None:
             budget_bytes(self.memory_budget, 0)
+        object.__setattr__(self, "passes", self.added)
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The names of `passes`."""
+        return tuple(each if isinstance(each, str) else each.name for each in self.passes)
 
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
         """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
-        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`) and `FLUID_DUMP` (a folder).
+        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder) and `FLUID_PASSES` (names
+        of registered passes).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
         True
         """
-        names = (name.strip() for name in environ.get("FLUID_DISABLE", "").split(","))
+        off, added = (_listed(environ.get(name, "")) for name in ("FLUID_DISABLE", "FLUID_PASSES"))
         check = environ.get("FLUID_CHECK", "0")
         if check not in ("0", "1", "2"):
             raise ValueError(
@@ -51,7 +70,14 @@ class Options:
             )
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         dump = environ.get("FLUID_DUMP") or None
-        return Options(frozenset(filter(None, names)), int(check), memory_budget=budget, dump=dump)
+        return Options(
+            frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added)
+        )
+
+
+def _listed(text: str) -> list[str]:
+    """The names in a text, with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 _BUDGET = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(%|[kKMGT]?i?B)")

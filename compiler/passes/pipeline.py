@@ -18,6 +18,7 @@ from compiler.passes.merge_common import MergeCommon
 from compiler.passes.merge_reshapes import MergeReshapes
 from compiler.passes.merge_transposes import MergeTransposes
 from compiler.passes.recompute import Recompute
+from compiler.passes.registry import added_names, with_added
 from compiler.passes.remove_dropout import RemoveDropout
 from compiler.passes.remove_identities import RemoveIdentities
 from compiler.passes.reuse_memory import ReuseMemory
@@ -49,11 +50,12 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
 
     Kernels of a device take no epilogues yet.
     Memory is planned for an order that does not change any more, so without its search `schedule`
-    still settles the order as written. Without a budget nothing is computed twice.
+    still settles the order as written. Without a budget nothing is computed twice. Registered
+    passes that options name stand where they were registered to; CompileError for others.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
-    kept = [each() for each in PASSES if each.name not in off]
+    kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:
         return kept
@@ -73,7 +75,7 @@ def left_out(
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
     ['eliminate_dead', 'fold_constants']
     """
-    names = [each.name for each in PASSES]
+    names = [each.name for each in with_added(PASSES, added_names())]
     wanted = list(only)
     for name in (*disable, *wanted, *([stop_after] if stop_after else [])):
         if name not in names:
@@ -90,7 +92,7 @@ def named(names: list[str]) -> list[Pass]:
     >>> [each.name for each in named(["schedule", "reuse_memory"])]
     ['schedule', 'reuse_memory']
     """
-    known = {each.name: each for each in PASSES}
+    known = {each.name: each for each in with_added(PASSES, added_names())}
     for name in names:
         if name not in known:
             raise ValueError(f"there is no pass {name!r}; there are: {', '.join(known)}")

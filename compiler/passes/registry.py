@@ -1,0 +1,86 @@
+"""Passes that users add: a decorator names where one stands, `Options(passes=[…])` turns it on.
+
+Registered is not run: a program is compiled with the passes its options name, so that what one
+script adds changes nothing for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from compiler.errors import CompileError, did_you_mean
+from compiler.passes.base import Pass
+
+AnyPass = TypeVar("AnyPass", bound=type[Pass])
+
+
+@dataclass(frozen=True)
+class _Added:
+    """A pass and the name of the one it stands before or behind."""
+
+    made: type[Pass]
+    anchor: str
+    behind: bool
+
+
+_ADDED: dict[str, _Added] = {}
+
+
+def register_pass(*, before: str = "", after: str = "") -> Callable[[AnyPass], AnyPass]:
+    """Make a class known as a pass that runs just before, or just after, the pass of that name.
+
+    Raises ValueError where not exactly one of both is given, or the class has no name or one that
+    another class has.
+    """
+    if bool(before) == bool(after):
+        raise ValueError("say before or after which pass: register_pass(before='fuse_pointwise')")
+
+    def register(made: AnyPass) -> AnyPass:
+        known = _ADDED.get(made.name)
+        if not made.name:
+            raise ValueError(f"pass {made.__name__} needs a name")
+        if known is not None and known.made.__qualname__ != made.__qualname__:
+            raise ValueError(f"pass {made.name!r} is {known.made.__qualname__} already")
+        _ADDED[made.name] = _Added(made, before or after, bool(after))
+        return made
+
+    return register
+
+
+def added_names() -> list[str]:
+    """The names of all passes that were registered, in that order."""
+    return list(_ADDED)
+
+
+def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[Pass]]:
+    """The passes with those of these names where they belong; of two at one place the first one
+    named runs first.
+
+    Raises CompileError for a name nobody registered, or one that stands by a pass nobody knows.
+    """
+    found = list(passes)
+    behind: dict[str, int] = {}
+    for name in dict.fromkeys(names):
+        added = _known(name)
+        order = [each.name for each in found]
+        if added.anchor not in order:
+            hint = did_you_mean(added.anchor, order) or f"there are: {', '.join(order)}"
+            raise CompileError(
+                f"pass {name!r} stands by a pass {added.anchor!r} that is not there", hint=hint
+            )
+        place = order.index(added.anchor)
+        if added.behind:
+            behind[added.anchor] = behind.get(added.anchor, 0) + 1
+            place += behind[added.anchor]
+        found.insert(place, added.made)
+    return found
+
+
+def _known(name: str) -> _Added:
+    if name not in _ADDED:
+        known = ", ".join(_ADDED) or "none"
+        hint = did_you_mean(name, _ADDED) or "import the file that registers it first"
+        raise CompileError(f"no pass {name!r} is registered; registered: {known}", hint=hint)
+    return _ADDED[name]
