@@ -79,11 +79,19 @@ function holding(bar, step) {
   return held.length ? vars[held[held.length - 1].value] : null;
 }
 
+// Everything a buffer holds in its life, in turn or in parts; "" for a single value.
+function contents(bar) {
+  const labels = [...new Set(bar.holds.map((each) => vars[each.value].label))];
+  const more = labels.length > 8 ? ` and ${labels.length - 8} more` : "";
+  return labels.length > 1 ? `holds in turn or in parts: ${labels.slice(0, 8).join(", ")}${more}` : "";
+}
+
 function aliveRow(bar, step, total, most) {
   const value = holding(bar, step), node = value && maker.get(value.id);
   const end = steps[bar.stop - 1];
   return el("tr", {}, el("td", {}, el("i", { class: "swatch", style: { background: barColour(bar) } })),
-    el("th", { scope: "row" }, node ? opButton(node, value.label) : value ? value.label : "workspace"), el("td", {}, value ? el("code", {}, value.type) : el("span", { class: "quiet" }, "of its kernel")),
+    el("th", { scope: "row", title: contents(bar) || null }, node ? opButton(node, value.label) : value ? value.label : "workspace",
+      contents(bar) ? el("span", { class: "quiet" }, ` +${new Set(bar.holds.map((each) => each.value)).size - 1}`) : ""), el("td", {}, value ? el("code", {}, value.type) : el("span", { class: "quiet" }, "of its kernel")),
     el("td", { class: "n" }, bytesText(bar.bytes)), el("td", { class: "n bar", style: { "--share": String(bar.bytes / most) } }, percent(bar.bytes, total)),
     el("td", {}, `${countText(bar.start)}  `, el("span", { class: "quiet" }, steps[bar.start] ? stepText(steps[bar.start]) : "")),
     el("td", {}, `${countText(bar.stop - 1)}  `, el("span", { class: "quiet" }, end ? stepText(end) : "return")), el("td", { class: "quiet" }, node ? node.source.where : ""));
@@ -205,7 +213,7 @@ function listenArena() {
     if (!bar) { tip.hide(); return; }
     const value = holding(bar, step), node = value && maker.get(value.id);
     tip.show(event, el("b", {}, value ? value.label : "workspace"), el("div", {}, value ? el("code", {}, value.type) : "what a kernel needs besides its values", ` · ${bytesText(bar.bytes)}`),
-      el("div", { class: "quiet" }, `steps ${bar.start} to ${bar.stop - 1}, at ${countText(bar.offset)}`), node && node.source.where ? el("div", { class: "quiet" }, node.source.where) : "");
+      el("div", { class: "quiet" }, `steps ${bar.start} to ${bar.stop - 1}, at ${countText(bar.offset)}`), contents(bar) ? el("div", { class: "quiet" }, contents(bar)) : "", node && node.source.where ? el("div", { class: "quiet" }, node.source.where) : "");
   });
   canvas.addEventListener("pointerleave", () => { arena.hover = null; tip.hide(); drawArena(); });
 }
