@@ -30,7 +30,7 @@ outputs are parameters too, and None where nobody wants them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
@@ -59,8 +59,8 @@ from compiler.ir.slots import (
     writes_lod,
     writes_rows,
 )  # fmt: skip
-from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ir.widening import narrowed, widened
+from compiler.ir.types import Shape, TensorType, type_of
+from compiler.ir.widening import mapped, narrowed, widened
 
 __all__ = [
     "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
@@ -166,7 +166,7 @@ class OpDef(MemoryRules):
         results = self.named(call(self, "numpy", wide))
         if wide is values:
             return results
-        types = {slot: _map(type_of, value) for slot, value in values.items()}
+        types = {slot: mapped(type_of, value) for slot, value in values.items()}
         return narrowed(results, self.infer_types(types))
 
     def named(self, result: Any) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Pointwise(OpDef):
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Run `compute` on NumPy arrays and bring every result to its declared type."""
-        types = {slot: _map(type_of, value) for slot, value in values.items()}
+        types = {slot: mapped(type_of, value) for slot, value in values.items()}
         views = self.views({slot: t for slot, t in types.items() if t is not None})
         seen = {s: v.reshape(views[s]) if s in views else v for s, v in values.items()}
         results = self.named(call(self, "compute", seen, np))
@@ -321,7 +321,7 @@ def call(op: OpDef, body: str, values: Mapping[str, Any], *first: Any) -> Any:
 
 def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
     value = values.get(slot_of(name))
-    return _map(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
+    return mapped(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
 
 
 @cache
@@ -334,11 +334,6 @@ def parameters(cls: type[OpDef], body: str) -> tuple[tuple[str, str], ...]:
 def slot_of(parameter: str) -> str:
     """The slot a body's parameter stands for: `d_Out` is `Out@GRAD`."""
     return parameter.removeprefix("d_") + GRAD if parameter.startswith("d_") else parameter
-
-
-def type_of(array: Array) -> TensorType:
-    """The type of an array."""
-    return TensorType(DType.of(array.dtype), array.shape)
 
 
 def find(kind: str) -> type[OpDef]:
@@ -400,10 +395,3 @@ def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
         return reads_lod(declared.of, optional=not declared.needed)
     shape_only = annotation in ("Shape", "list[Shape]")
     return reads(optional=declared.optional, many=declared.many, shape_only=shape_only)
-
-
-def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply to the value of a slot: to each of a list, to none of an empty one."""
-    if isinstance(value, list):
-        return [function(item) for item in cast("list[Any]", value)]
-    return None if value is None else function(value)

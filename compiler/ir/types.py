@@ -162,6 +162,11 @@ SAVED = TensorType(DType.TOKEN, (), is_array=True)
 """The type of what a block's runs leave behind for its gradient: a list of their values."""
 
 
+def type_of(array: Array) -> TensorType:
+    """The type of an array."""
+    return TensorType(DType.of(array.dtype), array.shape)
+
+
 def from_fluid(shape: Sequence[int], dtype: DType) -> TensorType:
     """The type of a fluid shape, in which -1 stands for an unknown size."""
     return TensorType(dtype, tuple(UNKNOWN if size < 0 else int(size) for size in shape))

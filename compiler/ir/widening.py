@@ -6,12 +6,19 @@ as the reference's kernels and those of devices do. NumPy is many times faster t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from compiler.ir.types import DType, TensorType
+
+
+def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply to the value of a slot: to each of a list, to none of an empty one."""
+    if isinstance(value, list):
+        return [function(item) for item in cast("list[Any]", value)]
+    return None if value is None else function(value)
 
 
 def widened(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -20,7 +27,7 @@ def widened(values: Mapping[str, Any]) -> Mapping[str, Any]:
     >>> widened({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
     """
-    found = {slot: _mapped(value, _wide) for slot, value in values.items()}
+    found = {slot: mapped(_wide, value) for slot, value in values.items()}
     return found if any(map(_changed, found.values(), values.values())) else values
 
 
@@ -32,11 +39,6 @@ def narrowed(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, 
 def _wide(value: Any) -> Any:
     is_half = getattr(value, "dtype", None) == np.float16
     return value.astype(np.float32) if is_half else value
-
-
-def _mapped(value: Any, function: Any) -> Any:
-    items = cast("list[Any]", value)
-    return [function(each) for each in items] if isinstance(value, list) else function(value)
 
 
 def _changed(new: Any, old: Any) -> bool:
