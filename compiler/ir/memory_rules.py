@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
+from compiler.ir.program import GRAD
 from compiler.ir.slots import Again, Share, Slot
 from compiler.ir.types import TensorType
 
@@ -50,3 +51,23 @@ class MemoryRules:
         The first `axes` axes count the rows, the others make one.
         """
         return slot in self.gaps and axes == 1
+
+
+class GradMemoryRules(MemoryRules):
+    """What a gradient op says: what the class of its forward op says of it."""
+
+    def forward_rules(self) -> MemoryRules:
+        """The forward op."""
+        raise NotImplementedError
+
+    def shares(self, types: Types) -> list[Share]:
+        """What the forward op says of its gradient."""
+        return self.forward_rules().shares_grad(types)
+
+    def written_over(self, slot: str) -> tuple[str, ...]:
+        """What the forward op says of the gradient of this slot."""
+        return self.forward_rules().in_place_grad.get(slot.removesuffix(GRAD), ())
+
+    def may_have_gaps(self, slot: str, axes: int) -> bool:
+        """As the forward op, whose slots these or their gradients are."""
+        return self.forward_rules().may_have_gaps(slot.removesuffix(GRAD), axes)

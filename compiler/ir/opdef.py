@@ -39,7 +39,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, CompileError, UnknownOp, did_you_mean
 from compiler.ir.broadcasting import broadcast, fit, reduced_axes
-from compiler.ir.memory_rules import MemoryRules, Types
+from compiler.ir.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.program import GRAD
 from compiler.ir.slots import (
     BOOKKEEPING,
@@ -237,7 +237,7 @@ class HostOp(OpDef):
     widens = False
 
 
-class GradOp(OpDef):
+class GradOp(GradMemoryRules, OpDef):
     """The gradient of another op, made from that op's `grad`."""
 
     forward: ClassVar[type[OpDef]]
@@ -246,17 +246,9 @@ class GradOp(OpDef):
         super().__init__(attributes)
         self.origin = self.forward(attributes)
 
-    def shares(self, types: Types) -> list[Share]:
-        """What the forward op says of its gradient."""
-        return self.origin.shares_grad(types)
-
-    def written_over(self, slot: str) -> tuple[str, ...]:
-        """What the forward op says of the gradient of this slot."""
-        return self.origin.in_place_grad.get(slot.removesuffix(GRAD), ())
-
-    def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """As the forward op, whose slots these or their gradients are."""
-        return self.origin.may_have_gaps(slot.removesuffix(GRAD), axes)
+    def forward_rules(self) -> OpDef:
+        """The op it is the gradient of."""
+        return self.origin
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""
