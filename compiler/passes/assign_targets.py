@@ -51,6 +51,7 @@ class _Crossings:
 
     def place(self) -> None:
         """Go through the ops in order; what the graph returns is brought to the host."""
+        self.g.reorder(self.g.ops())  # so that each op has a place of its own
         for op in self.g.ops():
             self._operands(op)
         results = [self.instead.get(var, var) for var in self.g.results]
@@ -80,8 +81,8 @@ class _Crossings:
         """The op with other operands; state that it gives is copied to the device."""
         self.g.remove(op)
         inputs, outputs = _with(op.inputs, others), _with(op.outputs, back)
-        made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body)
-        made.position, made.target = op.position, op.target
+        made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
+        made.target = op.target
         for var, host in back.items():
             if var in self.on_device:
                 self.g.op(TO_DEVICE, {"X": [host]}, {"Out": [var]}, {}, op.source)

@@ -174,6 +174,28 @@ def test_what_has_no_kernel_runs_on_the_host_and_the_report_says_so():
     ]
 
 
+def test_ops_that_a_pass_put_into_one_place_stay_in_order():
+    text = """graph main {
+  feed x: f32[2, 3, 4, 4]
+  param scale: f32[3]
+  param bias: f32[3]
+  param mean: f32[3]
+  param var: f32[3]
+  (Out=p: f32[2, 3, 2, 2]) = pool2d(X=x) \
+{'ksize': [2, 2], 'strides': [2, 2], 'pooling_type': 'avg'}
+  (Y=y: f32[2, 3, 2, 2]) = batch_norm(Bias=bias, Mean=mean, Scale=scale, Variance=var, X=p) \
+{'is_test': True}
+  return y
+}
+"""
+    graph = parse(text)
+    feed, state = inputs(graph)
+    lent = dict(state)
+    module = module_of(text, context=Context(lent))
+    (got,) = runtime.load(module, runtime.CUDAPlace(0), lent)(feed)
+    np.testing.assert_allclose(got, run(graph, feed, state)[0], rtol=2e-5)
+
+
 def test_helpers_come_with_what_they_call():
     for name in HELPERS:
         assert with_needed([name])[-1] == name
