@@ -84,8 +84,11 @@ def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
 
 
 def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
-    """Pointwise ops work on values as they are, if they need not see them in another shape."""
-    if op.body is not None:
+    """Pointwise ops work on values as they are, if they need not see them in another shape.
+
+    Kernels of a device count elements, and know of no gaps.
+    """
+    if op.body is not None or op.target is not None:
         return False
     if isinstance(op.defn, Pointwise):
         return _is_seen_as_it_is(op, op.defn, var)

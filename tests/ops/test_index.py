@@ -10,7 +10,8 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
-from compiler.ops.shape.slicing import THE_END, extent, stride_range
+from compiler.ops.shape.slicing import THE_END, extent
+from compiler.ops.shape.strided import stride_range
 from tests.ops.backward import gradients
 
 assert compiler.ops, "importing it fills the registry"

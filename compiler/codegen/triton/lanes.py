@@ -154,7 +154,8 @@ class Lanes(Tracer):
         """The first turn of a loop in which the value is the largest."""
         best = self.max(value, over)
         beyond = self.size(self.loops[number_of(over)])
-        return self.min(self.where(self.call("equal", value, best), over, beyond), over)
+        found = self.where(self.call("equal", value, best), over, beyond)
+        return self.min(self.astype(found, DType.INT32), over)
 
     def _closed(self, fn: str, value: Term, over: Expr) -> Expr:
         dtype = value.dtype if isinstance(value, Expr) else DType.FP32

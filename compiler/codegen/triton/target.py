@@ -54,7 +54,13 @@ class TritonTarget:
         if not self.writes(type(op.defn)):
             return f"{op.kind} has no kernel"
         untold = _untold(op)
-        return f"the kernel of {op.kind} does not read {untold[0]}" if untold else ""
+        if untold:
+            return f"the kernels of {op.kind} do not read {untold[0]}"
+        slots = op.defn.inputs().items()
+        held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
+        owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+        refuse = getattr(owner, "host_only", None)
+        return refuse(held) if refuse is not None else ""
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True where an op has kernels, for some calls of it at least."""

@@ -1,4 +1,4 @@
-"""Cross entropy of class probabilities and of logits.
+"""Cross entropy of class probabilities, and how labels are found.
 
 Generated code finds a label by its flat position, `row * classes + label`, so that a whole batch is
 one `take`. Labels come from users: each is checked in every step, in one look at the largest.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.errors import BadAttribute, ShapeError
+from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import (
@@ -21,8 +21,7 @@ from compiler.ops.checks import (
     require_same_shape,
     shown,
 )
-
-NO_CLASS = -1
+from compiler.ops.loss import label_lanes
 
 
 def locate_labels(
@@ -139,6 +138,25 @@ class CrossEntropy(OpDef, op="cross_entropy"):
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand) -> None:
+        if self.soft_label:
+            label_lanes.loss_of_shares(k, X, Label, Y)
+        else:
+            label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        if self.soft_label:
+            label_lanes.slope_of_shares(k, X, Label, d_Y, d_X)
+        else:
+            label_lanes.slope_of_labels(k, X, Label, d_Y, d_X, self.ignore_index)
+
 
 class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     """Y = -log(X[Label]) for probabilities X along the last axis; MatchX = X[Label].
@@ -210,128 +228,22 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         k.line(f"{d_X}.fill(0.0)")
         k.line(f"{d_X.view((rows * classes,))}.put({index}, {share})")
 
-
-class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
-    """Softmax = softmax(Logits) along `axis`; Loss = -log(Softmax[Label]), of size 1 there.
-
-    With `soft_label`, Label holds probabilities in the shape of Logits and Loss is
-    -sum(Label * log(Softmax)). Rows whose label is `ignore_index` have loss 0; their gradient is 0
-    only where that is no class, for the reference's CPU kernel does not look at it on the way back.
-    As in `softmax`, no logit counts as more than 64 below the largest. `use_softmax`, of Paddle 2,
-    must be True. Reference: softmax_with_cross_entropy_op.h.
-    """
-
-    Logits = reads()
-    Label = reads(no_grad=True)
-    Softmax = writes()
-    Loss = writes()
-    soft_label = attr(False)
-    numeric_stable_mode = attr(True)
-    ignore_index = attr(-100)
-    axis = attr(-1)
-    use_softmax = attr(True)
-
-    def infer(self, Logits: TensorType, Label: TensorType) -> dict[str, TensorType]:
-        if not self.use_softmax:
-            raise BadAttribute(
-                f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
-            )
-        if not -Logits.rank <= self.axis < Logits.rank:
-            raise ShapeError(f"{self.kind}: Logits {Logits} has no axis {self.axis}")
-        axis = self.axis % Logits.rank
-        loss = Logits.with_shape((*Logits.shape[:axis], 1, *Logits.shape[axis + 1 :]))
-        if self.soft_label:
-            require_same_dtype(self.kind, Logits=Logits, Label=Label)
-            require_same_shape(self.kind, Logits=Logits, Label=Label)
-        else:
-            require_dtype(self.kind, "Label", Label, DType.INT64)
-            require_same_shape(self.kind, Loss=loss, Label=Label)
-        return {"Softmax": Logits, "Loss": loss}
-
-    def infer_grad(self, Softmax: TensorType) -> dict[str, TensorType]:
-        return {"Logits": Softmax}
-
-    def table(self, Logits: Shape) -> Shape:
-        """Logits as rows and classes, and what lies inside a class where `axis` is not the last."""
-        axis = self.axis % len(Logits)
-        rows, inside = product(Logits[:axis]), product(Logits[axis + 1 :])
-        return (rows, Logits[axis]) if inside == 1 else (rows, Logits[axis], inside)
-
-    def numpy(self, Logits: Array, Label: Array) -> dict[str, Array]:
-        shifted = np.maximum(Logits - Logits.max(self.axis, keepdims=True), -64.0)
-        powers = np.exp(shifted)
-        total = powers.sum(self.axis, keepdims=True)
-        surprise = np.log(total) - shifted
-        if self.soft_label:
-            loss = (Label * surprise).sum(self.axis, keepdims=True)
-        else:
-            known, counted = known_labels(Label, Logits.shape[self.axis], self.ignore_index)
-            loss = np.take_along_axis(surprise, known, self.axis) * counted
-        return {"Softmax": powers / total, "Loss": loss}
-
-    def grad(self, Label: Array, Softmax: Array, d_Loss: Array) -> dict[str, Array]:
-        if self.soft_label:
-            return {"Logits": (Softmax - Label) * d_Loss}
-        classes = Softmax.shape[self.axis]
-        ignore = NO_CLASS if 0 <= self.ignore_index < classes else self.ignore_index
-        known, counted = known_labels(Label, classes, ignore)
-        share = d_Loss * counted
-        d_Logits = Softmax * share
-        at_label = np.take_along_axis(d_Logits, known, self.axis) - share
-        np.put_along_axis(d_Logits, known, at_label, self.axis)
-        return {"Logits": d_Logits}
-
-    def lower(
+    def triton(
         self,
-        k: Kernel,
-        Logits: Operand,
-        Label: Operand,
-        Softmax: Operand | None,
-        Loss: Operand | None,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        Y: DeviceOperand | None,
+        MatchX: DeviceOperand | None,
     ) -> None:
-        table, dtype = self.table(Logits.shape), Logits.type.dtype
-        column = (table[0], 1, *table[2:])
-        softmax = Softmax or k.scratch(table, dtype)
-        shares = softmax.view(table)
-        shifted = k.scratch(table, dtype).view(table) if self.soft_label else shares
-        total, loss = k.scratch(column, dtype), Loss or k.scratch(column, dtype)
-        logits = Logits.view(table)
-        k.line(f"np.maximum.reduce({logits}, axis=1, keepdims=True, out={total})")
-        k.line(f"np.subtract({logits}, {total}, out={shifted})")
-        k.line(f"np.maximum({shifted}, -64.0, out={shifted})")
-        if self.soft_label:
-            self.lower_shares(k, shifted, shares, total)
-            k.line(f"np.subtract({total}, {shifted}, out={shifted})")
-            k.line(f"np.multiply({shifted}, {Label.view(table)}, out={shifted})")
-            k.line(f"np.add.reduce({shifted}, axis=1, keepdims=True, out={loss.view(column)})")
-        else:
-            index, counted = lower_labels(k, Label, table, self.ignore_index)
-            flat, picked = softmax.view((Logits.type.numel,)), loss.view(index.shape)
-            k.line(f"{flat}.take({index}, out={picked}, mode='clip')")
-            self.lower_shares(k, shifted, shares, total)
-            k.line(f"np.subtract({total.view(index.shape)}, {picked}, out={picked})")
-            k.line(f"np.multiply({picked}, {counted}, out={picked})")
+        label_lanes.loss_of_labels(k, X, Label, self.ignore_index, Y, MatchX)
 
-    def lower_shares(self, k: Kernel, shifted: str, shares: str, total: Operand) -> None:
-        """Set shares to the softmax of shifted logits, total to the logarithm of their sum."""
-        k.line(f"np.exp({shifted}, out={shares})")
-        k.line(f"np.add.reduce({shares}, axis=1, keepdims=True, out={total})")
-        k.line(f"np.divide({shares}, {total}, out={shares})")
-        k.line(f"np.log({total}, out={total})")
-
-    def lower_grad(
-        self, k: Kernel, Label: Operand, Softmax: Operand, d_Loss: Operand, d_Logits: Operand
+    def triton_grad(
+        self,
+        k: Lanes,
+        Label: DeviceOperand,
+        MatchX: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand,
     ) -> None:
-        if self.soft_label:
-            k.line(f"np.subtract({Softmax}, {Label}, out={d_Logits})")
-            k.line(f"np.multiply({d_Logits}, {d_Loss}, out={d_Logits})")
-            return
-        table, ignore = self.table(Softmax.shape), self.ignore_index
-        kept = f"{NO_CLASS} if {ignore} < {table[1]} else {ignore}"
-        index, counted = lower_labels(k, Label, table, ignore if ignore < 0 else kept)
-        share = k.scratch(index.shape, d_Loss.type.dtype)
-        column = share.view((table[0], 1, *table[2:]))
-        flat = d_Logits.view((d_Logits.type.numel,))
-        k.line(f"np.multiply({d_Loss.view(index.shape)}, {counted}, out={share})")
-        k.line(f"np.multiply({Softmax.view(table)}, {column}, out={d_Logits.view(table)})")
-        k.line(f"{flat}[{index}] -= {share}")
+        label_lanes.slope_of_labels(k, MatchX, Label, d_Y, d_X, self.ignore_index)

@@ -8,9 +8,24 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.lanes import tiled, untiled
 from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
+
+
+class Repeated(OpDef):
+    """Out repeats the elements of X along axes, as often as the sizes of both say."""
+
+    X = reads()
+    Out = writes()
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        tiled(k, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        untiled(k, d_Out, d_X)
 
 
 def gathered_up(d_Out: Array, times: Sequence[int]) -> Array:
@@ -28,7 +43,7 @@ def times_larger(sizes: Sizes, small: Sizes) -> list[int]:
     return times
 
 
-class Expand(OpDef, op="expand"):
+class Expand(Repeated, op="expand"):
     """Out = X, laid out `expand_times` times along each axis.
 
     How many may stand in one tensor, or in a tensor for each axis. Reference: expand_op.h.
@@ -74,7 +89,7 @@ class Expand(OpDef, op="expand"):
         return {"X": gathered_up(d_Out, times)}
 
 
-class ExpandAs(OpDef, op="expand_as"):
+class ExpandAs(Repeated, op="expand_as"):
     """Out = X, laid out as often along each axis as fills the shape of `target_tensor`.
 
     Reference: expand_as_op.h.
@@ -115,7 +130,7 @@ def unbroadcast(d_Out: Array, sizes: Sizes) -> Array:
     return total.sum(axis=axes, keepdims=True)
 
 
-class Tile(OpDef, op="tile"):
+class Tile(Repeated, op="tile"):
     """Out = X, laid out `repeat_times` times; the shorter of both lists has ones put in front.
 
     From Paddle 2.0.
@@ -166,7 +181,7 @@ def broadcast_sizes(sizes: Sizes, wanted: Sequence[int]) -> list[int]:
     return [sizes[a - ahead] if n == -1 else n for a, n in enumerate(wanted)]
 
 
-class ExpandInputs(OpDef):
+class ExpandInputs(Repeated):
     """What `expand_v2` reads."""
 
     X = reads()
@@ -209,7 +224,7 @@ class ExpandV2(ExpandInputs, op="expand_v2"):
         return {"X": unbroadcast(d_Out, X)}
 
 
-class ExpandAsV2(OpDef, op="expand_as_v2"):
+class ExpandAsV2(Repeated, op="expand_as_v2"):
     """Out = X broadcast to the shape of Y, or to `target_shape`. From Paddle 2.0."""
 
     X = reads()

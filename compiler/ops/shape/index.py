@@ -6,17 +6,25 @@ whatever lies beside the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.dims import UNKNOWN
-from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef import OpDef, Value, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.lanes import (
+    add_rows,
+    copy,
+    fill,
+    inside,
+    last_uses,
+    listed_places,
+    put_rows,
+    take_rows,
+)
 from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
 
 
@@ -93,6 +101,18 @@ class Gather(OpDef, op="gather"):
         else:
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
+    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+        take_rows(k, X, Index, Out, self.axis % X.type.rank)
+
+    def triton_grad(
+        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        if self.overwrite:
+            put_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
+        else:
+            fill(k, d_X, 0)
+            add_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
+
 
 class IndexSelect(OpDef, op="index_select"):
     """Out = the slices of X at the places Index along the axis `dim`; gradients add up.
@@ -121,6 +141,15 @@ class IndexSelect(OpDef, op="index_select"):
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+        take_rows(k, X, Index, Out, self.dim % X.type.rank)
+
+    def triton_grad(
+        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        fill(k, d_X, 0)
+        add_rows(k, d_Out, Index, d_X, self.dim % d_X.type.rank)
+
 
 class IndexSample(OpDef, op="index_sample"):
     """Row i of Out = the elements of row i of X at the places in row i of Index.
@@ -146,6 +175,19 @@ class IndexSample(OpDef, op="index_sample"):
         d_X = blank(X, d_Out)
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+        i, j = k.lanes(*Out.shape)
+        place = Index[i, j]
+        k.store(Out, (i, j), X.at(i, place, where=inside(k, place, X.shape[1]), other=0))
+
+    def triton_grad(
+        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        fill(k, d_X, 0)
+        i, j = k.lanes(*d_Out.shape)
+        place = Index[i, j]
+        k.add(d_X, (i, place), d_Out[i, j], inside(k, place, d_X.shape[1]))
 
 
 # ---- by places in several axes ------------------------------------------------------------------
@@ -191,6 +233,18 @@ class GatherNd(OpDef, op="gather_nd"):
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+        lanes, places, where = listed_places(k, Index, X.shape)
+        value = X.at(*places, where=where, other=0)
+        k.store(Out, lanes, value)
+
+    def triton_grad(
+        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        fill(k, d_X, 0)
+        lanes, places, where = listed_places(k, Index, d_X.shape)
+        k.add(d_X, places, d_Out[lanes], where)
+
 
 class Scatter(OpDef, op="scatter"):
     """Out = X, but its slices at the places Ids are those of Updates.
@@ -231,6 +285,35 @@ class Scatter(OpDef, op="scatter"):
     def grad(self, Ids: Array, Updates: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out, "Updates": d_Out[Ids]}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Ids: DeviceOperand,
+        Updates: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        if self.overwrite:
+            put_rows(k, Updates, Ids, Out, 0, below=X)
+            return
+        last = last_uses(k, Ids, X.shape[0])
+        indices = k.lanes(*X.shape)
+        k.store(Out, indices, k.where(last[indices[0]] >= 0, 0, X[indices]))
+        add_rows(k, Updates, Ids, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Ids: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Updates: DeviceOperand | None,
+    ) -> None:
+        if d_X is not None:
+            copy(k, d_Out, d_X)
+        if d_Updates is not None:
+            take_rows(k, d_Out, Ids, d_Updates, 0)
+
 
 class ScatterNdAdd(OpDef, op="scatter_nd_add"):
     """Out = X plus every update at the place that Index lists for it along its last axis.
@@ -266,68 +349,29 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
             return {"X": d_Out, "Updates": spread(d_Out, Updates)}
         return {"X": d_Out, "Updates": d_Out[tuple(np.moveaxis(Index, -1, 0))]}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Index: DeviceOperand,
+        Updates: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        copy(k, X, Out)
+        lanes, places, where = listed_places(k, Index, X.shape)
+        k.add(Out, places, Updates[lanes], where)
 
-# ---- by a condition -----------------------------------------------------------------------------
-
-
-class Where(Pointwise, op="where"):
-    """Out = X where Condition holds, else Y; all have one shape. Reference: where_op.cc."""
-
-    X = reads()
-    Y = reads()
-    Condition = reads(no_grad=True)
-    Out = writes()
-
-    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of X; ShapeError where shapes or element types differ."""
-        require_dtype(self.kind, "Condition", types["Condition"], DType.BOOL)
-        require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
-        require_same_shape(self.kind, **{slot: types[slot] for slot in ("X", "Y", "Condition")})
-        return super().infer_types(types)
-
-    def compute(self, xp: Xp, X: Value, Y: Value, Condition: Value) -> Value:
-        return xp.where(Condition, X, Y)
-
-    def grad(self, xp: Xp, X: Shape, Y: Shape, Condition: Value, d_Out: Value) -> Value:
-        return {"X": xp.where(Condition, d_Out, 0.0), "Y": xp.where(Condition, 0.0, d_Out)}
-
-
-class WhereIndex(OpDef, op="where_index"):
-    """Out = the places of the elements of Condition that are not 0, int64 [count, axes].
-
-    Reference: where_index_op.cc.
-    """
-
-    lod_like = ""
-
-    Condition = reads(no_grad=True)
-    Out = writes()
-
-    def infer(self, Condition: TensorType) -> TensorType:
-        return TensorType(DType.INT64, (UNKNOWN, Condition.rank))
-
-    def numpy(self, Condition: Array) -> Array:
-        return np.argwhere(Condition)
-
-
-class MaskedSelect(OpDef, op="masked_select"):
-    """Y = the elements of X where Mask holds, [count]. From Paddle 2.0, for models saved there."""
-
-    lod_like = ""
-
-    X = reads()
-    Mask = reads(no_grad=True)
-    Y = writes()
-
-    def infer(self, X: TensorType, Mask: TensorType) -> TensorType:
-        require_dtype(self.kind, "Mask", Mask, DType.BOOL)
-        require_same_shape(self.kind, X=X, Mask=Mask)
-        return X.with_shape([UNKNOWN])
-
-    def numpy(self, X: Array, Mask: Array) -> Array:
-        return X[Mask]
-
-    def grad(self, X: Shape, Mask: Array, d_Y: Array) -> dict[str, Array]:
-        d_X = blank(X, d_Y)
-        d_X[Mask] = d_Y
-        return {"X": d_X}
+    def triton_grad(
+        self,
+        k: Lanes,
+        Index: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Updates: DeviceOperand | None,
+    ) -> None:
+        if d_X is not None:
+            copy(k, d_Out, d_X)
+        if d_Updates is not None:
+            lanes, places, where = listed_places(k, Index, d_Out.shape)
+            value = d_Out.at(*places, where=where, other=0)
+            k.store(d_Updates, lanes, value)

@@ -9,11 +9,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype
+from compiler.ops.lanes import window, with_axis
 from compiler.ops.math.axes import Sizes, at, open_shape, place, whole_numbers
 
 
@@ -142,6 +143,32 @@ class Concat(OpDef, op="concat"):
         for part, share in zip(d_X, shares, strict=True):
             copy_part(k, part, d_Out, share)
 
+    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+        join_parts(k, X, Out, self.axis % Out.type.rank)
+
+    def triton_grad(
+        self, k: Lanes, X: list[DeviceOperand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
+    ) -> None:
+        cut_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
+
+
+def join_parts(k: Lanes, parts: list[DeviceOperand], Out: DeviceOperand, axis: int) -> None:
+    """Kernels that write tensors into Out, one behind the other along an axis."""
+    start: Size = 0
+    for part in parts:
+        indices = k.lanes(*part.shape)
+        moved = [i + k.size(start) if a == axis else i for a, i in enumerate(indices)]
+        k.store(Out, moved, part[indices])
+        start = start + part.shape[axis]
+
+
+def cut_parts(k: Lanes, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
+    """Kernels that read tensors out of X, one behind the other along an axis."""
+    start: Size = 0
+    for part in parts:
+        window(k, X, part, [start if a == axis else 0 for a in range(X.type.rank)])
+        start = start + part.shape[axis]
+
 
 def copy_parts(d_Out: Array, shapes: list[Sizes], AxisTensor: Array, parts: list[Array]) -> None:
     """Write each part of what was joined along an axis that a tensor says."""
@@ -244,6 +271,9 @@ class Split(OpDef, op="split"):
         sizes = self.sizes(types["X"][0], axis, "SectionsTensorList" in types)
         return shares_along("X", "Out", sizes, axis)
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+        cut_parts(k, X, Out, self.axis % X.type.rank)
+
 
 def expect_whole(size: int, total: int) -> None:
     """ValueError where the parts of an axis are not all of it."""
@@ -292,6 +322,14 @@ class Stack(OpDef, op="stack"):
     def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
         return {"X": slices_along(d_Y, self.axis, len(X))}
 
+    def triton(self, k: Lanes, X: list[DeviceOperand], Y: DeviceOperand) -> None:
+        axis = self.axis % Y.type.rank
+        join_parts(k, [with_axis(each, axis) for each in X], Y, axis)
+
+    def triton_grad(self, k: Lanes, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
+        axis = self.axis % d_Y.type.rank
+        cut_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
+
 
 class Unstack(OpDef, op="unstack"):
     """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
@@ -319,6 +357,14 @@ class Unstack(OpDef, op="unstack"):
     def grad(self, d_Y: list[Array]) -> dict[str, Array]:
         return {"X": np.stack(d_Y, axis=self.axis)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
+        axis = self.axis % X.type.rank
+        cut_parts(k, X, [with_axis(each, axis) for each in Y], axis)
+
+    def triton_grad(self, k: Lanes, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
+        axis = self.axis % d_X.type.rank
+        join_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
+
 
 class Unbind(OpDef, op="unbind"):
     """Out = what lies at each place of an axis of X, whose size is known.
@@ -340,39 +386,10 @@ class Unbind(OpDef, op="unbind"):
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+        axis = self.axis % X.type.rank
+        cut_parts(k, X, [with_axis(each, axis) for each in Out], axis)
+
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(name) for name in op.outputs["Out"]]}
         return [OpDesc("stack", inputs, {"Y": [grad(op.inputs["X"][0])]}, {"axis": self.axis})]
-
-
-# ---- choosing -----------------------------------------------------------------------------------
-
-
-class Multiplex(OpDef, op="multiplex"):
-    """Row i of Out is row i of that tensor of X whose number is in Ids, int32 [rows, 1].
-
-    Reference: multiplex_op.cc.
-    """
-
-    lod_like = ""
-
-    X = reads(many=True)
-    Ids = reads(no_grad=True)
-    Out = writes()
-
-    def infer(self, X: list[TensorType], Ids: TensorType) -> TensorType:
-        if len(X) < 2 or X[0].rank < 2:
-            raise ShapeError(f"multiplex: X holds {len(X)} of {X[0]}, expected two or more tables")
-        if Ids.rank != 2 or differ(Ids.shape[1], 1) or differ(Ids.shape[0], X[0].shape[0]):
-            raise ShapeError(f"multiplex: Ids is {Ids}, expected [{X[0].shape[0]}, 1] for X {X[0]}")
-        return X[0].with_shape(common(self.kind, X))
-
-    def numpy(self, X: list[Array], Ids: Array) -> Array:
-        chosen = Ids.reshape(-1)
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(X):
-            raise ValueError(f"multiplex: Ids go from {chosen.min()} to {chosen.max()}")
-        return np.stack(X)[chosen, np.arange(len(chosen))]
-
-    def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:
-        chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
-        return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}

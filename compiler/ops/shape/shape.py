@@ -13,10 +13,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, Value, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
+from compiler.ops.lanes import copy
 from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
 
 
@@ -44,6 +45,13 @@ class InOrder(OpDef):
     def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
         if not k.aliased(d_Out, d_X):
             k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+        if Out is not None:
+            copy(k, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        copy(k, d_Out, d_X)
 
 
 class GradientByX:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.lanes import window
 from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
 
 THE_END = 10_000_000
@@ -118,6 +119,12 @@ class Slicing(OpDef):
                     f"{sizes[axis]} places are taken"
                 )
         return Input.with_shape(without(sizes, gone))
+
+    def whole(self, part: DeviceOperand, whole: DeviceOperand) -> DeviceOperand:
+        """A part seen with the axes of the whole: those that were left out have size 1."""
+        gone = [axis % whole.type.rank for axis in self.decrease_axis]
+        rest = iter(part.shape)
+        return part.seen_as([1 if a in gone else next(rest) for a in range(whole.type.rank)])
 
 
 class Slice(Slicing, op="slice"):
@@ -242,120 +249,19 @@ class Slice(Slicing, op="slice"):
         rest = iter(part.shape)
         return part.view([1 if a in gone else next(rest) for a in range(whole.type.rank)])
 
+    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+        window(k, Input, self.whole(Out, Input), self.first(Input.shape))
 
-# ---- slice with strides -------------------------------------------------------------------------
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+        first = [0 - each for each in self.first(d_Input.shape)]
+        window(k, self.whole(d_Out, d_Input), d_Input, first)
 
-
-def stride_range(size: int, start: int, end: int, stride: int) -> range:
-    """The places of an axis that a stride takes, as the reference counts them.
-
-    An end of -1 lies before the first place if the stride is negative. A negative stride turns
-    round what the positive one takes of the same places, so that it counts from the other end than
-    Python does. Raises ValueError where start, end and stride do not go together.
-    """
-    first = start + size if start < 0 else start
-    last = end + size if end < 0 and not (end == -1 and stride < 0) else end
-    low, high = (first, last) if stride > 0 else (last + 1, first + 1)
-    if stride == 0 or low >= high or low > size:
-        raise ValueError(f"{start}:{end}:{stride} does not go with an axis of size {size}")
-    places = range(size)[max(0, low) : max(0, high) : abs(stride)]
-    return places if stride > 0 else places[::-1]
-
-
-def stride_index(
-    sizes: Sizes,
-    axes: list[int],
-    starts: list[int],
-    ends: list[int],
-    strides: list[int],
-    single: list[int],
-) -> tuple[slice, ...]:
-    """An index that takes some places of some axes; from -1 to 0 is the last of one of `single`."""
-    index = [slice(None)] * len(sizes)
-    for axis, start, end, stride in zip(axes, starts, ends, strides, strict=True):
-        last = axis in single and (start, end) == (-1, 0)
-        places = range(sizes[axis])[-1:] if last else stride_range(sizes[axis], start, end, stride)
-        stop = places.stop if places.stop >= 0 else None
-        index[axis] = slice(places.start, stop, places.step)
-    return tuple(index)
-
-
-class StridedSlice(Slicing, op="strided_slice"):
-    """Out = every `strides`-th of the places `starts` to `ends` of each of `axes`.
-
-    A negative stride takes the same places backwards, and an end of -1 then means that the first
-    place is taken too. Reference: strided_slice_op.h.
-    """
-
-    StridesTensor = reads(optional=True, no_grad=True)
-    StridesTensorList = reads(optional=True, many=True, no_grad=True)
-    strides = attr(list[int]())
-
-    def infer(
-        self,
-        Input: TensorType,
-        StartsTensor: TensorType | None,
-        EndsTensor: TensorType | None,
-        StridesTensor: TensorType | None,
-        StartsTensorList: list[TensorType] | None,
-        EndsTensorList: list[TensorType] | None,
-        StridesTensorList: list[TensorType] | None,
-    ) -> TensorType:
-        starts = self.known("starts", StartsTensor, StartsTensorList, self.starts)
-        ends = self.known("ends", EndsTensor, EndsTensorList, self.ends)
-        strides = self.known("strides", StridesTensor, StridesTensorList, self.strides)
-        sizes = list(Input.shape)
-        for each, numbers in zip(self.axes, zip(starts, ends, strides, strict=True), strict=True):
-            axis = place(self.kind, each, Input.rank, "axes: axis")
-            sizes[axis] = self.taken(Input, axis, numbers)
-        return self.finished(Input, sizes)
-
-    def taken(self, Input: TensorType, axis: int, numbers: tuple[int | None, ...]) -> Size:
-        """How many places of an axis are taken; unknown where its size or a number is."""
-        start, end, stride = numbers
-        size = Input.shape[axis]
-        if start is None or end is None or stride is None or not isinstance(size, int):
-            return UNKNOWN
-        try:
-            return len(stride_range(size, start, end, stride))
-        except ValueError as error:
-            raise ShapeError(f"{self.kind}: {error}: axis {axis} of Input {Input}") from None
-
-    def numpy(
-        self,
-        Input: Array,
-        StartsTensor: Array | None,
-        EndsTensor: Array | None,
-        StridesTensor: Array | None,
-        StartsTensorList: list[Array] | None,
-        EndsTensorList: list[Array] | None,
-        StridesTensorList: list[Array] | None,
-    ) -> Array:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
-        taken = Input[
-            stride_index(Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
-        ]
-        return taken.reshape(dropped(taken.shape, self.decrease_axis))
-
-    def grad(
-        self,
-        Input: Shape,
-        StartsTensor: Array | None,
-        EndsTensor: Array | None,
-        StridesTensor: Array | None,
-        StartsTensorList: list[Array] | None,
-        EndsTensorList: list[Array] | None,
-        StridesTensorList: list[Array] | None,
-        d_Out: Array,
-    ) -> dict[str, Array]:
-        starts = whole_numbers(StartsTensor, StartsTensorList, self.starts)
-        ends = whole_numbers(EndsTensor, EndsTensorList, self.ends)
-        strides = whole_numbers(StridesTensor, StridesTensorList, self.strides)
-        d_Input = blank(Input, d_Out)
-        taken = d_Input[
-            stride_index(d_Input.shape, self.axes, starts, ends, strides, self.decrease_axis)
-        ]
-        taken[...] = d_Out.reshape(taken.shape)
-        return {"Input": d_Input}
+    def first(self, sizes: Shape) -> list[Size]:
+        """The first place that is taken of each axis."""
+        places: list[Size] = [0] * len(sizes)
+        for axis, start in zip(self.axes, self.starts, strict=True):
+            size = sizes[axis]
+            places[axis] = range(size)[start:].start if isinstance(size, int) else start
+            if start < 0 and not isinstance(size, int):
+                places[axis] = size + start
+        return places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 
@@ -44,6 +44,15 @@ class Transposing(OpDef):
     def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
         moved = k.once(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
         k.line(f"np.copyto({d_X}, {moved})")
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+        if Out is not None:
+            indices = k.lanes(*Out.shape)
+            k.store(Out, indices, X[tuple(indices[axis] for axis in self.back())])
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.lanes(*d_X.shape)
+        k.store(d_X, indices, d_Out[tuple(indices[axis] for axis in self.axis)])
 
 
 class Transpose(Transposing, op="transpose"):

@@ -6,10 +6,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype
+from compiler.ops.lanes import add_rows, copy, fill, inside
 from compiler.ops.train.rows import lower_add_rows, rows_type
 
 
@@ -119,6 +120,37 @@ class Lookup(OpDef):
             lower_add_rows(k, d_W, Ids, d_Out)
         if padding >= 0:
             k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
+
+    def triton(self, k: Lanes, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand) -> None:
+        count = Ids.type.numel
+        n, j = k.lanes(count, W.shape[1])
+        row = Ids.seen_as((count,))[n]
+        found = W.at(row, j, where=self.counts(k, row, W), other=0)
+        k.store(Out.seen_as((count, W.shape[1])), (n, j), found)
+
+    def counts(self, k: Lanes, row: Number, W: DeviceOperand) -> Number:
+        """Whether a row is one of the table's, and not the padding."""
+        known = inside(k, row, W.shape[0])
+        return known & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else known
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Ids: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_W: DeviceOperand | None,
+        d_W_rows: DeviceOperand | None,
+    ) -> None:
+        if d_W_rows is not None:
+            copy(k, Ids, d_W_rows)
+        if d_W is not None and not self.is_sparse:
+            fill(k, d_W, 0)
+            add_rows(k, d_Out, Ids, d_W, 0, self.padding_idx)
+        elif d_W is not None:
+            n, j = k.lanes(*d_W.shape)
+            row, above = Ids.seen_as((d_W.shape[0],))[n], d_Out.seen_as(d_W.shape)[n, j]
+            kept = k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else None
+            k.store(d_W, (n, j), above if kept is None else k.where(kept, above, 0))
 
 
 class LookupTable(Lookup, op="lookup_table"):

@@ -1,0 +1,60 @@
+"""Rows chosen out of several tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.lanes import fill
+from compiler.ops.shape.join import common
+
+
+class Multiplex(OpDef, op="multiplex"):
+    """Row i of Out is row i of that tensor of X whose number is in Ids, int32 [rows, 1].
+
+    Reference: multiplex_op.cc.
+    """
+
+    lod_like = ""
+
+    X = reads(many=True)
+    Ids = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType], Ids: TensorType) -> TensorType:
+        if len(X) < 2 or X[0].rank < 2:
+            raise ShapeError(f"multiplex: X holds {len(X)} of {X[0]}, expected two or more tables")
+        if Ids.rank != 2 or differ(Ids.shape[1], 1) or differ(Ids.shape[0], X[0].shape[0]):
+            raise ShapeError(f"multiplex: Ids is {Ids}, expected [{X[0].shape[0]}, 1] for X {X[0]}")
+        return X[0].with_shape(common(self.kind, X))
+
+    def numpy(self, X: list[Array], Ids: Array) -> Array:
+        chosen = Ids.reshape(-1)
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(X):
+            raise ValueError(f"multiplex: Ids go from {chosen.min()} to {chosen.max()}")
+        return np.stack(X)[chosen, np.arange(len(chosen))]
+
+    def grad(self, X: list[Shape], Ids: Array, d_Out: Array) -> dict[str, list[Array]]:
+        chosen = Ids.reshape((-1,) + (1,) * (d_Out.ndim - 1))
+        return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
+
+    def triton(
+        self, k: Lanes, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        fill(k, Out, 0)
+        for number, part in enumerate(X):
+            indices = k.lanes(*Out.shape)
+            chosen = k.equal(Ids[indices[0], 0], number)
+            k.store(Out, indices, part.at(*indices, where=chosen, other=0), chosen)
+
+    def triton_grad(
+        self, k: Lanes, Ids: DeviceOperand, d_Out: DeviceOperand, d_X: list[DeviceOperand]
+    ) -> None:
+        for number, part in enumerate(d_X):
+            indices = k.lanes(*d_Out.shape)
+            chosen = k.equal(Ids[indices[0], 0], number)
+            k.store(part, indices, d_Out.at(*indices, where=chosen, other=0))

@@ -1,0 +1,77 @@
+"""Elements chosen by a condition: where, and what is left of a tensor under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.math.axes import blank
+
+
+class Where(Pointwise, op="where"):
+    """Out = X where Condition holds, else Y; all have one shape. Reference: where_op.cc."""
+
+    X = reads()
+    Y = reads()
+    Condition = reads(no_grad=True)
+    Out = writes()
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of X; ShapeError where shapes or element types differ."""
+        require_dtype(self.kind, "Condition", types["Condition"], DType.BOOL)
+        require_same_dtype(self.kind, X=types["X"], Y=types["Y"])
+        require_same_shape(self.kind, **{slot: types[slot] for slot in ("X", "Y", "Condition")})
+        return super().infer_types(types)
+
+    def compute(self, xp: Xp, X: Value, Y: Value, Condition: Value) -> Value:
+        return xp.where(Condition, X, Y)
+
+    def grad(self, xp: Xp, X: Shape, Y: Shape, Condition: Value, d_Out: Value) -> Value:
+        return {"X": xp.where(Condition, d_Out, 0.0), "Y": xp.where(Condition, 0.0, d_Out)}
+
+
+class WhereIndex(OpDef, op="where_index"):
+    """Out = the places of the elements of Condition that are not 0, int64 [count, axes].
+
+    Reference: where_index_op.cc.
+    """
+
+    lod_like = ""
+
+    Condition = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, Condition: TensorType) -> TensorType:
+        return TensorType(DType.INT64, (UNKNOWN, Condition.rank))
+
+    def numpy(self, Condition: Array) -> Array:
+        return np.argwhere(Condition)
+
+
+class MaskedSelect(OpDef, op="masked_select"):
+    """Y = the elements of X where Mask holds, [count]. From Paddle 2.0, for models saved there."""
+
+    lod_like = ""
+
+    X = reads()
+    Mask = reads(no_grad=True)
+    Y = writes()
+
+    def infer(self, X: TensorType, Mask: TensorType) -> TensorType:
+        require_dtype(self.kind, "Mask", Mask, DType.BOOL)
+        require_same_shape(self.kind, X=X, Mask=Mask)
+        return X.with_shape([UNKNOWN])
+
+    def numpy(self, X: Array, Mask: Array) -> Array:
+        return X[Mask]
+
+    def grad(self, X: Shape, Mask: Array, d_Y: Array) -> dict[str, Array]:
+        d_X = blank(X, d_Y)
+        d_X[Mask] = d_Y
+        return {"X": d_X}
