@@ -89,6 +89,7 @@ PAGES = [
         f"docs/{n}.md"
         for n in (
             "architecture",
+            "cookbook",
             "files",
             "inspect",
             "mixed_precision",

@@ -36,6 +36,28 @@ def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
         check_order(named(["schedule", "fuse_pointwise", "reuse_memory"]))
 
 
+def missing_in(passes):
+    """The first pass of an order that lacks a fact, and the fact, told once more; None if none."""
+    known = set()
+    for each in passes:
+        if each.needs - known:
+            return each.name, min(fact.name for fact in each.needs - known)
+        known = (known - each.loses) | each.gives
+    return None
+
+
+@pytest.mark.parametrize("last", [each.name for each in PASSES])
+def test_every_wrong_order_of_three_is_refused_for_the_fact_that_is_missing(last):
+    names = [each.name for each in PASSES]
+    for order in ([first, second, last] for first in names for second in names):
+        wrong = missing_in(named(order))
+        if wrong is None:
+            check_order(named(order))
+            continue
+        with pytest.raises(PassOrderError, match=f"^pass {wrong[0]!r} needs {wrong[1]} \\("):
+            check_order(named(order))
+
+
 class _Breaks(Pass):
     """Takes a producer away."""
 
