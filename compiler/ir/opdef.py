@@ -42,8 +42,22 @@ from compiler.ir.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.program import GRAD
 from compiler.ir.slots import (
-    BOOKKEEPING, Again, Attr, Share, Slot, attr, listed, matched, reads, reads_lod,
-    reads_previous, reads_rows, required, writes, writes_lod, writes_rows,
+    BOOKKEEPING,
+    Again,
+    Attr,
+    Share,
+    Slot,
+    attr,
+    listed,
+    matched,
+    reads,
+    reads_lod,
+    reads_previous,
+    reads_rows,
+    required,
+    writes,
+    writes_lod,
+    writes_rows,
 )  # fmt: skip
 from compiler.ir.types import Shape, TensorType, type_of
 from compiler.ir.widening import mapped, narrowed, widened
