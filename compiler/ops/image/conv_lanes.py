@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
@@ -76,7 +77,7 @@ def seen(k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequenc
         at = times(place, axis.stride) + times(tap, axis.dilation)
         if not axis.is_padless:
             at = at - k.size(axis.before)
-            inside = both(inside, (at >= 0) & (at < k.size(axis.size)))
+            inside = both(inside, every(at >= 0, at < k.size(axis.size)))
         found.append(at)
     return found, inside
 
@@ -90,17 +91,26 @@ def seeing(
     for axis, place, tap in zip(axes, places, taps, strict=True):
         start = place + k.size(axis.before) - times(tap, axis.dilation)
         at = k.div(start, axis.stride)
-        fits = (start >= 0) & (at < k.size(axis.count))
+        fits = every(start >= 0, at < k.size(axis.count))
         if axis.stride > 1:
-            fits = fits & k.equal(k.mod(start, axis.stride), 0)
+            fits = both(fits, k.equal(k.mod(start, axis.stride), 0))
         inside = both(inside, fits)
         found.append(at)
     return found, inside
 
 
 def both(a: Number | None, b: Number) -> Number:
-    """Two conditions, of which the first may be none."""
-    return b if a is None else a & b
+    """Two conditions, of which the first may be none, and which may be known."""
+    if a is False or b is False:
+        return False
+    if a is None or a is True:
+        return b
+    return a if b is True else a & b
+
+
+def every(*conditions: Number) -> Number:
+    """Several conditions in one."""
+    return reduce(both, conditions)
 
 
 def times(number: Number, factor: int) -> Number:

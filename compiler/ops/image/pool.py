@@ -13,10 +13,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import windows
+from compiler.ops.image import pool_lanes, windows
 from compiler.ops.image.pool_loops import (
     one_over_covered,
     pool_cells,
@@ -160,6 +160,24 @@ class Pooling(OpDef):
             taps, share = self.taps(k, axes, [d_X], [part]), self.share(k, axes, X)
             above = f"{self.seen(k, d_Out)}, {share}, {self.seen(k, part)}"
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {above}, {d_X})")
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        if self.largest:
+            pool_lanes.largest(k, p, X, Out, None)
+        else:
+            pool_lanes.means(k, p, X, Out)
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
+        if not self.largest:
+            pool_lanes.means_gradient(k, p, d_Out, d_X)
+            return
+        places = k.scratch(d_Out.shape, DType.INT32)
+        pool_lanes.largest(k, p, X, None, places)
+        pool_lanes.largest_gradient(k, p, places, d_Out, d_X)
 
     def lower_largest_grad(
         self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]

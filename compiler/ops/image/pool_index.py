@@ -12,11 +12,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_same_shape
+from compiler.ops.image import pool_lanes
 from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
-from compiler.ops.image.windows import Sliding, as_numbers, require_images
+from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
 
 NOWHERE = -1
 """The index of the largest element of a window that covers nothing."""
@@ -103,6 +105,26 @@ class MaxPoolWithIndex(OpDef):
 
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": add_at_places(d_Out, Mask, as_numbers(X))}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand) -> None:
+        pool_lanes.largest(k, self.windows(X.shape), X, Out, Mask)
+
+    def triton_grad(
+        self, k: Lanes, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        pool_lanes.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
+
+    def windows(self, X: Shape) -> pool_lanes.Pools:
+        """What kernels of a device go by."""
+        if self.global_pooling or self.adaptive:
+            counts = [1] * self.image_axes if self.global_pooling else self.ksize
+            pairs = zip(X[2:], counts, strict=True)
+            axes = tuple(Axis(size, 1, 0, 1, 0, 0, count) for size, count in pairs)
+        else:
+            ones = [1] * self.image_axes
+            sliding = Sliding(self.kind, self.strides, self.paddings, ones, axes=self.image_axes)
+            axes = sliding.over(X[2:], self.ksize)
+        return pool_lanes.Pools("NCHW", axes)
 
 
 class MaxPool2dWithIndex(MaxPoolWithIndex, op="max_pool2d_with_index"):
