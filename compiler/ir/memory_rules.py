@@ -37,6 +37,10 @@ class MemoryRules:
         """Inputs and outputs that may be one memory, or part of one, since no element changes."""
         return []
 
+    def is_sharing(self) -> bool:
+        """True where the class says anything of that at all: a quick look before a long one."""
+        return type(self).shares is not MemoryRules.shares
+
     def shares_grad(self, types: Types) -> list[Share]:
         """The same of the gradient op."""
         return []
@@ -59,6 +63,10 @@ class GradMemoryRules(MemoryRules):
     def forward_rules(self) -> MemoryRules:
         """The forward op."""
         raise NotImplementedError
+
+    def is_sharing(self) -> bool:
+        """As the class of the forward op says it."""
+        return type(self.forward_rules()).shares_grad is not MemoryRules.shares_grad
 
     def shares(self, types: Types) -> list[Share]:
         """What the forward op says of its gradient."""

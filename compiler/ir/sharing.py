@@ -58,6 +58,8 @@ class Sharing(Protocol[P_co]):
 
 def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
     """The pairs of what an op reads and writes, a whole and a part, that may be one memory."""
+    if not op.defn.is_sharing():
+        return []
     sides = {**op.inputs, **op.outputs}
     types = {slot: [each.type for each in held] for slot, held in sides.items()}
     found: list[tuple[P, P, Share]] = []
