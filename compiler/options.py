@@ -31,7 +31,8 @@ class Options:
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
     typical one. `dump` is a folder in which each compilation leaves its stages in files, in a
     folder of its own. `passes` are registered passes to run besides, each at its place: classes,
-    or their names (docs/cookbook.md).
+    or their names (docs/cookbook.md). `dtype` "fp16" lets products, and what follows them, compute
+    in float16, for inference (docs/mixed_precision.md).
     """
 
     disable: frozenset[str] = frozenset()
@@ -40,8 +41,10 @@ class Options:
     memory_budget: int | str | None = None
     dump: str | None = None
     passes: Sequence[str | Named] = ()
+    dtype: str | None = None
 
     def __post_init__(self) -> None:
+        _expect_dtype(self.dtype)
         if self.memory_budget is not None:
             budget_bytes(self.memory_budget, 0)
         object.__setattr__(self, "passes", self.added)
@@ -54,8 +57,8 @@ class Options:
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
         """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
-        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder) and `FLUID_PASSES` (names
-        of registered passes).
+        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder), `FLUID_PASSES` (names of
+        registered passes) and `FLUID_DTYPE` (`fp16`).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -71,8 +74,20 @@ class Options:
         budget = environ.get("FLUID_MEMORY_BUDGET") or None
         dump = environ.get("FLUID_DUMP") or None
         return Options(
-            frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added)
+            frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
+            dtype=environ.get("FLUID_DTYPE") or None,
+        )  # fmt: skip
+
+
+def _expect_dtype(dtype: str | None) -> None:
+    """ValueError for an element type that cannot be computed in."""
+    if dtype == "bf16":
+        raise ValueError(
+            "dtype is 'bf16', which NumPy has no type for: values of it could not be fed, kept or "
+            "checked on a host; use 'fp16'"
         )
+    if dtype not in (None, "fp32", "fp16"):
+        raise ValueError(f"dtype is {dtype!r}, expected 'fp16', or 'fp32' (the default)")
 
 
 def _listed(text: str) -> list[str]:

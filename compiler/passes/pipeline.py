@@ -17,6 +17,7 @@ from compiler.passes.insert_deletes import InsertDeletes
 from compiler.passes.merge_common import MergeCommon
 from compiler.passes.merge_reshapes import MergeReshapes
 from compiler.passes.merge_transposes import MergeTransposes
+from compiler.passes.narrow_floats import NarrowFloats
 from compiler.passes.recompute import Recompute
 from compiler.passes.registry import added_names, with_added
 from compiler.passes.remove_dropout import RemoveDropout
@@ -30,6 +31,7 @@ PASSES: tuple[type[Pass], ...] = (
     RemoveIdentities,
     FuseBatchNorm,
     SplitBatchNorm,
+    NarrowFloats,
     FoldConstants,
     MergeTransposes,
     MergeReshapes,
@@ -50,11 +52,13 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
 
     Kernels of a device take no epilogues yet.
     Memory is planned for an order that does not change any more, so without its search `schedule`
-    still settles the order as written. Without a budget nothing is computed twice. Registered
-    passes that options name stand where they were registered to; CompileError for others.
+    still settles the order as written. Without a budget nothing is computed twice, without a
+    `dtype` nothing is in float16. Registered passes that options name stand where they were
+    registered to; CompileError for others.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
+    off |= {NarrowFloats.name} if options.dtype in (None, "fp32") else set[str]()
     kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:

@@ -18,6 +18,7 @@ from compiler.passes.pipeline import PASSES, named
 
 FOLDER = Path(__file__).parent / "golden"
 DASHES = "-" * 80
+PASS = {each.name: each for each in PASSES}
 
 
 def parts(path):
@@ -27,9 +28,14 @@ def parts(path):
     return header, before, after
 
 
+def names_in(header):
+    """The passes a header names."""
+    return header.removeprefix("// run:").split("//")[0].replace(",", " ").split()
+
+
 def rewritten(header, before):
     """Run the passes a header names; returns graphs, context and the text of what came out."""
-    names = header.removeprefix("// run:").split("//")[0].replace(",", " ").split()
+    names = names_in(header)
     graph = parse(before)
     params = {var.name: made_up(var.type, i) for i, var in enumerate(graph.params())}
     budget = header.partition("// budget ")[2] or None
@@ -55,8 +61,9 @@ def test_pass_makes_this_of_that(path, update):
     graph, params, text = rewritten(header, before)
     first = parse(before)
     old, new = numbers(first, params), numbers(graph, params)
+    far = 1e-6 if all(PASS[name].preserves for name in names_in(header)) else 2e-3
     for a, b in zip(old[: len(first.results)], new, strict=False):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(a, b, rtol=10 * far, atol=far)
     if update:
         path.write_text(f"{header}\n{before}{DASHES}\n{text}")
         return

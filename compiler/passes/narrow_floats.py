@@ -1,0 +1,111 @@
+"""Compute products, and what follows them element by element, in float16 (inference only).
+
+Half the bytes are read and written, and devices multiply float16 many times faster. What a product
+sums up is summed in float32. Casts stand at the edges only: where values come in, and before what
+stays in float32. Weights that are lent are cast ahead, by `fold_constants`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from compiler.errors import CompileError
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import GradOp
+from compiler.ir.types import DType
+from compiler.passes.base import Context, Fact, Pass, role_of
+
+PRODUCTS = frozenset("conv2d conv2d_transpose conv3d depthwise_conv2d matmul matmul_v2 mul".split())
+"""Worth most in float16."""
+
+FOLLOWERS = frozenset(
+    "concat dropout elementwise_add elementwise_max elementwise_min elementwise_mul "
+    "elementwise_sub flatten flatten2 gelu hard_sigmoid hard_swish leaky_relu pool2d relu relu6 "
+    "reshape reshape2 scale sigmoid slice split squeeze squeeze2 stack swish tanh transpose "
+    "transpose2 unsqueeze unsqueeze2".split()
+)
+"""As safe as what they read: in float16 where a value they read is."""
+
+
+class NarrowFloats(Pass):
+    """y = conv(x, w)  =  y' = conv(float16(x), float16(w)); y = float32(y').
+
+    A var of the graph keeps its name and its float32; its twin in float16 is what the ops behind
+    read that are in float16, too, so that most of the casts back have no readers.
+    """
+
+    name = "narrow_floats"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    preserves = False
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Visit the ops in order; CompileError for a program that computes gradients."""
+        _expect_no_gradients(g)
+        twins: dict[Var, Var] = {}
+        narrow: set[Var] = set()
+        order: list[Op] = []
+        for op in g.ops():
+            follows = op.kind in FOLLOWERS and not narrow.isdisjoint(op.needs_data())
+            wanted = op.kind in PRODUCTS or follows
+            why = _refuse(g, op) if wanted else ""
+            if why:
+                ctx.miss(self.name, op, why)
+            elif wanted:
+                narrow |= set(op.writes())
+            order += _narrowed(g, op, twins) if wanted and not why else [op]
+        if narrow:
+            g.reorder(order)
+
+
+def _expect_no_gradients(g: Graph) -> None:
+    trains = next((op for op in g.ops() if isinstance(op.defn, GradOp)), None)
+    if trains is not None:
+        raise CompileError(
+            "Options(dtype='fp16') is for inference, but the program computes gradients",
+            op=repr(trains),
+            source=trains.source,
+            hint="train with fluid.contrib.mixed_precision.decorate",
+        )
+
+
+def _refuse(g: Graph, op: Op) -> str:
+    """Why an op must stay in float32; empty if it need not."""
+    for var in op.reads():
+        if var.type.is_array or var.type.dtype is DType.FP64:
+            return f"{var.label!r} is {var.type}"
+    for var in op.writes():
+        if var.role != "temp" or var.overwrites is not None or g.overwriter(var) is not None:
+            return f"{var.label!r} shares the storage of another"
+    return ""
+
+
+def _narrowed(g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
+    """The op in float16 in its place, behind casts of what it reads and before casts back."""
+    slots, ops = op.defn.slots, list[Op]()
+    for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
+        if _is_wide(var) and var not in twins:
+            twins[var] = _twin(g, var)
+            ops.append(_cast(g, var, twins[var], op))
+    made = [var for var in op.writes() if _is_wide(var)]
+    g.remove(op)
+    inputs = _with(op.inputs, twins)
+    twins |= {var: _twin(g, var) for var in made}
+    ops.append(g.op(op.kind, inputs, _with(op.outputs, twins), op.attrs, op.source))
+    return ops + [_cast(g, twins[var], var, op) for var in made]
+
+
+def _is_wide(var: Var) -> bool:
+    return var.type.dtype is DType.FP32
+
+
+def _twin(g: Graph, var: Var) -> Var:
+    return g.fresh(f"{var.label}@fp16", var.type.with_dtype(DType.FP16))
+
+
+def _cast(g: Graph, x: Var, out: Var, op: Op) -> Op:
+    attrs = {"in_dtype": x.type.dtype.code, "out_dtype": out.type.dtype.code}
+    return g.op("cast", {"X": [x]}, {"Out": [out]}, attrs | role_of(op), op.source)
+
+
+def _with(slots: Mapping[str, Sequence[Var]], twins: Mapping[Var, Var]) -> dict[str, list[Var]]:
+    return {slot: [twins.get(var, var) for var in vars] for slot, vars in slots.items()}
