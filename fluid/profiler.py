@@ -74,7 +74,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
     key = _as_key(sorted_key)
     _State.recorder = None
     print(table(rows(recorded.spans, _NAMES[_State.tracer_option]), "CPU", key))
-    replace_file(Path(profile_path), trace(recorded.spans).encode())
+    replace_file(Path(profile_path), trace(recorded.spans, recorded.passes).encode())
 
 
 def reset_profiler() -> None:
@@ -98,6 +98,23 @@ def profiler(
         yield
     finally:
         stop_profiler(sorted_key, profile_path)
+
+
+@contextmanager
+def tracing(path: Path | None) -> Iterator[None]:
+    """Write a Chrome trace of what runs in a `with` block, and of the passes that compiled it, to a
+    file; nothing where there is none. Not of the reference.
+    """
+    if path is None:
+        yield
+        return
+    start_profiler("All")
+    try:
+        yield
+    finally:
+        recorded, _State.recorder = _State.recorder, None
+        if recorded is not None:
+            replace_file(path, trace(recorded.spans, recorded.passes).encode())
 
 
 def cuda_profiler(

@@ -11,10 +11,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from time import perf_counter_ns
+from typing import Any
 
-from compiler.codegen.module import Module
+from compiler.codegen.module import Module, lives_of
+from compiler.pack import Life
+from compiler.plan import Buffer
 
 MARK = "mark"
 """The name that a tapped source calls with the number of the step it comes to."""
@@ -30,11 +33,17 @@ _OP = re.compile(r"(?:.* = )?(\w+)\(.*")
 
 @dataclass(frozen=True)
 class Span:
-    """A step that ran from `start` to `stop`, in nanoseconds; `ops` as the module has them."""
+    """A step that ran from `start` to `stop`, in nanoseconds; `ops` as the module has them.
+
+    `made` are the bytes of the arena that it is the first to use, `live` those that hold something
+    while it runs.
+    """
 
     ops: tuple[str, ...]
     start: int
     stop: int
+    made: int = 0
+    live: int = 0
 
     @property
     def kinds(self) -> str:
@@ -68,35 +77,90 @@ class Recorder:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.passes: list[Span] = []
+        """What the compiler spent on the passes of each module, up to when it was tapped."""
 
     def clear(self) -> None:
         """Forget what was recorded."""
         self.spans.clear()
+        self.passes.clear()
 
     def tap(self, module: Module) -> tuple[Module, dict[str, Callable[[int], None]]]:
         """A module that tells this recorder what it does, and the names its source then needs."""
         steps: list[tuple[str, ...]] = []
-        lines = _tapped(module.source.splitlines(), steps)
+        lines = _tapped(module.source.splitlines(), steps, module.dims)
         tapped = replace(module, source="\n".join([*lines, ""]))
-        return tapped, {MARK: self._clock(steps)}
+        self.passes += _passes(module, perf_counter_ns())
+        return tapped, {MARK: self._clock(steps, module)}
 
-    def _clock(self, steps: list[tuple[str, ...]]) -> Callable[[int], None]:
-        """What a tapped module calls with START, the number of each step, and their count."""
+    def _clock(self, steps: list[tuple[str, ...]], module: Module) -> Callable[..., None]:
+        """What a tapped module calls with START and its sizes, the number of each step, and their
+        count.
+        """
         times: list[tuple[int, int]] = []
+        known: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        used: list[tuple[int, int]] = []
 
-        def mark(number: int) -> None:
+        def mark(number: int, *sizes: int) -> None:
             if number == START:
                 times.clear()
+                if sizes not in known:
+                    given = dict(zip(module.dims, sizes, strict=True))
+                    known[sizes] = _bytes(steps, lives_of(module.buffers, given), module.buffers)
+                used[:] = known[sizes]
                 return
             times.append((number, perf_counter_ns()))
             if number == len(steps):
                 for (step, start), (_, stop) in pairwise(times):
-                    self.spans.append(Span(steps[step], start, stop))
+                    self.spans.append(Span(steps[step], start, stop, *used[step]))
 
         return mark
 
 
-def _tapped(lines: Iterable[str], steps: list[tuple[str, ...]]) -> Iterator[str]:
+def _passes(module: Module, now: int) -> list[Span]:
+    """The passes that made a module, one behind the other, the last one ended now."""
+    if module.record is None:
+        return []
+    spent = [(name, int(each * 1e6)) for name, each in module.record.milliseconds.items()]
+    first = now - sum(each for _, each in spent)
+    starts = accumulate((each for _, each in spent), initial=first)
+    return [
+        Span((name,), start, start + each)
+        for (name, each), start in zip(spent, starts, strict=False)
+    ]
+
+
+def _bytes(
+    steps: Sequence[tuple[str, ...]], lives: Sequence[Life], buffers: Sequence[Buffer]
+) -> list[tuple[int, int]]:
+    """For each group of ops, the bytes of the buffers that begin with it and of those alive.
+
+    A buffer has the name of the first value in it, so that the ops say at which step they stand.
+    """
+    named = {each.name: life for each, life in zip(buffers, lives, strict=True)}
+    found: list[tuple[int, int]] = []
+    now = 0
+    for ops in steps:
+        begun = [named[name] for text in ops for name in _made(text) if name in named]
+        now = max([now, *(life.start for life in begun)])
+        alive = sum(life.size for life in lives if life.start <= now < life.stop)
+        found.append((sum(life.size for life in begun), alive))
+    return found
+
+
+def _made(op: str) -> list[str]:
+    """What an op in text makes.
+
+    >>> _made("y, mask = dropout(x)  net.py:3")
+    ['y', 'mask']
+    """
+    left, equals, _ = op.partition(" = ")
+    return [name.strip() for name in left.split(",")] if equals else []
+
+
+def _tapped(
+    lines: Iterable[str], steps: list[tuple[str, ...]], dims: Sequence[str]
+) -> Iterator[str]:
     """The lines of a module with a mark above each group of comments in its `step`.
 
     The ops of each group are added to `steps`.
@@ -120,7 +184,7 @@ def _tapped(lines: Iterable[str], steps: list[tuple[str, ...]]) -> Iterator[str]
         yield line
         if text.startswith("def step("):
             inside = True
-            yield f"{indent}    {MARK}({START})"
+            yield f"{indent}    {MARK}({', '.join([str(START), *dims])})"
 
 
 # ---- what is shown of spans
@@ -166,19 +230,41 @@ def _line(row: Row, wide: int) -> str:
     return f"{row.name:{wide}}{row.calls:<12}" + "".join(f"{each:<12.6g}" for each in numbers)
 
 
-def trace(spans: Iterable[Span]) -> str:
-    """Spans as a Chrome trace, which chrome://tracing and Perfetto open."""
-    events = [
-        {
-            "name": span.kinds,
-            "cat": "op",
-            "ph": "X",
-            "ts": span.start / 1e3,
-            "dur": (span.stop - span.start) / 1e3,
-            "pid": 0,
-            "tid": 0,
-            "args": {"ops": list(span.ops)},
-        }
-        for span in spans
-    ]
-    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+_THREADS = [
+    {"name": "thread_name", "ph": "M", "pid": 0, "tid": thread, "args": {"name": name}}
+    for thread, name in enumerate(["steps", "passes"])
+]
+"""What the rows of a trace are called."""
+
+
+def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
+    """Spans as a Chrome trace, which chrome://tracing and Perfetto open.
+
+    Steps are one row, with the bytes that each is the first to use and those alive; the passes of
+    the compiler are another; bytes alive are a curve besides.
+    """
+    events = [_event(span, "op", 0) for span in spans]
+    events += [_event(each, "pass", 1) for each in passes]
+    events += [_level(span) for span in spans]
+    return json.dumps({"traceEvents": [*_THREADS, *events], "displayTimeUnit": "ms"})
+
+
+def _event(span: Span, category: str, thread: int) -> dict[str, Any]:
+    """A span as an event; of a pass there are no bytes."""
+    bytes_used = {"bytes made": span.made, "bytes alive": span.live} if category == "op" else {}
+    return {
+        "name": span.kinds,
+        "cat": category,
+        "ph": "X",
+        "ts": span.start / 1e3,
+        "dur": (span.stop - span.start) / 1e3,
+        "pid": 0,
+        "tid": thread,
+        "args": {"ops": list(span.ops), **bytes_used},
+    }
+
+
+def _level(span: Span) -> dict[str, Any]:
+    """The bytes that are alive from the start of a span on, as a point of a curve."""
+    point: dict[str, Any] = {"name": "arena", "ph": "C", "ts": span.start / 1e3, "pid": 0}
+    return point | {"args": {"bytes alive": span.live}}

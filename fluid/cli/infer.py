@@ -24,6 +24,7 @@ from fluid.cli.model import load_model
 from fluid.cli.pictures import PictureOptions
 from fluid.cli.results import shown
 from fluid.predictor import Predictor
+from fluid.profiler import tracing
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor
 
@@ -50,12 +51,14 @@ def infer(given: argparse.Namespace) -> int:
     feed = read_feeds(model, given.input, given.lod, _pictures(given))
     loaded = time.perf_counter()
     predictor = model.predictor()
-    with _progress("compiling and running"):
+    with _progress("compiling and running"), tracing(given.trace):
         outputs = dict(zip(model.fetch_names, predictor.run(feed), strict=True))
     finished = time.perf_counter()
     print(shown(feed, outputs, given.show))
     spent = f"loaded in {_ms(loaded - started)}, compiled and first run in {_ms(finished - loaded)}"
     print(f"\n{spent}")
+    if given.trace:
+        print(f"trace of it in {given.trace}: open it in ui.perfetto.dev or chrome://tracing")
     if given.time or given.repeat:
         print(_timed(predictor, feed, given.repeat))
     return _kept(given, _arrays(outputs), theirs)

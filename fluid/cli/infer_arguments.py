@@ -119,6 +119,10 @@ def _add_results(command: argparse.ArgumentParser) -> None:
         "--repeat", type=positive, metavar="N", help="--time with exactly so many runs"
     )
     group.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write a Chrome trace of the first run: passes, steps, bytes",
+    )  # fmt: skip
+    group.add_argument(
         "--check", type=Path, metavar="FILE", help="compare with a .npz (or .npy) of another run"
     )
     group.add_argument(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -25,6 +26,7 @@ from compiler.report.tables import memory_table, pass_table
 from compiler.study import Study, study_graph
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.subject import Subject, kinds, subject
+from runtime.profiler import Span, trace
 
 LISTED = 20
 """Parameters listed by name; of more, the largest."""
@@ -61,6 +63,7 @@ def add_inspect(commands: Any) -> None:
     add("--params-filename", metavar="FILE", help="the parameters, if all are in one file")
     add("--html", type=Path, metavar="FILE", help="write a page about all passes")
     add("--dump", type=Path, metavar="DIR", help="write every stage: .ir, .dot, __model__, a table")
+    add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of the passes")
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
         help=f"what an open size stands for ({Options.typical})")  # fmt: skip
     add("--fetch", action="append", default=[], metavar="NAME", help="fetch this instead")
@@ -90,10 +93,20 @@ def inspect(given: argparse.Namespace) -> int:
         given.html.write_text(page, encoding="utf-8")
         spent = time.perf_counter() - start
         print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
+    if given.trace:
+        given.trace.write_text(_trace(seen), encoding="utf-8")
+        print(f"\ntrace    {given.trace}: the passes, for ui.perfetto.dev or chrome://tracing")
     if given.dump:
         name = seen.compiled.plan.name
         print(f"\ndumps    {given.dump}: the graph after each pass, {name}.plan and {name}.py")
     return 0
+
+
+def _trace(seen: Study) -> str:
+    """The passes one behind the other, as a Chrome trace."""
+    ends = list(accumulate(int(stage.milliseconds * 1e6) for stage in seen.stages))
+    pairs = zip(seen.stages, [0, *ends], ends, strict=False)
+    return trace((), [Span((stage.name,), start, stop) for stage, start, stop in pairs])
 
 
 def size(text: str) -> tuple[str, int]:

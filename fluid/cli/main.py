@@ -68,6 +68,7 @@ RUN_EXAMPLES = """\
 examples:
   fluid run train.py
   fluid run train.py --use_cuda 0 --epochs 5          what follows the script is its own
+  fluid run --trace trace.json train.py               see it in ui.perfetto.dev
   fluid run --force train.py                          even where another paddle is installed
 """
 
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     code = _answer(given)
     if code == 0 and given.name == "run":
-        run_script(given.script)
+        run_script(given.script, given.trace)
     return code
 
 
@@ -170,10 +171,18 @@ def _add_run(commands: Any) -> None:
     command.add_argument(
         "--force", action="store_true", help="take the place of another paddle in this process"
     )
+    command.add_argument(
+        "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
+    )
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given"
     )
+
+
+def _file(text: str) -> Path:
+    """A path that stays the same where a script changes the folder."""
+    return Path(text).resolve()
 
 
 def _whole(text: str, least: int) -> int:

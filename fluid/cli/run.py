@@ -15,6 +15,7 @@ import numpy as np
 
 from fluid.as_paddle import install_as_paddle
 from fluid.cli.model import CommandError
+from fluid.profiler import tracing
 
 __all__ = ["prepare", "run_script"]
 
@@ -44,13 +45,14 @@ def prepare(given: argparse.Namespace) -> int:
     return 0
 
 
-def run_script(script: Path) -> None:
-    """Run a script as Python runs it.
+def run_script(script: Path, trace: Path | None = None) -> None:
+    """Run a script as Python runs it; with a Chrome trace of its runs, if a file is given.
 
     What it raises ends the process as it does there, with a traceback that starts in the script.
     """
     sys.excepthook = partial(_show, str(script))
-    runpy.run_path(str(script), run_name="__main__")
+    with tracing(trace):
+        runpy.run_path(str(script), run_name="__main__")
 
 
 def _show(

@@ -17,6 +17,8 @@ import fluid
 from bench import zoo
 from fluid.cli import main as cli
 from fluid.cli.arrays import read_arrays
+from fluid.cli.bisect import BISECT_EXAMPLES
+from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.infer_arguments import INFER_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
 from fluid.cli.results import looks_like_probabilities
@@ -76,7 +78,7 @@ def test_alone_it_teaches(capsys):
     assert "fluid infer out/demo/model --input out/demo/digits.npy" in shown
 
 
-@pytest.mark.parametrize("command", ["demo", "inspect", "infer"])
+@pytest.mark.parametrize("command", ["demo", "inspect", "infer", "bisect", "compare"])
 def test_every_command_has_help_with_examples(capsys, command):
     with pytest.raises(SystemExit) as stopped:
         cli.main([command, "--help"])
@@ -87,12 +89,13 @@ def test_every_command_has_help_with_examples(capsys, command):
 
 
 def test_examples_in_help_parse():
-    text = "\n".join([cli.EXAMPLES, cli.DEMO_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES])
+    shown = [cli.EXAMPLES, cli.DEMO_EXAMPLES, cli.RUN_EXAMPLES, INSPECT_EXAMPLES, INFER_EXAMPLES]
+    text = "\n".join([*shown, BISECT_EXAMPLES, COMPARE_EXAMPLES])
     lines = [line.strip() for line in text.splitlines() if line.startswith("  fluid ")]
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
-    assert len(commands) == 20
+    assert len(commands) > 30
     names = {cli.parser().parse_args(command).name for command in commands}
-    assert names == {"demo", "inspect", "infer", "run"}
+    assert names == {"demo", "inspect", "infer", "run", "bisect", "compare"}
 
 
 def test_version(capsys):

@@ -1,5 +1,6 @@
 """`fluid bisect` and `fluid compare`: what they print, write and exit with."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,11 @@ def test_what_only_one_reads_must_be_given(program: Path, capsys: Any) -> None:
     other.write_text(PROGRAM.replace("param w", "param v").replace("Y=w", "Y=v"))
     assert main(["compare", str(program), str(other)]) == 2
     assert "net.ir reads 'w', which other.ir has not" in capsys.readouterr().err
+
+
+def test_a_trace_of_the_passes(program: Path, capsys: Any) -> None:
+    assert main(["inspect", str(program), "--trace", "trace.json"]) == 0
+    found = json.loads(Path("trace.json").read_text())["traceEvents"]
+    names = [event["name"] for event in found if event["ph"] == "X"]
+    assert names[0] == "start" and "fuse_pointwise" in names
+    assert "trace    trace.json" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """`fluid.profiler`: the same numbers, a row for every op, a trace in a file."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,36 @@ def mean(exe: Any) -> fluid.Variable:
 
 
 def events(path: Path) -> list[str]:
-    return [event["name"] for event in json.loads(path.read_text())["traceEvents"]]
+    return [event["name"] for event in of(path, "op")]
+
+
+def of(path: Path, category: str) -> list[dict[str, Any]]:
+    found = json.loads(path.read_text())["traceEvents"]
+    return [event for event in found if event.get("cat") == category]
+
+
+def test_a_trace_has_the_bytes_of_each_step_and_the_passes(
+    mean: Any, exe: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.json"
+    with profiler.tracing(path):
+        exe.run(feed=FEED, fetch_list=[mean])
+        exe.run(feed={"x": np.ones((8, 3), "float32")}, fetch_list=[mean])
+    made = [event["args"]["bytes made"] for event in of(path, "op")]
+    assert made == [4 * 2 * 4, 4, 8 * 2 * 4, 4]
+    alive = [event["args"]["bytes alive"] for event in of(path, "op")]
+    assert alive == [32, 36, 64, 68]
+    curve = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "C"]
+    assert [event["args"]["bytes alive"] for event in curve] == alive
+    passes = of(path, "pass")
+    assert "fuse_pointwise" in [event["name"] for event in passes]
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1 for a, b in pairwise(passes))
+    assert profiler.recorder() is None
+
+
+def test_no_file_no_trace(mean: Any, exe: Any) -> None:
+    with profiler.tracing(None):
+        assert profiler.recorder() is None
 
 
 def test_what_runs_is_timed(mean: Any, exe: Any, tmp_path: Path, capsys: Any) -> None:
