@@ -104,6 +104,8 @@ class _Planner:
         others = [each for each in self.held[slot] if each is not var]
         if var in self.kept and any(each in self.kept for each in others):
             return False  # what is returned is alone
+        if self.graph.overwriter(var) and any(self.alive[each][1] > step + 1 for each in others):
+            return False  # what is written over later takes no other's bytes along
         before = (var.slot, var.region)
         var.slot, var.region = slot, region
         if any(clashes(ops, op, var, others, self.alive, step)):
