@@ -119,6 +119,7 @@ def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
 def at_most(a: Size, b: Size) -> bool:
     """True where a ≤ b whatever the names stand for, as far as the signs of terms tell.
 
+    >>> from compiler.ir.dims import Dim
     >>> N = Dim.named("N")
     >>> at_most(3 * N, 4 * N), at_most(4 * N, 3 * N), at_most(3, N)
     (True, False, False)
