@@ -37,7 +37,9 @@ def _seated(frame: Frame, head: PlannedOp, made: Value, step: Step) -> Value:
         fits = value.type == made.type and _bears_gaps(head, value)
         if own and fits and value.storage not in read:
             return replace(made, place=value.place, home=value.home, region=value.region)
-    return replace(made, place=Place.BUFFER, home=frame.room(f"t{frame.step}", made.type))
+    return replace(
+        made, place=Place.BUFFER, home=frame.room(f"t{frame.step}", made.type, made.on_device)
+    )
 
 
 def _bears_gaps(head: PlannedOp, value: Value) -> bool:

@@ -50,7 +50,6 @@ PASSES: tuple[type[Pass], ...] = (
 def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
 
-    Kernels of a device take no epilogues yet.
     Memory is planned for an order that does not change any more, so without its search `schedule`
     still settles the order as written. Without a budget nothing is computed twice, without a
     `dtype` nothing is in float16. Registered passes that options name stand where they were
@@ -64,8 +63,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     if supports is None:
         return kept
     place = next(i for i, each in enumerate(kept) if isinstance(each, FusePointwise | Schedule))
-    rest = [each for each in kept[place:] if not isinstance(each, FuseEpilogue)]
-    return [*kept[:place], AssignTargets(supports), *rest]
+    return [*kept[:place], AssignTargets(supports), *kept[place:]]
 
 
 def left_out(

@@ -286,7 +286,7 @@ class Emitter:
         if part in self.text:
             return
         text = self._text(part)
-        if part.fn in ("size", "loop", "full") or (part.fn == "index" and text == "lane"):
+        if part.fn in ("size", "loop", "full") or (part.fn == "index" and text.isidentifier()):
             self.text[part] = text
             return
         self.text[part] = self.names.make(stem_of(part))

@@ -14,6 +14,7 @@ from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
 from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.tails import Tail
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape, TensorType
@@ -54,12 +55,14 @@ class Kernels:
 
     def __init__(
         self, frame: Frame, op: PlannedOp, comment: Sequence[str],
-        launch: Callable[[Written], None],
+        launch: Callable[[Written], None], name: str = "", tail: Tail | None = None,
     ) -> None:  # fmt: skip
         self._frame = frame
         self._op = op
         self._comment = comment
         self._launch = launch
+        self._name = name or op.kind
+        self._tail = tail
         self._current: Lanes | None = None
 
     # ---- operands ----
@@ -98,7 +101,7 @@ class Kernels:
     def lanes(self, *shape: Size) -> tuple[Expr, ...]:
         """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
         self.flush()
-        self._current = Lanes(self._op.kind, shape)
+        self._current = Lanes(self._name, shape)
         return self._current.indices
 
     def tiles(
@@ -110,7 +113,7 @@ class Kernels:
         right factor see it. `contract` makes the sum.
         """
         self.flush()
-        self._current = made = Tiles(self._op.kind, stack, (rows, columns, inner))
+        self._current = made = Tiles(self._name, stack, (rows, columns, inner))
         *places, i, j = made.indices
         return tuple(places), i, j, *made.turns
 
@@ -145,7 +148,10 @@ class Kernels:
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
         """Write an element in every lane (and turn) where `where` holds."""
-        self.current.store(out.ref(), indices, value, where)
+        if self._tail is not None and self._tail.takes(out.operand.name):
+            self._tail.store(self.current, out.shape, indices, value, where)
+        else:
+            self.current.store(out.ref(), indices, value, where)
 
     def add(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Sequence
 from pathlib import Path
 
+from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame, NumpyOperand, shape_text
 from compiler.codegen.module import Module
 from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
@@ -14,6 +15,7 @@ from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.kernels import Kernels
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.spelling import TYPES
+from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Op
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
@@ -139,12 +141,29 @@ def _emit(frame: Frame, step: Step) -> None:
         return
     tell_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
-    name = "_".join(dict.fromkeys(op.kind for op in step.ops))[:60]
-    if isinstance(step.ops[0].defn, Pointwise):
-        for lanes in kernels_of(step, name, frame):
-            frame.launch(emit(lanes, frame.names, comment))
+    first, *others = step.ops
+    if isinstance(first.defn, Pointwise):
+        _emit_pointwise(frame, step, comment)
+    elif others:
+        _emit_fused(frame, step, comment)
     else:
-        _emit_op(frame, step.ops[0], comment)
+        _emit_op(frame, first, comment)
+
+
+def _emit_pointwise(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
+    for lanes in kernels_of(step, fused_name(step.ops), frame):
+        frame.launch(emit(lanes, frame.names, comment))
+
+
+def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
+    """A head whose kernel has a tail; or two kernels, where the tail has to wait for the head."""
+    tail = tail_of(frame, step)
+    if tail is not None:
+        _emit_op(frame, step.ops[0], comment, fused_name(step.ops), tail)
+        return
+    head, rest = head_and_tail(frame, step)
+    _emit_op(frame, head, comment[:1])
+    _emit_pointwise(frame, rest, comment[1:])
 
 
 def _emit_copy(frame: Frame, step: Step) -> None:
@@ -154,8 +173,11 @@ def _emit_copy(frame: Frame, step: Step) -> None:
     frame.line(f"{_COPIES[op.kind]}({target}, {source})")
 
 
-def _emit_op(frame: TritonFrame, op: PlannedOp, comment: Sequence[str]) -> None:
+def _emit_op(
+    frame: TritonFrame, op: PlannedOp, comment: Sequence[str], name: str = "",
+    tail: Tail | None = None,
+) -> None:  # fmt: skip
     """An op's own kernels."""
-    kernels = Kernels(frame, op, comment, frame.launch)
+    kernels = Kernels(frame, op, comment, frame.launch, name, tail)
     call(op.defn, "triton", kernels.operands(), kernels)
     kernels.flush()

@@ -113,6 +113,11 @@ def every(*conditions: Number) -> Number:
     return reduce(both, conditions)
 
 
+def plus(first: Number, number: Number) -> Number:
+    """A sum, which is left out where it changes nothing."""
+    return number if isinstance(first, int) and first == 0 else first + number
+
+
 def times(number: Number, factor: int) -> Number:
     """A product, which is left out where it changes nothing."""
     return number if factor == 1 else number * factor
@@ -143,7 +148,7 @@ def convolve(
         f, first = (group[0] * each + i, group[0] * k.size(depth)) if group else (i, 0)
         (n, *y), (c, *tap) = k.unravel(j, [batch, *g.counts]), k.unravel(right, turns)
         places, inside = seen(k, g.axes, y, tap)
-        total = k.contract(matrix[f, left], g.at(images, n, first + c, places, inside))
+        total = k.contract(matrix[f, left], g.at(images, n, plus(first, c), places, inside))
     k.store(outputs, in_layout(g.layout, (n, f, *y)), total if bias is None else total + bias[f])
 
 
@@ -168,10 +173,10 @@ def image_gradient(
         stack, i, j, left, right = k.tiles(g.stack, depth, columns, product(turns))
         first, c = (stack[0] * each, stack[0] * k.size(depth) + i) if stack else (0, i)
         (f, *tap), (n, *x) = k.unravel(left, turns), k.unravel(j, [batch, *g.sizes])
-        a = filters[(first + f, i, *tap)]
+        a = filters[(plus(first, f), i, *tap)]
         f, *tap = k.unravel(right, turns)
         places, inside = seeing(k, g.axes, x, tap)
-        total = k.contract(a, g.at(outputs, n, first + f, places, inside))
+        total = k.contract(a, g.at(outputs, n, plus(first, f), places, inside))
     k.store(images, in_layout(g.layout, (n, c, *x)), total if bias is None else total + bias[c])
 
 
@@ -196,7 +201,7 @@ def filter_gradient(
     a = g.at(outputs, n, f, y)
     (n, *y), (c, *tap) = k.unravel(right, turns), k.unravel(j, columns)
     places, inside = seen(k, g.axes, y, tap)
-    total = k.contract(a, g.at(images, n, first + c, places, inside))
+    total = k.contract(a, g.at(images, n, plus(first, c), places, inside))
     k.store(filters.seen_as((count, product(columns))), (f, j), total)
 
 
