@@ -13,6 +13,7 @@ from compiler.ir.liveness import lives
 from compiler.ir.parse import parse
 from compiler.ir.types import Array
 from compiler.numbers import inputs, numbers, repeatable
+from compiler.options import Options
 from compiler.passes import (
     fold_constants,
     fuse_batch_norm,
@@ -172,3 +173,7 @@ def test_ops_of_chance_are_given_a_seed_or_refused() -> None:
     feed = inputs(graph.feeds(), {}, {"N": 64})
     first, second = (numbers(graph, feed, {}).left["y"] for _ in range(2))
     assert (first == second).all() and (first == 0).any()
+
+
+def test_a_pass_that_means_to_move_numbers_is_not_at_fault() -> None:
+    assert found(options=Options(dtype="fp16"), tolerance=1e-3) is None
