@@ -21,6 +21,7 @@ train_reader = paddle.reader.xmap_readers(doubled, paddle.dataset.imdb.train(wor
 test_reader = paddle.reader.compose(paddle.dataset.imdb.test(words), lambda: range(2))
 
 main, startup = Program(), Program()
+main.random_seed = startup.random_seed = 7
 with program_guard(main, startup):
     data = layers.data(name="words", shape=[1], dtype="int64", lod_level=1)
     label = layers.data(name="label", shape=[1], dtype="int64")
