@@ -19,6 +19,15 @@ def fill(k: Lanes, out: DeviceOperand, value: float) -> None:
     k.store(out.seen_as((out.type.numel,)), (i,), value)
 
 
+def numbers_of(k: Lanes, out: DeviceOperand, numbers: Sequence[Size | float]) -> None:
+    """A kernel for out = a few numbers, which may be sizes."""
+    (i,) = k.lanes(out.type.numel)
+    value = 0
+    for place, each in enumerate(numbers):
+        value = k.where(k.equal(i, place), each if isinstance(each, float) else k.size(each), value)
+    k.store(out.seen_as((out.type.numel,)), (i,), value)
+
+
 def copy(k: Lanes, X: DeviceOperand, out: DeviceOperand) -> None:
     """A kernel for out = the elements of X in their order, unless they are there already."""
     if k.aliased(X, out):

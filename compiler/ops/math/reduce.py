@@ -243,6 +243,19 @@ class Extreme(AxisReduction, Fold):
         chosen = np.equal(X, restored(Out, X.shape, axes))
         return {"X": restored(d_Out, X.shape, axes) * chosen}
 
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        axes, whole = self.axes(X.type.rank), k.lanes(*X.shape)
+        left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
+        extreme, above = (each.seen_as(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, k.where(k.equal(X[whole], extreme), above, 0))
+
 
 class ReduceMax(Extreme, op="reduce_max"):
     """Out = the largest of X over axes."""
@@ -292,6 +305,22 @@ class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
     def grad(self, X: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         axes = axes_of(X.ndim, self.dim, self.reduce_all)
         return {"X": restored(d_Out, X.shape, axes) * products_of_others(X, axes)}
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        axes, own = self.axes(X.type.rank), k.lanes(*X.shape)
+        gone = [X.shape[axis] for axis in axes]
+        r = k.loop(product(gone))
+        turns = dict(zip(axes, k.unravel(r, gone), strict=True))
+        there = tuple(turns.get(axis, index) for axis, index in enumerate(own))
+        others = [k.not_equal(turns[axis], own[axis]) for axis in axes]
+        differs = others[0]
+        for each in others[1:]:
+            differs = differs | each
+        result = k.prod(k.where(differs, X[there], 1), r)
+        left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
+        k.store(d_X, own, d_Out.seen_as(self.spread(X.shape))[left] * result)
 
 
 class LogicalReduction(AxisReduction, Fold):

@@ -9,10 +9,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, literal_shape, require_same_dtype
+from compiler.ops.lanes import fill, number
 from compiler.ops.math.axes import (
     Sizes,
     element_type,
@@ -96,6 +97,13 @@ class FillConstant(OpDef, op="fill_constant"):
             k.line(f"{Out}.fill({number_text(number)})")
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
+
+    def triton(self, k: Lanes, ValueTensor: DeviceOperand | None, Out: DeviceOperand) -> None:
+        if ValueTensor is None:
+            fill(k, Out, number_from(self.str_value, self.value, element_type(self.dtype)))
+            return
+        indices = k.lanes(*Out.shape)
+        k.store(Out, indices, number(k, ValueTensor))
 
 
 def told_shape(
@@ -235,6 +243,9 @@ class FillAnyLike(OpDef, op="fill_any_like"):
     def lower(self, k: Kernel, Out: Operand) -> None:
         k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
 
+    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+        fill(k, Out, number_from("", self.value, Out.type.dtype.numpy))
+
 
 def sizes_like(sizes: list[int], place: int, like: Sizes, axis: int) -> list[int]:
     """The sizes with that of an axis of another tensor at a place."""
@@ -305,6 +316,9 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
     def lower(self, k: Kernel, Out: Operand) -> None:
         number = number_from(self.str_value, self.value, Out.type.dtype.numpy)
         k.line(f"{Out}.fill({number_text(number)})")
+
+    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+        fill(k, Out, number_from(self.str_value, self.value, Out.type.dtype.numpy))
 
 
 # ---- ranges -------------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
+from compiler.ops.lanes import fill, window
 from compiler.ops.math.axes import Sizes, blank, whole_numbers
 
 Edges = list[tuple[int, int]]
@@ -129,6 +131,12 @@ class Pad(OpDef, op="pad"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": padded_constant(d_Out, in_pairs([-n for n in self.paddings]), 0.0)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        window(k, X, Out, [-before for before in self.paddings[::2]], self.pad_value)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        window(k, d_Out, d_X, self.paddings[::2])
+
 
 class SpatialPad(OpDef):
     """Out = X with more rows and columns (and planes), filled as `mode` says.
@@ -174,6 +182,45 @@ class SpatialPad(OpDef):
             except ValueError as error:
                 raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
 
+    def around(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float
+    ) -> None:
+        """A kernel for Out = X with edges filled as `mode` says."""
+        before = [-first for first, _ in edges]
+        if self.attributes["mode"] == "constant":
+            window(k, X, Out, before, value)
+            return
+        indices = k.lanes(*Out.shape)
+        k.store(Out, indices, X[self.sources(k, indices, X.shape, edges)])
+
+    def around_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand, edges: Edges) -> None:
+        """Kernels for the gradient of X: what an element gave to several places is summed."""
+        if self.attributes["mode"] == "constant":
+            window(k, d_Out, d_X, [first for first, _ in edges])
+            return
+        fill(k, d_X, 0)
+        indices = k.lanes(*d_Out.shape)
+        k.add(d_X, self.sources(k, indices, d_X.shape, edges), d_Out[indices])
+
+    def sources(
+        self, k: Lanes, indices: Sequence[Number], sizes: Shape, edges: Edges
+    ) -> tuple[Number, ...]:
+        """Where each place of the padded tensor has its element from."""
+        triples = zip(indices, sizes, edges, strict=True)
+        return tuple(
+            self.source(k, i - edge[0], size) if any(edge) else i for i, size, edge in triples
+        )
+
+    def source(self, k: Lanes, place: Number, size: Size) -> Number:
+        """The place of an axis that a place around it stands for."""
+        mode, last = self.attributes["mode"], k.size(size) - 1
+        if mode in ("edge", "replicate"):
+            return k.minimum(k.maximum(place, 0), last)
+        if mode == "circular":
+            return k.remainder(place, k.size(size))
+        away = k.absolute(place)
+        return k.minimum(away, last * 2 - away)
+
 
 class Pad2d(SpatialPad, op="pad2d"):
     """`SpatialPad` of [top, bottom, left, right], from `paddings` or the tensor Paddings.
@@ -203,6 +250,12 @@ class Pad2d(SpatialPad, op="pad2d"):
         if self.mode == "constant":
             return {"X": unpadded(d_Out, X, edges)}
         return {"X": folded_back(d_Out, X, edges, self.mode)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        self.around(k, X, Out, spatial(self.paddings, self.data_format), self.pad_value)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.around_grad(k, d_Out, d_X, spatial(self.paddings, self.data_format))
 
 
 def outermost_last(paddings: list[int]) -> list[int]:
@@ -241,6 +294,14 @@ class Pad3d(SpatialPad, op="pad3d"):
             return {"X": unpadded(d_Out, X, edges)}
         return {"X": folded_back(d_Out, X, edges, self.mode)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        edges = spatial(outermost_last(self.paddings), self.data_format)
+        self.around(k, X, Out, edges, self.value)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        edges = spatial(outermost_last(self.paddings), self.data_format)
+        self.around_grad(k, d_Out, d_X, edges)
+
 
 def behind_only(outer: Sizes, inner: Sizes) -> Edges:
     """Edges that fill a shape up to a larger one, behind each axis."""
@@ -271,3 +332,9 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
 
     def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
         return {"Y": unpadded(d_Out, Y, behind_only(d_Out.shape, Y))}
+
+    def triton(self, k: Lanes, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        window(k, Y, Out, [0] * Y.type.rank, self.pad_value)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
+        window(k, d_Out, d_Y, [0] * d_Y.type.rank)

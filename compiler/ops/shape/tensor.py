@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import UNKNOWN
+from compiler.ir.dims import UNKNOWN, product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype
+from compiler.ops.lanes import inside, numbers_of
 from compiler.ops.math.axes import element_type
 from compiler.ops.math.elementwise import gradient_op
 
@@ -75,6 +77,9 @@ class ShapeOf(About, op="shape"):
     def numpy(self, Input: Shape) -> Array:
         return np.array(Input, np.int32)
 
+    def triton(self, k: Lanes, Input: Shape, Out: DeviceOperand) -> None:
+        numbers_of(k, Out, Input)
+
 
 class Size(About, op="size"):
     """Out = how many elements Input has, int64 [1]. Reference: size_op.cc."""
@@ -84,6 +89,9 @@ class Size(About, op="size"):
 
     def numpy(self, Input: Shape) -> Array:
         return np.prod(np.array([Input], np.int64), axis=1)
+
+    def triton(self, k: Lanes, Input: Shape, Out: DeviceOperand) -> None:
+        numbers_of(k, Out, [product(Input)])
 
 
 class IsEmpty(OpDef, op="is_empty"):
@@ -134,6 +142,11 @@ class OneHot(OpDef, op="one_hot"):
     def numpy(self, X: Array, depth_tensor: Array | None) -> Array:
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        indices = k.lanes(*Out.shape)
+        hot = X.seen_as(Out.shape[:-1])[indices[:-1]]
+        k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
 def hot_rows(X: Array, depth: int, lenient: bool, code: int) -> Array:
@@ -189,3 +202,11 @@ class ShardIndex(OpDef, op="shard_index"):
             raise ValueError(f"shard_index: X is from {X.min()} to {X.max()}, not all of an index")
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        size = -(-self.index_num // self.nshards)
+        indices = k.lanes(*X.shape)
+        known = inside(k, X[indices], self.index_num)
+        index = k.maximum(X[indices], 0)
+        mine = known & k.equal(k.div(index, size), self.shard_id)
+        k.store(Out, indices, k.where(mine, k.mod(index, size), self.ignore_value))
