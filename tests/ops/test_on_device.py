@@ -47,11 +47,11 @@ def check(case: Case) -> None:
 
 
 def run(case: Case, batch: int) -> None:
-    """Compile a case and run it twice: a step leans on nothing that the one before left."""
+    """Compile a case and run it; with known sizes twice, for a step leans on none before it."""
     graph, feed = graph_of(case, wanted(case), batch)
     run_passes(graph, pipeline(Options(), TARGET.supports), Context())
     compute = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))
-    for _ in range(2):
+    for _ in range(2 if batch == NOBODY else 1):
         wants = [(slot, want) for slot in wanted(case) for want in listed(case.results[slot])]
         for (slot, want), found in zip(wants, compute(feed), strict=True):
             assert (found.shape, found.dtype) == (np.shape(want), want.dtype)
@@ -79,4 +79,4 @@ def test_backward(sample: Sample) -> None:
 
 def test_ops_keep_their_kernels() -> None:
     missing = [kind for kind in registered() if not has_kernels(kind)]
-    assert len(missing) <= 457, missing
+    assert len(missing) <= 330, missing

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import (
@@ -109,6 +111,51 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         pull = slope * d_Out.reshape(-1, *[1] * (Diff.ndim - 1))
         return {"X": pull, "Y": -pull}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        InsideWeight: DeviceOperand | None,
+        OutsideWeight: DeviceOperand | None,
+        Diff: DeviceOperand | None,
+        Out: DeviceOperand | None,
+    ) -> None:
+        table = (X.shape[0], product(X.shape[1:]))
+        (i,) = k.lanes(table[0])
+        r, square = k.loop(table[1]), self.sigma * self.sigma
+        apart = X.seen_as(table)[i, r] - Y.seen_as(table)[i, r]
+        if InsideWeight is not None:
+            apart = apart * InsideWeight.seen_as(table)[i, r]
+        size = k.absolute(apart)
+        each = k.where(size < 1.0 / square, 0.5 * square * apart * apart, size - 0.5 / square)
+        if OutsideWeight is not None:
+            each = each * OutsideWeight.seen_as(table)[i, r]
+        if Diff is not None:
+            k.store(Diff.seen_as(table), (i, r), apart)
+        if Out is not None:
+            k.store(Out, (i, 0), k.sum(each, r))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Diff: DeviceOperand,
+        InsideWeight: DeviceOperand | None,
+        OutsideWeight: DeviceOperand | None,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        indices, square = k.lanes(*Diff.shape), self.sigma * self.sigma
+        apart = Diff[indices]
+        slope = k.where(k.absolute(apart) < 1.0 / square, square * apart, k.sign(apart))
+        for weight in (InsideWeight, OutsideWeight):
+            slope = slope if weight is None else slope * weight[indices]
+        pull = slope * d_Out[indices[0], 0]
+        for result, value in ((d_X, pull), (d_Y, -pull)):
+            if result is not None:
+                k.store(result, indices, value)
+
 
 REDUCTIONS = ("none", "batchmean", "mean", "sum")
 
@@ -151,6 +198,32 @@ class KldivLoss(OpDef, op="kldiv_loss"):
     def grad(self, X: Shape, Target: Array, d_Loss: Array) -> dict[str, Array]:
         over = {"mean": Target.size, "batchmean": len(Target)}.get(self.reduction, 1)
         return {"X": (np.maximum(Target, 0) * d_Loss / -over).astype(Target.dtype)}
+
+    def parts(self, X: Shape) -> Size:
+        """What a sum over all elements is divided by."""
+        return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
+    ) -> None:
+        flat = (X.type.numel,)
+        lanes = k.lanes(*(flat if self.reduction == "none" else (1,)))
+        i = lanes[0] if self.reduction == "none" else k.loop(X.type.numel)
+        target = Target.seen_as(flat)[i]
+        known = k.log(k.where(target > 0, target, 1)) - X.seen_as(flat)[i]
+        each = k.where(target > 0, target * known, 0)
+        if self.reduction != "none":
+            each = k.sum(each, i) / k.astype(k.size(self.parts(X.shape)), X.type.dtype)
+        k.store(Loss.seen_as(flat if self.reduction == "none" else (1,)), lanes, each)
+
+    def triton_grad(
+        self, k: Lanes, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        flat = (d_X.type.numel,)
+        (i,) = k.lanes(*flat)
+        above = d_Loss.seen_as(flat)[i] if self.reduction == "none" else d_Loss.seen_as((1,))[0]
+        share = above / k.astype(k.size(self.parts(d_X.shape)), d_X.type.dtype)
+        k.store(d_X.seen_as(flat), (i,), -k.maximum(Target.seen_as(flat)[i], 0) * share)
 
 
 class CenterLoss(OpDef, op="center_loss"):

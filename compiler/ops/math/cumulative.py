@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler.errors import CompileError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
+from compiler.ops.lanes import split_at
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
 
@@ -46,6 +48,16 @@ class Cumsum(OpDef, op="cumsum"):
         if self.flatten:
             return running_sum(X.reshape(-1), 0, self.exclusive, self.reverse)
         return running_sum(X, self.axis, self.exclusive, self.reverse)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        axis = self.axis % X.type.rank
+        whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
+        i, n, j = k.lanes(*whole)
+        r = k.loop(whole[1])
+        counts = k.greater(r, n) if self.reverse else k.less(r, n)
+        counts = counts if self.exclusive else counts | k.equal(r, n)
+        value = X.seen_as(whole).at(i, r, j, where=counts, other=0)
+        k.store(Out.seen_as(whole), (i, n, j), k.sum(value, r))
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         if self.flatten:

@@ -74,11 +74,15 @@ def fold_lanes(
     return turn, whole, tuple(0 if a in axes else index for a, index in enumerate(whole))
 
 
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """A shape with every reduced axis in its place, of size 1."""
+    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+
+
 def sum_axes(k: Lanes, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
     """A kernel for Out = X summed over axes."""
     turn, whole, left = fold_lanes(k, X.shape, axes)
-    spread = tuple(1 if axis in axes else size for axis, size in enumerate(X.shape))
-    k.store(Out.seen_as(spread), left, k.sum(X[whole], turn))
+    k.store(Out.seen_as(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
 
 
 class Reduction(OpDef):
@@ -93,8 +97,7 @@ class Reduction(OpDef):
 
     def spread(self, X: Shape) -> Shape:
         """The shape of Out with every reduced axis in its place, of size 1."""
-        axes = self.axes(len(X))
-        return tuple(1 if axis in axes else size for axis, size in enumerate(X))
+        return kept_shape(X, self.axes(len(X)))
 
     def infer(self, X: TensorType) -> TensorType:
         axes = self.axes(X.rank)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Rowwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.math.reduce import axes_of, restored
+from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
 
 
 class Softmax(Rowwise, op="softmax"):
@@ -78,3 +79,23 @@ class LogSumExp(OpDef, op="logsumexp"):
         axes = axes_of(X.ndim, self.axis, self.reduce_all)
         share = np.exp(X - restored(Out, X.shape, axes))
         return {"X": restored(d_Out, X.shape, axes) * share}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        axes = axes_of(X.type.rank, self.axis, self.reduce_all)
+        r, whole, left = fold_lanes(k, X.shape, axes)
+        most = k.max(X[whole], r)
+        total = k.log(k.sum(k.exp(X[whole] - most), r)) + most
+        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, total)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        axes, whole = axes_of(X.type.rank, self.axis, self.reduce_all), k.lanes(*X.shape)
+        left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
+        out, above = (each.seen_as(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, above * k.exp(X[whole] - out))

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.dims import UNKNOWN, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.dims import UNKNOWN, Size, product
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype
+from compiler.ops.lanes import split_at
+from compiler.ops.math import order_lanes
 from compiler.ops.math.reduce import element_type
 
 
@@ -50,6 +52,20 @@ def check_axis(op: str, X: TensorType, axis: int) -> None:
     """ShapeError where a tensor has no such axis."""
     if not -X.rank <= axis < X.rank:
         raise ShapeError(f"{op}: X is {X}, which has no axis {axis}")
+
+
+def both_of(
+    k: Lanes,
+    X: DeviceOperand,
+    count: Size,
+    axis: int,
+    Out: DeviceOperand | None,
+    Indices: DeviceOperand | None,
+) -> tuple[DeviceOperand, DeviceOperand]:
+    """Both outputs of an op that orders, with room for the one that nobody wants."""
+    place = axis % X.type.rank
+    shape = (*X.shape[:place], count, *X.shape[place + 1 :])
+    return Out or k.scratch(shape, X.type.dtype), Indices or k.scratch(shape, DType.INT64)
 
 
 class TopK(OpDef, op="top_k"):
@@ -94,6 +110,17 @@ class TopK(OpDef, op="top_k"):
         k.line(f"{d_X}.fill(0)")
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+    ) -> None:
+        values, places = both_of(k, X, self.k, -1, Out, Indices)
+        order_lanes.first_few(k, X, self.k, -1 % X.type.rank, True, values, places)
+
+    def triton_grad(
+        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        order_lanes.put_back(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
+
 
 class TopKV2(OpDef, op="top_k_v2"):
     """Out = the `k` largest, or smallest, values along `axis`, in order, and their Indices.
@@ -127,6 +154,17 @@ class TopKV2(OpDef, op="top_k_v2"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+    ) -> None:
+        values, places = both_of(k, X, self.k, self.axis, Out, Indices)
+        order_lanes.first_few(k, X, self.k, self.axis % X.type.rank, self.largest, values, places)
+
+    def triton_grad(
+        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
+
 
 class Argsort(OpDef, op="argsort"):
     """Out = X sorted along `axis`, the largest first if `descending`; Indices = from where."""
@@ -147,6 +185,21 @@ class Argsort(OpDef, op="argsort"):
 
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+    ) -> None:
+        axis = self.axis % X.type.rank
+        size = X.shape[axis]
+        values, places = both_of(k, X, size, axis, Out, Indices)
+        whole = split_at(X.shape, axis)
+        x, values, places = (each.seen_as(whole) for each in (X, values, places))
+        order_lanes.ranked(k, x, self.descending, values, places, size)
+
+    def triton_grad(
+        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
 
 
 class ArgExtreme(OpDef):
@@ -174,6 +227,12 @@ class ArgExtreme(OpDef):
         kept = (*left, 1, *right) if self.keepdims else (*left, *right)
         return TensorType(dtype, kept or (1,))
 
+    def find(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
+        """A kernel for the places of the largest, or of the smallest."""
+        seen = X.seen_as((X.type.numel,)) if self.flatten else X
+        axis = 0 if self.flatten else self.axis % X.type.rank
+        order_lanes.extreme_place(k, seen, axis, largest, Out)
+
 
 def places(found: Array, rank: int, keepdims: bool, dtype: int) -> Array:
     """Indices in their element type, with at least one axis, or as many as were searched."""
@@ -191,6 +250,9 @@ class ArgMax(ArgExtreme, op="arg_max"):
         found = np.argmax(X, axis=axis, keepdims=self.keepdims)
         return places(found, X.ndim, self.keepdims, self.dtype)
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        self.find(k, X, Out, True)
+
 
 class ArgMin(ArgExtreme, op="arg_min"):
     """Out = where the smallest stands."""
@@ -199,3 +261,6 @@ class ArgMin(ArgExtreme, op="arg_min"):
         axis = None if self.flatten else self.axis
         found = np.argmin(X, axis=axis, keepdims=self.keepdims)
         return places(found, X.ndim, self.keepdims, self.dtype)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        self.find(k, X, Out, False)

@@ -12,9 +12,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, broadcast, reads, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.lanes import split_at
 from compiler.ops.math.reduce import AxisReduction, axes_of, restored, summed_to
 from compiler.ops.math.sort import check_axis
 
@@ -44,6 +46,35 @@ class Norm(OpDef, op="norm"):
     def grad(self, X: Array, Norm: Array, d_Out: Array) -> dict[str, Array]:
         along = np.sum(X * d_Out, axis=self.axis, keepdims=True)
         return {"X": (d_Out - X * (along / (Norm * Norm))) / Norm}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Norm: DeviceOperand | None, Out: DeviceOperand | None
+    ) -> None:
+        whole = split_at(X.shape, self.axis % X.type.rank)
+        i, j = k.lanes(whole[0], whole[2])
+        r = k.loop(whole[1])
+        x = X.seen_as(whole)[i, r, j]
+        length = k.sqrt(k.sum(x * x, r) + self.epsilon)
+        if Norm is not None:
+            k.store(Norm.seen_as((whole[0], whole[2])), (i, j), length)
+        if Out is not None:
+            k.store(Out.seen_as(whole), (i, r, j), x / length)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Norm: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        whole = split_at(X.shape, self.axis % X.type.rank)
+        i, j = k.lanes(whole[0], whole[2])
+        r = k.loop(whole[1])
+        x, above = (each.seen_as(whole)[i, r, j] for each in (X, d_Out))
+        length = Norm.seen_as((whole[0], whole[2]))[i, j]
+        along = k.sum(x * above, r) / (length * length)
+        k.store(d_X.seen_as(whole), (i, r, j), (above - x * along) / length)
 
 
 # ---- p-norms -----------------------------------------------------------------------------------
@@ -156,6 +187,18 @@ class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
         flat = X.reshape(-1)
         return np.dot(flat, flat).reshape(1)
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        x = X.seen_as((X.type.numel,))[r]
+        k.store(Out, (one,), k.sum(x * x, r))
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        indices = k.lanes(*X.shape)
+        k.store(d_X, indices, X[indices] * (d_Out[0] * 2.0))
+
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": X * (d_Out * 2)}
 
@@ -165,6 +208,17 @@ class L1Norm(WholeNorm, op="l1_norm"):
 
     def numpy(self, X: Array) -> Array:
         return np.abs(X).sum().reshape(1)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        k.store(Out, (one,), k.sum(k.absolute(X.seen_as((X.type.numel,))[r]), r))
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        indices = k.lanes(*X.shape)
+        k.store(d_X, indices, k.sign(X[indices]) * d_Out[0])
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": np.sign(X) * d_Out}

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
@@ -61,6 +61,29 @@ class Accuracy(OpDef, op="accuracy"):
             k.line(f"{Correct}.fill({count})")
         if Total is not None:
             k.line(f"{Total}.fill({rows})")
+
+    def triton(
+        self,
+        k: Lanes,
+        Indices: DeviceOperand,
+        Label: DeviceOperand,
+        Accuracy: DeviceOperand | None,
+        Correct: DeviceOperand | None,
+        Total: DeviceOperand | None,
+    ) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(Indices.type.numel)
+        row, column = k.unravel(r, Indices.shape)
+        # The places of a row are all different, so that a label is hit once at most.
+        hit = k.equal(Indices[row, column], Label[row, 0])
+        count = k.sum(k.astype(hit, DType.INT32), r)
+        rows = k.size(Label.type.numel)
+        if Accuracy is not None:
+            k.store(Accuracy, (one,), k.astype(count, DType.FP32) / k.astype(rows, DType.FP32))
+        if Correct is not None:
+            k.store(Correct, (one,), count)
+        if Total is not None:
+            k.store(Total, (one,), rows)
 
 
 def checked_classes(classes: Array, slot: str, count: int) -> Array:
