@@ -71,12 +71,14 @@ class Accuracy(OpDef, op="accuracy"):
         Correct: DeviceOperand | None,
         Total: DeviceOperand | None,
     ) -> None:
+        hits = k.scratch(Indices.shape[:1], DType.INT32)
+        (row,) = k.lanes(Indices.shape[0])
+        r = k.loop(Indices.shape[1])
+        hit = k.equal(Indices[row, r], Label[row, 0])
+        k.store(hits, (row,), k.max(k.astype(hit, DType.INT32), r))
         (one,) = k.lanes(1)
-        r = k.loop(Indices.type.numel)
-        row, column = k.unravel(r, Indices.shape)
-        # The places of a row are all different, so that a label is hit once at most.
-        hit = k.equal(Indices[row, column], Label[row, 0])
-        count = k.sum(k.astype(hit, DType.INT32), r)
+        r = k.loop(Indices.shape[0])
+        count = k.sum(hits[r], r)
         rows = k.size(Label.type.numel)
         if Accuracy is not None:
             k.store(Accuracy, (one,), k.astype(count, DType.FP32) / k.astype(rows, DType.FP32))

@@ -6,9 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
+from compiler.ops.sequence import pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
     offsets_of,
@@ -18,6 +20,7 @@ from compiler.ops.sequence.sequence import (
     segment_sums,
     zeros,
 )
+from compiler.ops.sequence.sequence_lanes import owner_rows, table_of
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
@@ -121,6 +124,19 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
 
     def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         return {"X": segment_sums(d_Out, Y_lod[0])}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Y_lod: list[DeviceOperand], Out: DeviceOperand
+    ) -> None:
+        table = table_of(Out)
+        owners = owner_rows(k, Y_lod[0], table[0])
+        i, j = k.lanes(*table)
+        k.store(Out.seen_as(table), (i, j), X.seen_as(table_of(X))[owners[i], j])
+
+    def triton_grad(
+        self, k: Lanes, Y_lod: list[DeviceOperand], d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        pool_lanes.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
 
 
 def require_offsets(offsets: Array, rows: int) -> Array:

@@ -8,9 +8,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.lanes import copy
+from compiler.ops.sequence import pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
     of_lod,
@@ -19,6 +21,7 @@ from compiler.ops.sequence.sequence import (
     segment_sums,
     segments,
 )
+from compiler.ops.sequence.sequence_lanes import softmax_rows, softmax_rows_grad
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
 """Sums may be divided by the length (AVERAGE) or by its root (SQRT)."""
@@ -232,6 +235,29 @@ class SequencePool(OpDef, op="sequence_pool"):
         rows = of_lod(k, f"{k.function(owners)}({offsets})", offsets, "owners")
         k.line(f"{share}.take({rows}, axis=0, out={d_X}, mode='clip')")
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[DeviceOperand],
+        Out: DeviceOperand | None,
+        Out_lod: list[DeviceOperand] | None,
+        MaxIndex: DeviceOperand | None,
+    ) -> None:
+        for outer, level in zip(Out_lod or [], X_lod, strict=False):
+            copy(k, level, outer)
+        pool_lanes.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X_lod: list[DeviceOperand],
+        MaxIndex: DeviceOperand | None,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        pool_lanes.pooled_grad(k, X_lod[-1], self.pooltype, MaxIndex, d_Out, d_X)
+
 
 class SequenceSoftmax(OpDef, op="sequence_softmax"):
     """Out = exp(X) divided by its sum over the sequence; X is [rows] or [rows, 1].
@@ -258,3 +284,18 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
     def grad(self, X: Shape, X_lod: list[Array], Out: Array, d_Out: Array) -> dict[str, Array]:
         shares = segment_sums(Out * d_Out, X_lod[0])
         return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, X_lod: list[DeviceOperand], Out: DeviceOperand
+    ) -> None:
+        softmax_rows(k, X, X_lod[0], Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X_lod: list[DeviceOperand],
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        softmax_rows_grad(k, Out, d_Out, X_lod[0], d_X)

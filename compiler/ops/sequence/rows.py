@@ -8,6 +8,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -21,6 +22,7 @@ from compiler.ops.sequence.sequence import (
     run_rows,
     zeros,
 )
+from compiler.ops.sequence.sequence_lanes import owner_rows, table_of
 
 
 def interleaved_rows(lods: list[Array]) -> Array:
@@ -85,6 +87,15 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
 
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return X.take(reversed_rows(X_lod[0]), axis=0)
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, X_lod: list[DeviceOperand], Y: DeviceOperand
+    ) -> None:
+        table, offsets = table_of(X), X_lod[0]
+        owners = owner_rows(k, offsets, table[0])
+        i, j = k.lanes(*table)
+        there = offsets[owners[i]] + offsets[owners[i] + 1] - 1 - i
+        k.store(Y.seen_as(table), (i, j), X.seen_as(table)[there, j])
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         d_Y, d_X = grad(op.outputs["Y"][0]), grad(op.inputs["X"][0])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
 from compiler.ir.types import Array, TensorType
+from compiler.ops.lanes import add_rows, fill
 from compiler.ops.train.rows import lower_add_rows
 
 
@@ -29,3 +30,7 @@ class DensifyRows(OpDef, op="densify_rows"):
     def lower(self, k: Kernel, X: Operand, X_rows: Operand, Out: Operand) -> None:
         k.line(f"{Out}.fill(0)")
         lower_add_rows(k, Out, X_rows, X)
+
+    def triton(self, k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
+        fill(k, Out, 0)
+        add_rows(k, X, X_rows, Out)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, writes
 from compiler.ir.types import Array
 from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.lanes import add_rows, copy
 from compiler.ops.train.rows import lower_add_rows, merge_rows
 
 
@@ -59,6 +60,18 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
         scaled = k.scratch(Grad.shape, Grad.type.dtype)
         k.line(f"np.multiply({Grad}, {LearningRate}, out={scaled})")
         lower_add_rows(k, ParamOut, Grad_rows, scaled, "subtract")
+
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        Grad_rows: DeviceOperand,
+        LearningRate: DeviceOperand,
+        ParamOut: DeviceOperand,
+    ) -> None:
+        copy(k, Param, ParamOut)
+        add_rows(k, Grad, Grad_rows, ParamOut, scale=LearningRate)
 
 
 def move_by_adagrad(

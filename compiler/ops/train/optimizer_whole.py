@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import require_same_dtype, require_same_shape
+from compiler.ops.lanes import number
 
 
 class WholeUpdate(OpDef):
@@ -25,6 +27,16 @@ class WholeUpdate(OpDef):
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
         require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
+
+
+def length_of(k: Lanes, X: DeviceOperand) -> DeviceOperand:
+    """A kernel for the length of all of X as a vector: [1]."""
+    length = k.scratch((1,), X.type.dtype)
+    (one,) = k.lanes(1)
+    r = k.loop(X.type.numel)
+    x = X.seen_as((X.type.numel,))[r]
+    k.store(length, (one,), k.sqrt(k.sum(x * x, r)))
+    return length
 
 
 class Lamb(WholeUpdate, op="lamb"):
@@ -61,6 +73,31 @@ class Lamb(WholeUpdate, op="lamb"):
             "Moment2Out": second,
         }
 
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        LearningRate: DeviceOperand,
+        Moment1: DeviceOperand,
+        Moment2: DeviceOperand,
+        ParamOut: DeviceOperand,
+        Moment1Out: DeviceOperand,
+        Moment2Out: DeviceOperand,
+    ) -> None:
+        length, move = length_of(k, Param), k.scratch(Param.shape, Param.type.dtype)
+        i = k.lanes(*Param.shape)
+        first = Moment1[i] * self.beta1 + Grad[i] * (1.0 - self.beta1)
+        second = Moment2[i] * self.beta2 + Grad[i] * Grad[i] * (1.0 - self.beta2)
+        step = first / (k.sqrt(second) + self.epsilon) + Param[i] * self.weight_decay
+        for out, value in ((move, step), (Moment1Out, first), (Moment2Out, second)):
+            k.store(out, i, value)
+        distance = length_of(k, move)
+        i = k.lanes(*Param.shape)
+        moves = (length[0] > 0) & (distance[0] > 0)
+        ratio = k.where(moves, length[0] / k.where(moves, distance[0], 1), 1)
+        k.store(ParamOut, i, Param[i] - number(k, LearningRate) * ratio * move[i])
+
 
 class LarsMomentum(WholeUpdate, op="lars_momentum"):
     """Momentum with a rate for every layer, by how long Param is to Grad (You et al., 2017).
@@ -85,6 +122,26 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
             rate = LearningRate * self.lars_coeff * length / (slope + decay * length)
         velocity = Velocity * self.mu + rate * (Grad + Param * decay)
         return {"ParamOut": Param - velocity, "VelocityOut": velocity}
+
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        Velocity: DeviceOperand,
+        LearningRate: DeviceOperand,
+        ParamOut: DeviceOperand,
+        VelocityOut: DeviceOperand,
+    ) -> None:
+        lengths, decay = (length_of(k, Param), length_of(k, Grad)), self.lars_weight_decay
+        i = k.lanes(*Param.shape)
+        length, slope = lengths[0][0], lengths[1][0]
+        both = (length > 0) & (slope > 0)
+        scale = self.lars_coeff * length / k.where(both, slope + decay * length, 1)
+        rate = number(k, LearningRate) * k.where(both, scale, 1)
+        velocity = Velocity[i] * self.mu + rate * (Grad[i] + Param[i] * decay)
+        k.store(ParamOut, i, Param[i] - velocity)
+        k.store(VelocityOut, i, velocity)
 
 
 class Dpsgd(WholeUpdate, op="dpsgd"):
