@@ -6,6 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
@@ -66,6 +67,24 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         made = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
         return {"X": laid_out(self.data_format, made)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        self.turn(k, X, Out, True)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.turn(k, d_X, d_Out, False)
+
+    def turn(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, forth: bool) -> None:
+        """Copy between X and Out, a lane for each element of Out."""
+        times, indices = self.upscale_factor, k.lanes(*Out.shape)
+        n, c, y, x = channels_first(self.data_format, indices)
+        channel = (c * times + k.mod(y, times)) * times + k.mod(x, times)
+        place = (n, channel, k.div(y, times), k.div(x, times))
+        there = in_layout(self.data_format, place)
+        if forth:
+            k.store(Out, indices, X[there])
+        else:
+            k.store(X, there, Out[indices])
+
 
 class ShuffleChannel(OpDef, op="shuffle_channel"):
     """Out = X with its channels dealt: those of `group` groups one after the other, then the next.
@@ -90,6 +109,15 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": dealt(d_Out, self.group)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        n, c, y, x = indices = k.lanes(*X.shape)
+        rows = k.size(X.shape[1] // self.group)
+        source = k.mod(c, self.group) * rows + k.div(c, self.group)
+        k.store(Out, indices, X[n, source, y, x])
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.triton(k, d_Out, d_X)
 
 
 def dealt(X: Array, group: int) -> Array:
@@ -136,6 +164,25 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         made = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
         return {"X": made.reshape(batch, channels // (times * times), height, width)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        parts, indices = self.parts(X.shape), k.lanes(*X.shape)
+        k.store(Out.seen_as(parts), self.spread(k, X.shape, indices), X[indices])
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        parts, indices = self.parts(d_X.shape), k.lanes(*d_X.shape)
+        k.store(d_X, indices, d_Out.seen_as(parts)[self.spread(k, d_X.shape, indices)])
+
+    def parts(self, X: Shape) -> Shape:
+        """What X is dealt to: [N, C/b², H, b, W, b]."""
+        times, (batch, channels, height, width) = self.blocksize, X
+        return (batch, channels // (times * times), height, times, width, times)
+
+    def spread(self, k: Lanes, X: Shape, indices: tuple[Number, ...]) -> tuple[Number, ...]:
+        """Where an element of X goes."""
+        n, c, y, x = indices
+        across, down, depth = k.unravel(c, (self.blocksize, self.blocksize, self.parts(X)[1]))
+        return n, depth, y, across, x, down
+
 
 class TemporalShift(OpDef, op="temporal_shift"):
     """Out = X, but some channels of each frame are those of the frame before, some of the next.
@@ -163,6 +210,24 @@ class TemporalShift(OpDef, op="temporal_shift"):
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": moved_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        self.move(k, X, Out, 1)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        self.move(k, d_Out, d_X, -1)
+
+    def move(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
+        """`moved_in_time`, a lane for each element."""
+        channels = X.shape[1]
+        if not isinstance(channels, int):
+            raise ShapeError(f"{self.kind}: the number of channels must be known")
+        one, two = int(channels * self.shift_ratio), int(channels * 2 * self.shift_ratio)
+        f, c, y, x = indices = k.lanes(*X.shape)
+        back = k.where(c < one, -step, k.where(c < two, step, 0))
+        frame = k.mod(f, self.seg_num) + back
+        inside = (frame >= 0) & (frame < self.seg_num)
+        k.store(Out, indices, X.at(f + back, c, y, x, where=inside, other=0))
 
 
 def moved_in_time(X: Array, frames: int, ratio: float, step: int) -> Array:
