@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
@@ -36,6 +36,20 @@ class LabelSmooth(OpDef, op="label_smooth"):
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": (1 - self.epsilon) * d_Out}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, PriorDist: DeviceOperand | None, Out: DeviceOperand
+    ) -> None:
+        indices, classes = k.lanes(*X.shape), X.shape[-1]
+        if PriorDist is None:
+            smooth = 1.0 / k.astype(k.size(classes), X.type.dtype)
+        else:
+            smooth = PriorDist.seen_as((classes,))[indices[-1]]
+        k.store(Out, indices, X[indices] * (1 - self.epsilon) + smooth * self.epsilon)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.lanes(*d_X.shape)
+        k.store(d_X, indices, d_Out[indices] * (1 - self.epsilon))
 
     def lower(self, k: Kernel, X: Operand, PriorDist: Operand | None, Out: Operand) -> None:
         k.line(f"np.multiply({X}, {1 - self.epsilon!r}, out={Out})")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_same_dtype, require_same_shape
@@ -29,6 +30,12 @@ class IsFinite(WholeTest, op="isfinite"):
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        found = k.astype(k.isfinite(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.not_equal(k.min(found, r), 0))
+
 
 class IsInf(WholeTest, op="isinf"):
     """Out = whether any of X is infinite."""
@@ -36,12 +43,24 @@ class IsInf(WholeTest, op="isinf"):
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        found = k.astype(k.isinf(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
+
 
 class IsNan(WholeTest, op="isnan"):
     """Out = whether any of X is not a number."""
 
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        found = k.astype(k.isnan(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
 class EachTest(Pointwise):

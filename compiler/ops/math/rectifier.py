@@ -13,6 +13,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
@@ -226,6 +227,29 @@ class Maxout(OpDef, op="maxout"):
         d_X = np.zeros_like(seen)
         np.put_along_axis(d_X, first, np.expand_dims(d_Out, axis + 1), axis=axis + 1)
         return {"X": d_X.reshape(X.shape)}
+
+    def seen(self, X: Shape) -> tuple[Size, Size, int, Size]:
+        """A shape as what lies before the channels, groups, what makes one, what lies behind."""
+        axis = self.axis % len(X)
+        whole = X[axis] // self.groups
+        return product(X[:axis]), whole, self.groups, product(X[axis + 1 :])
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        before, whole, group, behind = self.seen(X.shape)
+        i, c, j = k.lanes(before, whole, behind)
+        r = k.loop(group)
+        most = k.max(X.seen_as((before, whole, group, behind))[i, c, r, j], r)
+        k.store(Out.seen_as((before, whole, behind)), (i, c, j), most)
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        before, whole, group, behind = self.seen(X.shape)
+        i, c, j = k.lanes(before, whole, behind)
+        r = k.loop(group)
+        first = k.argmax(X.seen_as((before, whole, group, behind))[i, c, r, j], r)
+        share = k.where(k.equal(r, first), d_Out.seen_as((before, whole, behind))[i, c, j], 0)
+        k.store(d_X.seen_as((before, whole, group, behind)), (i, c, r, j), share)
 
 
 def in_groups(X: Array, groups: int, axis: int) -> Array:

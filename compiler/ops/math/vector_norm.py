@@ -301,3 +301,23 @@ class CosSim(OpDef, op="cos_sim"):
         by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
         by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
         return {"X": by_x.reshape(X.shape), "Y": summed_to(by_y, y.shape).reshape(Y.shape)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        XNorm: DeviceOperand | None,
+        YNorm: DeviceOperand | None,
+    ) -> None:
+        rows, width = X.shape[0], product(X.shape[1:])
+        (i,) = k.lanes(rows)
+        r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
+        x, y = X.seen_as((rows, width))[i, r], Y.seen_as((Y.shape[0], width))[mine, r]
+        x_norm, y_norm = (k.maximum(k.sqrt(k.sum(each * each, r)), 1e-4) for each in (x, y))
+        k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
+        if XNorm is not None:
+            k.store(XNorm, (i, 0), x_norm)
+        if YNorm is not None:
+            k.store(YNorm, (mine, 0), y_norm, i < k.size(Y.shape[0]))
