@@ -17,7 +17,14 @@ from compiler.ir.opdef import OpDef, attr, broadcast, reads, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.lanes import split_at
-from compiler.ops.math.reduce import AxisReduction, axes_of, restored, summed_to
+from compiler.ops.math.reduce import (
+    AxisReduction,
+    axes_of,
+    fold_lanes,
+    kept_shape,
+    restored,
+    summed_to,
+)
 from compiler.ops.math.sort import check_axis
 
 
@@ -131,6 +138,40 @@ class PNorm(OpDef, op="p_norm"):
         axes = axes_of(X.ndim, [self.axis], self.asvector)
         slope = p_norm_slope(X, restored(Out, X.shape, axes), self.porder)
         return {"X": restored(d_Out, X.shape, axes) * slope}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        r, whole, left = fold_lanes(k, X.shape, axes)
+        size = k.absolute(X[whole])
+        if p == 0.0:
+            norm = k.sum(k.where(size > 0, size * 0 + 1, size * 0), r)
+        elif p in (np.inf, -np.inf):
+            norm = k.max(size, r) if p > 0 else k.min(size, r)
+        else:
+            norm = k.power(k.sum(k.power(size, p), r), 1.0 / p)
+        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, norm)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
+        whole = k.lanes(*X.shape)
+        left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
+        norm, above = (each.seen_as(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
+        x, size = X[whole], k.absolute(X[whole])
+        if p == 0.0:
+            slope = x * 0
+        elif p in (np.inf, -np.inf):
+            slope = k.where(k.equal(size, norm), k.sign(x), 0)
+        else:
+            relative = k.where(size > 0, size / k.where(norm > 0, norm, 1), 1)
+            slope = k.sign(x) * k.power(relative, p - 1.0)
+        k.store(d_X, whole, above * slope)
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
