@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.dims import UNKNOWN
+from compiler.ir.dims import UNKNOWN, product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.image.conv_lanes import seeing, seen
 from compiler.ops.image.conv_loops import (
     Axes,
     gather_columns,
@@ -76,6 +78,28 @@ class Unfold(OpDef, op="unfold"):
         places = [axis[5] for axis in axes]
         columns = d_Y.reshape(batch, channels, axes[0][0] * axes[1][0], *places)
         return {"X": scatter_images(columns, axes, sizes)}
+
+    def axes(self, X: Shape) -> tuple[Axis, ...]:
+        """Where the windows stand on rows and columns."""
+        paddings = edges_in_pairs(self.paddings)
+        sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
+        return sliding.over(X[2:], self.kernel_sizes)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand) -> None:
+        n, depth, place = k.lanes(*Y.shape)
+        axes = self.axes(X.shape)
+        c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
+        at, inside = seen(k, axes, k.unravel(place, [axis.count for axis in axes]), taps)
+        k.store(Y, (n, depth, place), X.at(n, c, *at, where=inside, other=0))
+
+    def triton_grad(self, k: Lanes, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
+        n, c, *place = k.lanes(*d_X.shape)
+        axes, taps = self.axes(d_X.shape), product(self.kernel_sizes)
+        turn = k.loop(taps)
+        at, inside = seeing(k, axes, place, k.unravel(turn, self.kernel_sizes))
+        windows = d_Y.seen_as((*d_X.shape[:2], taps, *(axis.count for axis in axes)))
+        above = windows.at(n, c, turn, *at, where=inside, other=0)
+        k.store(d_X, (n, c, *place), k.sum(above, turn))
 
 
 def require_pair(op: str, name: str, sizes: Sequence[int]) -> None:
