@@ -100,6 +100,8 @@ OPTIONAL_ROOMS = (
     *DOORS["grpc"],
     "compiler.driver",
     "compiler.study",
+    "compiler.passes.base",
+    "compiler.passes.registry",
     "compiler.ir.text",
 )
 
