@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.frame import Frame, NumpyOperand
-from compiler.codegen.trace import REDUCTIONS, Expr, Term, Tracer
+from compiler.codegen.trace import REDUCTIONS, Expr, Term, Tracer, ordered
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place, PlannedOp, Step, Storage, Value
@@ -110,7 +110,7 @@ class _Emitter:
 
     def emit(self) -> None:
         """Write every root; copies that would have come too early are written last."""
-        for part in {part: None for root in self.roots for part in _parts(root.expr)}:
+        for part in {part: None for root in self.roots for part in ordered(root.expr)}:
             self.left.update(part.parts())
             for arg in dict.fromkeys(part.parts()):
                 self.readers.setdefault(arg, []).append(part)
@@ -134,7 +134,7 @@ class _Emitter:
                 self.at[root.expr] = saved
 
     def _emit_root(self, root: Root) -> None:
-        out, parts = self.frame.operand(root.value), _parts(root.expr)
+        out, parts = self.frame.operand(root.value), ordered(root.expr)
         self.root_uses = Counter(arg for part in parts for arg in part.parts())
         choices = (part.args[:2] for part in parts if part.fn == "where")
         self.guarded = {arg for args in choices for arg in args if isinstance(arg, Expr)}
@@ -319,25 +319,9 @@ def _numel(part: Expr) -> Any:
     return TensorType(DType.FP32, part.shape).numel
 
 
-def _parts(root: Expr) -> list[Expr]:
-    """Every part of an expression, operands before the calls that read them."""
-    order: dict[Expr, None] = {}
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        part, seen = stack.pop()
-        if part in order:
-            continue
-        if seen:
-            order[part] = None
-        else:
-            stack.append((part, True))
-            stack += [(arg, False) for arg in reversed(part.parts())]
-    return list(order)
-
-
 def ordered_roots(roots: list[Root]) -> list[Root]:
     """Roots in an order in which, if there is one, none overwrites what a later one reads."""
-    reads = [{_storage(part) for part in _parts(root.expr) if part.is_leaf} for root in roots]
+    reads = [{_storage(part) for part in ordered(root.expr) if part.is_leaf} for root in roots]
     writes = [root.value.storage for root in roots]
     left = list(range(len(roots)))
     order: list[Root] = []

@@ -7,7 +7,7 @@ with the shape and element type of each part, from which a code generator writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -217,6 +217,25 @@ class Tracer:
         if key not in self._known:
             self._known[key] = Expr(self, fn, args, shape, dtype, extra)
         return self._known[key]
+
+
+def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:
+    """Every part of an expression, operands before what reads them.
+
+    What is below a part that is known, and not needed elsewhere, is left out.
+    """
+    order: dict[Expr, None] = {}
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        part, seen = stack.pop()
+        if part in order or part in known:
+            continue
+        if seen:
+            order[part] = None
+        else:
+            stack.append((part, True))
+            stack += [(arg, False) for arg in reversed(part.parts())]
+    return list(order)
 
 
 def _identity(arg: Any) -> Hashable:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from compiler.codegen.frame import NumpyOperand
-from compiler.codegen.trace import Expr, Term
+from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
     NARROW,
     Loop,
@@ -21,7 +21,6 @@ from compiler.codegen.triton.expressions import (
     limits_of,
     loop_of,
     operand_types,
-    ordered,
     power_of_two,
     programs,
     reach_of,

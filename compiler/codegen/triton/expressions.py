@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
-from compiler.codegen.trace import ELEMENTWISE, Expr
+from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
 from compiler.ir.dims import Dim, Size
 from compiler.ir.types import DType
@@ -101,22 +101,3 @@ def _closed(part: Expr) -> frozenset[int]:
     if part.fn == "dot":
         return frozenset({0, 1})
     return frozenset({loop_of(part)}) if part.fn == "reduce" else frozenset()
-
-
-def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:
-    """Every part of an expression, operands before what reads them.
-
-    What is below a part that is known, and not needed elsewhere, is left out.
-    """
-    order: dict[Expr, None] = {}
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        part, seen = stack.pop()
-        if part in order or part in known:
-            continue
-        if seen:
-            order[part] = None
-        else:
-            stack.append((part, True))
-            stack += [(arg, False) for arg in reversed(part.parts())]
-    return list(order)

@@ -11,8 +11,7 @@ from typing import TypeAlias, cast
 
 from compiler.codegen.frame import Frame
 from compiler.codegen.pointwise import Root, trace
-from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.expressions import ordered
+from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from compiler.codegen.trace import Expr, Term
+from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.emit import Emitter, Written
-from compiler.codegen.triton.expressions import Loop, ordered, power_of_two, roots_of
+from compiler.codegen.triton.expressions import Loop, power_of_two, roots_of
 from compiler.codegen.triton.lanes import Source, Tiles, number_of
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.writer import Names

@@ -12,8 +12,7 @@ from typing import cast
 
 from compiler.codegen.frame import Frame
 from compiler.codegen.pointwise import Root, trace
-from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.expressions import ordered
+from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
 from compiler.ir.types import Shape
 from compiler.plan import Place, PlannedOp, Step, Value
