@@ -1,0 +1,172 @@
+"""Expressions of a kernel as lines of it: values, where they lie, and which of them are there.
+
+A part of an expression is a line that names it, written once where it is first needed. Lanes and
+turns of loops differ from form to form of a kernel; what is made of them does not, and is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.triton.expressions import NARROW, Loop, operand_types, reach_of, stem_of
+from compiler.codegen.triton.helpers import HELPERS
+from compiler.codegen.triton.lanes import Lanes, Source, number_of
+from compiler.codegen.triton.spelling import POINTERS, TYPES, call_text, helper_of, number
+from compiler.codegen.writer import Names, Writer
+from compiler.ir.dims import Dim, Size, product
+from compiler.ir.types import DType, Shape
+
+RESERVED = frozenset("tl triton lane live start LANES INDEX range float".split())
+"""Names that kernels use themselves."""
+
+
+@dataclass
+class Values:
+    """Writes what a kernel computes, line by line."""
+
+    lanes: Lanes
+    name: str
+    comment: Sequence[str]
+    body: Writer = field(default_factory=lambda: Writer(1))
+    text: dict[Expr, str] = field(default_factory=dict[Expr, str])
+    helpers: dict[str, None] = field(default_factory=dict[str, None])
+    pointers: dict[str, str] = field(default_factory=dict[str, str])
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
+    sizes: dict[Dim, str] = field(default_factory=dict[Dim, str])
+    open: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.names = Names({*HELPERS, *RESERVED})
+        self.reach = reach_of(self.lanes)
+        self.loops: list[Loop] = []
+
+    def _hoist(self, value: Term, index: int) -> None:
+        """Name what does not change from turn to turn before the loop begins."""
+        if isinstance(value, Expr):
+            for part in ordered(value, self.text):
+                if index not in self.reach[part]:
+                    self._name(part)
+
+    # ---- expressions ----
+
+    def _value(self, term: Term) -> str:
+        """A term as text, with all it is made of named before."""
+        if not isinstance(term, Expr):
+            return number(term)
+        for part in ordered(term, self.text):
+            self._name(part)
+        return self.text[term]
+
+    def _name(self, part: Expr) -> None:
+        if part in self.text:
+            return
+        text = self._text(part)
+        if part.fn in ("size", "loop", "full") or (part.fn == "index" and text.isidentifier()):
+            self.text[part] = text
+            return
+        self.text[part] = self.names.make(stem_of(part))
+        self.body.line(f"{self.text[part]} = {text}")
+
+    def _text(self, part: Expr) -> str:
+        match part.fn:
+            case "index":
+                return self._index(number_of(part))
+            case "loop":
+                return self.loops[number_of(part)].name
+            case "size":
+                return self._size(cast(Size, part.extra))
+            case "full":
+                return self._value(part.args[0])
+            case "load":
+                return self._load(part)
+            case "astype":
+                return self._cast(part.args[0], part.dtype)
+            case _:
+                return self._call(part)
+
+    def _index(self, axis: int) -> str:
+        """The index of an axis from the number of the lane."""
+        inner = product(self.lanes.shape[axis + 1 :])
+        text = "lane" if inner == 1 else f"lane // {self._size(inner)}"
+        return text if axis == 0 else f"{text} % {self._size(self.lanes.shape[axis])}"
+
+    def _load(self, part: Expr) -> str:
+        source = cast(Source, part.extra)
+        rank = len(source.shape)
+        indices, guard = part.args[:rank], part.args[rank:]
+        offset = self._offset(indices, source.shape)
+        mask = self._mask((*indices, *guard[:1]), guard[0] if guard else None)
+        other = f", {self._value(guard[1])}" if guard else ""
+        return f"tl.load({self._pointer(source.operand)} + {offset}, {mask}{other})"
+
+    def _offset(self, indices: Sequence[Term], shape: Shape) -> str:
+        """Where an element lies behind the first, in elements."""
+        own = zip(indices, self.lanes.indices, strict=False)
+        if shape == self.lanes.shape and all(a is b for a, b in own):
+            return "lane"
+        parts: list[str] = []
+        for axis, index in enumerate(indices):
+            stride = product(shape[axis + 1 :])
+            if isinstance(index, int) and index == 0:
+                continue
+            text = self._value(index)
+            parts.append(text if stride == 1 else f"{text} * {self._size(stride)}")
+        if not any(isinstance(i, Expr) and self._spreads(i) for i in indices):
+            parts.append("lane * 0")
+        return f"({' + '.join(parts)})"
+
+    def _spreads(self, term: Expr) -> bool:
+        """True where an index differs from lane to lane, and so gives each a place of its own."""
+        return any(part.fn in ("index", "load") for part in ordered(term))
+
+    def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
+        reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}
+        parts = ["live", *(self.loops[i].live for i in sorted(reached))]
+        if guard is not None:
+            parts.append(f"({self._cast(guard, DType.BOOL)})")
+        return " & ".join(parts)
+
+    def _call(self, part: Expr) -> str:
+        if part.fn in ("index_div", "index_mod"):
+            return call_text(part.fn, "", [self._value(arg) for arg in part.args])
+        wanted = operand_types(part)
+        kind = next((each for each in wanted if each is not None), part.dtype)
+        wide = kind is DType.FP16 and part.fn not in NARROW
+        types = [DType.FP32 if wide and each is DType.FP16 else each for each in wanted]
+        args = [self._cast(arg, each) for arg, each in zip(part.args, types, strict=True)]
+        helper = helper_of(part.fn, kind)
+        if helper:
+            self.helpers[helper] = None
+        text = call_text(part.fn, helper, args)
+        return f"({text}).to(tl.float16)" if wide and part.dtype is DType.FP16 else text
+
+    def _cast(self, term: Term, dtype: DType | None) -> str:
+        """A term in an element type; whole numbers and indices mix as they are."""
+        if dtype is DType.BOOL and not isinstance(term, Expr):
+            return str(bool(term))
+        text = self._value(term)
+        if dtype is None or not isinstance(term, Expr) or term.dtype is dtype:
+            return text
+        if dtype is DType.BOOL:
+            return f"({text} != 0)"
+        if term.fn == "full":
+            return text
+        return f"{text}.to({TYPES[dtype]})"
+
+    def _pointer(self, operand: NumpyOperand) -> str:
+        name = operand.name
+        if name not in self.pointers:
+            self.pointers[name] = self.names.make(f"{name}_ptr")
+            self.kinds[name] = POINTERS[operand.type.dtype]
+        return self.pointers[name]
+
+    def _size(self, size: Size) -> str:
+        if not isinstance(size, Dim):
+            return str(size)
+        if size not in self.sizes:
+            self.sizes[size] = self.names.make(str(size))
+        return self.sizes[size]
