@@ -27,8 +27,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench import models
-from bench.table import Row, goal, table
+from bench.nets import timed
+from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import TARGETS, feed_shapes, without_collections
 from compiler.freeze import freeze
@@ -83,9 +83,9 @@ def compile_once(program: Any, feed: Sequence[str], fetch: Sequence[str]) -> Tim
 def measure_model(name: str = "resnet_cifar8", repeats: int = REPEATS) -> dict[str, Any]:
     """A row for a model's training program."""
     start = time.perf_counter()
-    recorded = models.model(fluid, name)
+    recorded = timed.model(fluid, name)
     spent = (time.perf_counter() - start) * 1e3
-    feed = list(models.draw(name, np.random.RandomState(0), 1))
+    feed = list(timed.draw(name, np.random.RandomState(0), 1))
     return _row(name, recorded, feed, spent, repeats)
 
 
@@ -95,13 +95,13 @@ def measure_synthetic(
     """A row for each length."""
     for length in lengths:
         start = time.perf_counter()
-        recorded = models.record(fluid, models.synthetic(length), models.sgd)
+        recorded = timed.record(fluid, timed.synthetic(length), timed.sgd)
         spent = (time.perf_counter() - start) * 1e3
         yield _row("synthetic", recorded, ["x", "y"], spent, repeats)
 
 
 def _row(
-    name: str, recorded: models.Recorded, feed: Sequence[str], spent: float, repeats: int
+    name: str, recorded: timed.Recorded, feed: Sequence[str], spent: float, repeats: int
 ) -> dict[str, Any]:
     fetch = [recorded.loss.name]
     runs = [compile_once(recorded.main, feed, fetch) for _ in range(repeats)]
@@ -147,8 +147,8 @@ def measure_peer(name: str = "resnet_cifar8") -> Iterator[dict[str, Any]]:
     """
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
     torch = importlib.import_module("torch")
-    peer = importlib.import_module("bench.torch_step")
-    feed = models.draw(name, np.random.RandomState(0), models.BATCH[name])
+    peer = importlib.import_module("bench.workers.torch_step")
+    feed = timed.draw(name, np.random.RandomState(0), timed.BATCH[name])
     for backend in ("aot_eager", "inductor"):
         torch.compiler.reset()
         net = torch.compile(peer.network(name), backend=backend)

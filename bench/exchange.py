@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import image_models, joined_models, zoo
-from bench.lines import append
+from bench.nets import images, joined, zoo
 from bench.real_models import DIFFERENCE, difference
-from bench.table import Row, goal, table
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
 from fluid.cli.main import main as fluid_command
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +56,7 @@ CONVERSIONS = (
 )
 """What `fluid convert` is told, in the folder of a writer."""
 
-UNSTEADY = frozenset(image_models.MODELS) | frozenset(joined_models.MODELS)
+UNSTEADY = frozenset(images.MODELS) | frozenset(joined.MODELS)
 """Models that train with dropout, or with batch norms over so few pixels that they divide by next
 to nothing: their losses go apart whoever reads them, and are not compared."""
 
@@ -70,9 +70,9 @@ COLUMNS |= {"losses": ".1e"}
 def told(python: str | None, request: Mapping[str, Any]) -> None:
     """Let a process write or read; RuntimeError with its last words where it dies."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    path = str(ROOT / "bench") if python else str(ROOT)
-    environment = {**os.environ, **threads, "PYTHONPATH": path, "GLOG_minloglevel": "2"}
-    command = [python or sys.executable, str(ROOT / "bench/exchange_worker.py")]
+    path = {"PYTHONPATH": "" if python else str(ROOT), "GLOG_minloglevel": "2"}
+    environment = {**os.environ, **threads, **path}
+    command = [python or sys.executable, str(ROOT / "bench/workers/exchange.py")]
     command += ["paddle.fluid" if python else "fluid", json.dumps(request)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

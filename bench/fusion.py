@@ -23,9 +23,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench import zoo
-from bench.models import Recorded, fed
-from bench.table import Row, goal, table
+from bench.nets import zoo
+from bench.nets.timed import Recorded, fed
+from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import compile_stages, feed_shapes
 from compiler.ir.convert import to_graph

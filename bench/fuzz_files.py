@@ -27,9 +27,9 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import compiler
-from bench.damage import damaged_bytes, damaged_fields, words_of
-from bench.lines import append
-from bench.table import Row, goal, table
+from bench.support.damage import damaged_bytes, damaged_fields, words_of
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
 from compiler.errors import CompileError
 from compiler.ir.proto import Message, ProtoError, dump, parse
 from compiler.ir.serial import dump_program, load_program

@@ -6,7 +6,7 @@ work in; the arena they are packed into, and how long that took; the bound (the 
 below which no packing goes. Beside it the same buffers under five other policies, what a step
 allocates outside the arena, and how far any number moves when memory is not reused. A second table
 has the bound itself: as the program was written, and as each pass leaves it. Lives recorded from
-larger networks follow, and with `--cases` the hard ones of MiniMalloc (`memory_files.py`).
+larger networks follow, and with `--cases` the hard ones of MiniMalloc (`packing/files.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
 import runtime
-from bench import models, zoo
-from bench.memory_bounds import BOUND_COLUMNS, WRITTEN, bounds, values
-from bench.memory_files import (
+from bench.nets import timed, zoo
+from bench.packing.bounds import BOUND_COLUMNS, WRITTEN, bounds, values
+from bench.packing.files import (
     DATA,
     RATIOS,
     REPEATS,
@@ -39,7 +39,7 @@ from bench.memory_files import (
     report_cases,
     report_files,
 )
-from bench.table import Row, goal, table
+from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import Compiled, compile_stages
 from compiler.ir.types import Array
@@ -138,7 +138,7 @@ def fed_arrays(batch: Mapping[str, Any]) -> dict[str, Array]:
     return fed
 
 
-def initial_state(recorded: models.Recorded) -> dict[str, Array]:
+def initial_state(recorded: timed.Recorded) -> dict[str, Array]:
     """The persistable arrays after the startup program, by name."""
     scope = fluid.Scope()
     fluid.Executor(fluid.CPUPlace()).run(recorded.startup, scope=scope)

@@ -21,10 +21,10 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.lines import append
-from bench.real_packages import cache_folder, provide
-from bench.real_text import SENTENCES
-from bench.table import Row, goal, table
+from bench.real.packages import cache_folder, provide
+from bench.real.text import SENTENCES
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
 
 ROOT = Path(__file__).resolve().parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -21,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.table import Row, goal, table
+from bench.support.table import Row, goal, table
 
 ROOT = Path(__file__).resolve().parents[1]
-WORKER = str(ROOT / "bench/peak_worker.py")
+WORKER = str(ROOT / "bench/workers/peak.py")
 
 GOAL = 0.6
 """Training with recomputation ÷ torch eager, at most."""

@@ -19,7 +19,7 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import runtime
-from bench.table import goal, table
+from bench.support.table import goal, table
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
 from compiler.ir.graph import Graph

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.lines import append
-from bench.real_packages import cache_folder, provide
-from bench.real_tasks import MODELS, Model, Request
-from bench.table import Row, goal, table
+from bench.real.packages import cache_folder, provide
+from bench.real.tasks import MODELS, Model, Request
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
 from compiler.ir.proto import dump, parse
 from fluid.cli.layout import saved_names
 from runtime.checkpoint import load_combined, load_tensor, save_combined, save_tensor
@@ -78,7 +78,7 @@ def _run(python: str | None, told: str, threads: int) -> subprocess.CompletedPro
     environment = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": str(ROOT)}
     if python is not None:
         environment |= {"PYTHONPATH": "", "FLAGS_enable_pir_api": "0", "GLOG_minloglevel": "2"}
-    command = [python or sys.executable, str(ROOT / "bench/real_worker.py")]
+    command = [python or sys.executable, str(ROOT / "bench/workers/real.py")]
     command += ["paddle" if python else "fluid", told]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

@@ -13,21 +13,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import compile_time, memory, memory_files, models, step
-from bench.lines import append, machine
-from bench.table import Row
+from bench import compile_time, memory, step
+from bench.nets import timed
+from bench.packing import files
+from bench.support.lines import append, machine
+from bench.support.table import Row
 
 
 def run_all(given: argparse.Namespace) -> dict[str, list[Row]]:
     """Rows by benchmark, every table printed as soon as it is there."""
     rows: dict[str, list[Row]] = {"memory": list(memory.measure())}
     print(memory.report(rows["memory"]), flush=True)
-    rows["buffers"] = list(memory_files.measure_files())
-    print(memory_files.report_files(rows["buffers"]), flush=True)
+    rows["buffers"] = list(files.measure_files())
+    print(files.report_files(rows["buffers"]), flush=True)
     rows["compile_time"] = [compile_time.measure_model(), *compile_time.measure_synthetic()]
     rows["torch_compile"] = list(compile_time.measure_peer()) if given.peer else []
     print(_compile_report(rows), flush=True)
-    whom, names = step.Whom(given.reference), list(models.MODELS)
+    whom, names = step.Whom(given.reference), list(timed.MODELS)
     rows["step"] = [row for n in step.THREADS for row in step.measure(names, whom, n)]
     rows["binding"] = list(step.measure_binding(names))
     print(step.report(rows["step"], rows["binding"]), flush=True)

@@ -26,10 +26,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench import models
-from bench.peers import Peer, started
-from bench.serve_worker import BURST, LOD
-from bench.table import Row, table
+from bench.nets import timed
+from bench.support.table import Row, table
+from bench.workers.peers import Peer, started
+from bench.workers.serve import BURST, LOD
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -71,7 +71,7 @@ def measure(
 
 def _runners(stack: ExitStack, reference: str | None) -> Iterator[Runner]:
     """Ours first, then the reference where there is one."""
-    script = str(ROOT / "bench/serve_worker.py")
+    script = str(ROOT / "bench/workers/serve.py")
     names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
     one = dict.fromkeys(names, "1")
     ours = [sys.executable, script, "--fluid", "fluid"]
@@ -85,11 +85,11 @@ def _runners(stack: ExitStack, reference: str | None) -> Iterator[Runner]:
 
 def save(name: str, batch: int, folder: Path) -> Path:
     """Write a model with its first weights and a request for it; the folder they are in."""
-    recorded = models.model(fluid, name)
+    recorded = timed.model(fluid, name)
     executor, scope = fluid.Executor(), fluid.Scope()
     needed = {op for each in recorded.test._prune([recorded.output]).blocks for op in each.ops}
     read = {var for op in needed for var in op.reads()}
-    drawn = models.draw(name, np.random.RandomState(0), batch)
+    drawn = timed.draw(name, np.random.RandomState(0), batch)
     feed = {key: value for key, value in drawn.items() if key in read}
     with fluid.scope_guard(scope):
         executor.run(recorded.startup)
@@ -144,7 +144,7 @@ def report(rows: Sequence[Row]) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=models.MODELS)
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=timed.MODELS)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)

@@ -26,9 +26,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench import models
-from bench.peers import Peer, started
-from bench.table import Row, goal, table
+from bench.nets import timed
+from bench.support.table import Row, goal, table
+from bench.workers.peers import Peer, started
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -83,13 +83,13 @@ def measure(
     with ExitStack() as stack:
         runners = list(_runners(stack, whom, _environment(threads)))
         for name in names:
-            row = {"model": name, "batch": models.BATCH[name], "threads": threads}
+            row = {"model": name, "batch": timed.BATCH[name], "threads": threads}
             yield {**row, **_race(runners, name, rounds)}
 
 
 def _runners(stack: ExitStack, whom: Whom, threads: Mapping[str, str]) -> Iterator[Runner]:
     """Ours first, then whoever can be asked."""
-    fluids, torch = str(ROOT / "bench/reference_step.py"), str(ROOT / "bench/torch_step.py")
+    fluids, torch = (str(ROOT / f"bench/workers/{name}_step.py") for name in ("fluid", "torch"))
     ours, path = [sys.executable, fluids, "--fluid", "fluid"], {"PYTHONPATH": str(ROOT)}
     yield Runner("ours", stack.enter_context(started(ours, {**threads, **path})))
     if whom.reference:
@@ -144,12 +144,12 @@ class Session:
         self.name = name
         self.executor = fluid.Executor(fluid.CPUPlace())
         self._scope = fluid.Scope()
-        self._recorded = models.model(fluid, name)
+        self._recorded = timed.model(fluid, name)
         self.executor.run(self._recorded.startup, scope=self._scope)
 
     def milliseconds(self, batch: int) -> float:
         """Of one step with a batch of this size."""
-        feed = models.fed(fluid, models.draw(self.name, np.random.RandomState(0), batch))
+        feed = timed.fed(fluid, timed.draw(self.name, np.random.RandomState(0), batch))
         program, loss = self._recorded.main, self._recorded.loss
         start = time.perf_counter()
         self.executor.run(program, feed=feed, fetch_list=[loss], scope=self._scope)
@@ -169,7 +169,7 @@ def measure_binding(names: Sequence[str], sizes: int = 5) -> Iterator[dict[str, 
     """
     for name in names:
         session = Session(name)
-        session.milliseconds(models.BATCH[name])
+        session.milliseconds(timed.BATCH[name])
         counters = session.executor.counters
         compiles, bindings = counters.compiles, counters.bindings
         spent = [session.binding(batch) for batch in range(2, sizes + 2)]
@@ -212,7 +212,7 @@ def _gates(steps: Sequence[Row]) -> list[str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="+", default=list(models.MODELS), choices=models.MODELS)
+    parser.add_argument("--models", nargs="+", default=list(timed.MODELS), choices=timed.MODELS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)

@@ -25,8 +25,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fluid
-from bench import models, zoo
-from bench.table import Row, goal, table
+from bench.nets import timed, zoo
+from bench.support.table import Row, goal, table
 
 CLOSE = 1e-4
 """How far a folded model's output may move, in parts of its largest value."""
@@ -160,7 +160,7 @@ def _moved(want: Sequence[Any], got: Sequence[Any]) -> float:
 
 
 def _batch(name: str, rows: int, settings: Mapping[str, Any], seed: int = SEED) -> Batch:
-    return models.fed(fluid, zoo.draw(name, np.random.RandomState(seed), rows, **settings))
+    return timed.fed(fluid, zoo.draw(name, np.random.RandomState(seed), rows, **settings))
 
 
 # ---- what is printed

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 import fluid
-from bench import models
+from bench.nets import timed
 from compiler import Options
 from compiler.driver import compile_stages
 from compiler.errors import PlanError
@@ -116,9 +116,9 @@ def test_what_was_deleted_is_not_read() -> None:
 
 def optimised() -> Graph:
     """A training step after all passes."""
-    recorded = models.model(fluid, "digits_mlp")
+    recorded = timed.model(fluid, "digits_mlp")
     options = Options(disable=frozenset({"insert_deletes"}))
-    feed = list(models.draw("digits_mlp", models.np.random.RandomState(0), 2))
+    feed = list(timed.draw("digits_mlp", timed.np.random.RandomState(0), 2))
     return compile_stages(
         recorded.main, feed=feed, fetch=[recorded.loss.name], options=options
     ).graph

@@ -11,24 +11,15 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import (
-    allocators,
-    compile_time,
-    lines,
-    memory,
-    memory_files,
-    models,
-    peak,
-    serve,
-    serve_worker,
-    step,
-    table,
-    transpilers,
-)
-from bench.peers import started
+from bench import compile_time, memory, peak, serve, step, transpilers
+from bench.nets import timed
+from bench.packing import allocators, files
+from bench.support import lines, table
+from bench.workers import serve as serving
+from bench.workers.peers import started
 from compiler.pack import Life
 
-SERVING = "from worker import serve; serve(lambda *request: lambda: print('noise'))"
+SERVING = "from bench.workers.protocol import serve; serve(lambda *request: lambda: print('noise'))"
 
 
 # Models
@@ -38,11 +29,11 @@ SERVING = "from worker import serve; serve(lambda *request: lambda: print('noise
     ("name", "ops"), [("fit_a_line", 13), ("digits_mlp", 29), ("lenet_bn", 35), ("resnet_cifar8", 73)]
 )  # fmt: skip
 def test_models_have_the_ops_that_the_reference_records(name: str, ops: int) -> None:
-    assert len(models.model(fluid, name).main.global_block().ops) == ops
+    assert len(timed.model(fluid, name).main.global_block().ops) == ops
 
 
 def test_synthetic_programs_are_as_long_as_they_are_asked_to_be() -> None:
-    recorded = models.record(fluid, models.synthetic(840), models.sgd)
+    recorded = timed.record(fluid, timed.synthetic(840), timed.sgd)
     kinds = {op.type for op in recorded.main.global_block().ops}
     assert abs(len(recorded.main.global_block().ops) - 840) <= 42
     assert {"mul", "relu_grad", "scale", "sum", "sgd"} <= kinds
@@ -83,16 +74,16 @@ def test_transpilers_on_a_model() -> None:
 def test_memory_of_recorded_lives(tmp_path: Path) -> None:
     text = "id,lower,upper,size\n0,0,2,64\n1,1,3,128\n2,2,4,64\n"
     (tmp_path / "three.csv").write_text(text, encoding="utf-8")
-    (row,) = memory_files.measure_files(tmp_path)
+    (row,) = files.measure_files(tmp_path)
     assert (row["lives"], row["buffers"], row["arena"], row["bound"]) == (3, 256, 192, 192)
-    assert "three" in memory_files.report_files([row])
+    assert "three" in files.report_files([row])
 
 
 def test_hard_cases_tell_what_fits(tmp_path: Path) -> None:
     text = "id,lower,upper,size\n0,0,2,1048576\n1,2,3,64\n"
     (tmp_path / "D.1048576.csv").write_text(text, encoding="utf-8")
-    rows, lowest = (list(memory_files.measure_cases(low, tmp_path)) for low in (False, True))
-    shown = memory_files.report_cases(rows, lowest)
+    rows, lowest = (list(files.measure_cases(low, tmp_path)) for low in (False, True))
+    shown = files.report_cases(rows, lowest)
     assert "1 of 1 fit 1,048,576" in shown and "not lower" in shown
 
 
@@ -109,7 +100,7 @@ def test_other_ways_of_allocating() -> None:
 
 
 def test_policies_take_what_others_found_for_recorded_lives() -> None:
-    lives = memory_files.read_lives(memory_files.DATA / "buffers" / "infer_densenet121.csv")
+    lives = files.read_lives(files.DATA / "buffers" / "infer_densenet121.csv")
     found = [policy(lives) / 7_225_344 for policy in allocators.POLICIES.values()]
     assert [round(each, 3) for each in found] == [10.075, 1.343, 1.222, 1.222, 1.111]
 
@@ -140,7 +131,7 @@ def test_another_batch_size_binds_and_compiles_nothing() -> None:
 
 
 def test_peers_answer_and_their_noise_is_kept_apart() -> None:
-    environment = {"PYTHONPATH": str(step.ROOT / "bench")}
+    environment = {"PYTHONPATH": str(step.ROOT)}
     with started([sys.executable, "-c", SERVING], environment) as peer:
         assert peer.ask("any", "plain", 3) > 0
         assert peer.ask("any", "plain", 3) > 0
@@ -164,7 +155,7 @@ def test_requests_in_threads() -> None:
 @pytest.mark.parametrize("name", serve.MODELS)
 def test_both_ways_to_ask_give_the_same(name: str, tmp_path: Path) -> None:
     folder = serve.save(name, 2, tmp_path / name)
-    ways = serve_worker.clones, serve_worker.shared
+    ways = serving.clones, serving.shared
     (first,), (second,) = (way(fluid, folder, 2)[-1]() for way in ways)
     np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench import fusion, zoo
+from bench import fusion
+from bench.nets import zoo
 
 MODELS = [
     "lenet_bn", "resnet50", "se_resnext50", "mobilenet_v1", "mobilenet_v2", "vgg16_bn",

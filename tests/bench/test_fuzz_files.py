@@ -2,8 +2,8 @@
 
 from random import Random
 
-from bench.damage import damaged_bytes, damaged_fields, words_of
 from bench.fuzz_files import Tally, fuzz, originals, report
+from bench.support.damage import damaged_bytes, damaged_fields, words_of
 from compiler.ir.proto import parse
 
 

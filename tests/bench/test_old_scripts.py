@@ -6,7 +6,7 @@ import pytest
 
 from bench import old_scripts
 from bench.old_scripts import Script, Told
-from bench.real_packages import PACKAGES
+from bench.real.packages import PACKAGES
 
 SCRIPT = """\
 import sys

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import real_models, real_packages, real_pictures
-from bench.real_tasks import MODELS, TABLE_WORDS, Model, Request, _say_table
-from bench.real_text import Lexicon
+from bench import real_models
+from bench.real import packages, pictures
+from bench.real.tasks import MODELS, TABLE_WORDS, Model, Request, _say_table
+from bench.real.text import Lexicon
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
 
@@ -35,14 +36,14 @@ def say(outputs: Sequence[np.ndarray]) -> list[str]:
 
 def test_every_model_is_of_a_package_and_pip_is_held_to_it() -> None:
     for model in MODELS.values():
-        package = real_packages.PACKAGES[model.package]
+        package = packages.PACKAGES[model.package]
         assert package.requirement.startswith(f"{package.name}=={package.version} --hash=sha256:")
         assert len(package.sha256) == 64
 
 
 def test_nothing_is_fetched_unless_asked(tmp_path: Path, capsys: Any) -> None:
-    packages = [model.package for model in MODELS.values()]
-    assert not real_packages.provide(packages, tmp_path, allowed=False)
+    wanted = [model.package for model in MODELS.values()]
+    assert not packages.provide(wanted, tmp_path, allowed=False)
     told = capsys.readouterr().out
     assert "lac 2.1.2, 64.8 MB (Apache-2.0)" in told
     assert "--fetch downloads 154.1 MB" in told
@@ -63,7 +64,7 @@ def test_only_the_folder_of_the_models_is_unpacked(tmp_path: Path, kind: str) ->
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 packed.addfile(member, io.BytesIO(data))
-    real_packages.unpack(archive, "p/m", tmp_path / "models")
+    packages.unpack(archive, "p/m", tmp_path / "models")
     found = {
         path.relative_to(tmp_path).as_posix(): path.read_bytes()
         for path in tmp_path.rglob("*")
@@ -105,27 +106,27 @@ def test_what_the_vocabulary_lacks_goes_by_characters(lexicon: Lexicon) -> None:
 
 
 def test_models_are_shown_what_they_want() -> None:
-    for line in real_pictures.lines_of_text().values():
-        assert real_pictures.for_angles(line).shape == (1, 3, 48, 192)
-    for picture in real_pictures.photographs().values():
-        shown = real_pictures.for_labels(picture)
+    for line in pictures.lines_of_text().values():
+        assert pictures.for_angles(line).shape == (1, 3, 48, 192)
+    for picture in pictures.photographs().values():
+        shown = pictures.for_labels(picture)
         assert shown.shape == (1, 3, 224, 224)
         assert 0.5 < np.abs(shown).max() < 4
-    table = real_pictures.for_tables(real_pictures.drawn_table())
+    table = pictures.for_tables(pictures.drawn_table())
     assert table.shape == (1, 3, 488, 488)
     assert table.dtype == np.float32
 
 
 def test_a_resized_picture_keeps_what_is_even() -> None:
     even = np.full((5, 7, 3), 9, np.uint8)
-    np.testing.assert_allclose(real_pictures.resized(even, 11, 4), 9, rtol=1e-6)
+    np.testing.assert_allclose(pictures.resized(even, 11, 4), 9, rtol=1e-6)
 
 
 def test_drawn_pictures_stand_in_for_photographs(monkeypatch: Any) -> None:
-    monkeypatch.setattr(real_pictures, "find_spec", lambda name: None)
-    (drawn,) = real_pictures.photographs().values()
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    (drawn,) = pictures.photographs().values()
     assert (drawn.shape, drawn.dtype) == ((300, 400, 3), np.uint8)
-    lines = real_pictures.lines_of_text()
+    lines = pictures.lines_of_text()
     np.testing.assert_array_equal(lines["upright"], lines["turned"][::-1, ::-1])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import models, zoo
+from bench.nets import timed, zoo
 
 WITHOUT_DROPOUT: dict[str, dict[str, Any]] = {
     name: {"dropout": False} for name in ("vgg16_bn", "inception_v1", "se_resnext50")
@@ -16,7 +16,7 @@ N = 4
 
 def one_of(name: str, seed: int = 0, **settings: Any) -> dict[str, Any]:
     """A batch, as the executor takes it."""
-    return models.fed(fluid, zoo.draw(name, np.random.RandomState(seed), N, **settings))
+    return timed.fed(fluid, zoo.draw(name, np.random.RandomState(seed), N, **settings))
 
 
 OPS = {"resnet50": 532, "se_resnext50": 870, "densenet121": 1281, "transformer": 376}

@@ -7,8 +7,8 @@ import pytest
 
 import fluid
 import runtime
-from bench import models
 from bench.memory import Subject, initial_state
+from bench.nets import timed
 from compiler import Options
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
@@ -57,8 +57,8 @@ def test_what_is_spoilt_stands_in_the_source() -> None:
 
 @pytest.mark.parametrize("name", ["lenet_bn", "word2vec", "transformer_encoder"])
 def test_training_and_inference_never_notice(name: str) -> None:
-    recorded = models.model(fluid, name)
-    feed = models.draw(name, np.random.RandomState(0), 3)
+    recorded = timed.model(fluid, name)
+    feed = timed.draw(name, np.random.RandomState(0), 3)
     state = initial_state(recorded)
     training = Subject(recorded.main, feed, recorded.loss.name, state, lent=False)
     inference = Subject(recorded.test, feed, recorded.output.name, state, lent=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import zoo
+from bench.nets import zoo
 from fluid.cli import main as cli
 from fluid.cli.arrays import read_arrays
 from fluid.cli.bisect import BISECT_EXAMPLES

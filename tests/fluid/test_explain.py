@@ -8,7 +8,7 @@ import pytest
 
 import compiler
 import fluid
-from bench import zoo
+from bench.nets import zoo
 from fluid import profiler
 from runtime.profiler import MARK
 

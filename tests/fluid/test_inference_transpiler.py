@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import models, zoo
+from bench.nets import timed, zoo
 from runtime.errors import NotInitialized
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
@@ -353,7 +353,7 @@ def test_networks_of_papers(name: str) -> None:
     """To 1e-4 of the largest; `bench/transpilers.py` has all of them."""
     settings = zoo.small(name)
     recorded = zoo.build(fluid, name, train=False, **settings)
-    feed = models.fed(fluid, zoo.draw(name, np.random.RandomState(0), 2, **settings))
+    feed = timed.fed(fluid, zoo.draw(name, np.random.RandomState(0), 2, **settings))
     exe = fluid.Executor(CPU)
     exe.run(recorded.startup)
     (want,) = exe.run(recorded.test, feed, [recorded.output])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import models, zoo
+from bench.nets import timed, zoo
 from compiler.errors import CompileError, VerifyError
 from compiler.ir.convert import to_graph
 from compiler.ir.own_names import REUSES, reuses
@@ -194,7 +194,7 @@ def test_no_number_of_a_training_changes(name: str) -> None:
     recorded = zoo.build(fluid, name, **settings)
     random = np.random.RandomState(0)
     draws = (zoo.draw(name, random, 4, **settings) for _ in range(5))
-    batches = [models.fed(fluid, batch) for batch in draws]
+    batches = [timed.fed(fluid, batch) for batch in draws]
     gradients = [name for name in temporaries(recorded.main) if name.endswith("@GRAD")]
     fetch = [recorded.loss, recorded.output, *gradients[:: len(gradients) // 3 + 1]]
     want = trained(recorded.main, fetch, batches, recorded.startup)

@@ -9,7 +9,7 @@ import pytest
 
 import compiler
 import fluid
-from bench import zoo
+from bench.nets import zoo
 from compiler.errors import CompileError
 from compiler.ir.program import BlockRef, OpDesc, Program
 from compiler.ir.serial import dump_program, load_program

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fluid
 import runtime
-from bench import zoo
+from bench.nets import zoo
 from compiler.codegen.numpy import NumpyTarget
 from compiler.driver import compile_stages
 from compiler.errors import VerifyError

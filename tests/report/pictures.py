@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import fluid
-from bench import zoo
+from bench.nets import zoo
 from compiler.report.sources import Sources
 from compiler.study import study
 from tests.report.browser import Browser

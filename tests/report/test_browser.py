@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fluid
-from bench import zoo
+from bench.nets import zoo
 from compiler.ir.parse import parse
 from compiler.options import Options
 from compiler.passes.pipeline import pipeline

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-try:
-    from bench import worker
-except ImportError:  # beside this file, where the reference's Python runs it
-    import worker
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.workers import protocol
 
 BURST = 20
 """Requests that each thread answers in a step."""
@@ -27,7 +27,7 @@ LOD = "@LOD0"
 
 
 def preparing(fluid):
-    """What `worker.serve` asks for a step: so many requests in each thread at once."""
+    """What `protocol.serve` asks for a step: so many requests in each thread at once."""
 
     def prepare(folder, mode):
         way, threads = mode[:-1], int(mode[-1])
@@ -95,4 +95,4 @@ WAYS = {"clones": clones, "shared": shared}
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fluid", default="paddle.fluid", help="the module to serve with")
-    worker.serve(preparing(importlib.import_module(parser.parse_args().fluid)))
+    protocol.serve(preparing(importlib.import_module(parser.parse_args().fluid)))

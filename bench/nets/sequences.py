@@ -1,6 +1,6 @@
 """Recurrent networks over sentences and steps, and a loop, for the benchmarks and any fluid.
 
-As `text_models.py`: Python 3.7, NumPy and a fluid that is passed in.
+As `texts.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
 
 from __future__ import annotations

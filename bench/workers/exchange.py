@@ -15,11 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-try:
-    from bench import models, zoo
-except ImportError:  # beside this file, where the reference's Python runs it
-    import models
-    import zoo
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.nets import timed, zoo
 
 BATCH, BATCHES, STEPS = 4, 3, 4
 """Rows of a batch, batches that come round, and steps after which numbers are compared."""
@@ -48,7 +46,7 @@ class Side:
         self.recorded = zoo.build(fluid, name, **settings)
         random = np.random.RandomState(3)
         drawn = [zoo.draw(name, random, BATCH, **settings) for _ in range(BATCHES)]
-        self.batches = [models.fed(fluid, batch) for batch in drawn]
+        self.batches = [timed.fed(fluid, batch) for batch in drawn]
         wanted = needed(self.recorded.test, self.recorded.output.name)
         self.names = [each for each in sorted(drawn[0]) if each in wanted]
         self.feed = {each: self.batches[0][each] for each in self.names}

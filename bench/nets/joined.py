@@ -1,15 +1,11 @@
 """Networks on pictures whose branches are joined along the channels, written for any fluid.
 
-As `image_models.py`: builders of a picture's size, a width and a number of classes.
+As `images.py`: builders of a picture's size, a width and a number of classes.
 """
 
 from __future__ import annotations
 
-try:
-    from bench.image_net import Net, pictured
-except ImportError:  # beside this file, where the reference's Python runs it
-    from image_net import Net, pictured
-
+from bench.nets.layers import Net, pictured
 
 # ---- Inception-v1 (Szegedy et al., 2014) --------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The Transformer (Vaswani et al., 2017), its encoder alone and with its decoder, for any fluid.
 
-Sentences are padded; a mask of ones and zeros tells words from padding. As `models.py`: Python 3.7,
+Sentences are padded; a mask of ones and zeros tells words from padding. As `timed.py`: Python 3.7,
 NumPy and a fluid that is passed in.
 """
 

@@ -2,16 +2,12 @@
 
 Each builder takes the pixels of a side, a factor of all widths and the number of classes, so that
 the network of the paper and one small enough for a test are the same text; each gives the loss and
-the probabilities of the classes. As `models.py`: Python 3.7, NumPy and a fluid that is passed in.
+the probabilities of the classes. As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
 
 from __future__ import annotations
 
-try:
-    from bench.image_net import Net, pictured
-except ImportError:  # beside this file, where the reference's Python runs it
-    from image_net import Net, pictured
-
+from bench.nets.layers import Net, pictured
 
 # ---- VGG (Simonyan and Zisserman, 2014) ---------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Models of words, clicks and sentences for the benchmarks, written for any fluid.
 
-As `models.py`: Python 3.7, NumPy and a fluid that is passed in.
+As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
 
 from __future__ import annotations

@@ -12,10 +12,7 @@ from collections import namedtuple
 
 import numpy as np
 
-try:
-    from bench import text_models
-except ImportError:  # beside this file, where the reference's Python runs it
-    import text_models
+from bench.nets import texts
 
 Layers = namedtuple("Layers", "loss output")
 Layers.__doc__ = """What a builder records: the loss, and what a user predicts with."""
@@ -121,7 +118,7 @@ def resnet_cifar8(fluid):
 
 
 def _text(build):
-    """A builder of `text_models` as one of this file."""
+    """A builder of `texts` as one of this file."""
     return lambda fluid: Layers(*build(fluid))
 
 
@@ -130,10 +127,10 @@ MODELS = {
     "digits_mlp": digits_mlp,
     "lenet_bn": lenet_bn,
     "resnet_cifar8": resnet_cifar8,
-    "word2vec": _text(text_models.word2vec),
-    "ctr_wide_deep": _text(text_models.ctr_wide_deep),
-    "sentiment_conv": _text(text_models.sentiment_conv),
-    "transformer_encoder": _text(text_models.transformer_encoder),
+    "word2vec": _text(texts.word2vec),
+    "ctr_wide_deep": _text(texts.ctr_wide_deep),
+    "sentiment_conv": _text(texts.sentiment_conv),
+    "transformer_encoder": _text(texts.transformer_encoder),
 }
 
 
@@ -205,10 +202,10 @@ BATCH.update(word2vec=32, ctr_wide_deep=64, sentiment_conv=16, transformer_encod
 """The batch size a model is trained with."""
 
 _TEXT = {
-    "word2vec": text_models.draw_words,
-    "ctr_wide_deep": text_models.draw_clicks,
-    "sentiment_conv": text_models.draw_sentences,
-    "transformer_encoder": text_models.draw_steps,
+    "word2vec": texts.draw_words,
+    "ctr_wide_deep": texts.draw_clicks,
+    "sentiment_conv": texts.draw_sentences,
+    "transformer_encoder": texts.draw_steps,
 }
 
 _PICTURE = {"digits_mlp": (1, 8, 8), "lenet_bn": (1, 16, 16), "resnet_cifar8": (3, 16, 16)}
@@ -218,7 +215,7 @@ def draw(name, random, n):
     """A batch of n for a model, from a `numpy.random.RandomState`.
 
     `x` float32[n, 13] and `y` float32[n, 1], or `img` float32[n, …] and `label` int64[n, 1], or
-    what `text_models` draws; sequences come as (array, lengths).
+    what `texts` draws; sequences come as (array, lengths).
     """
     if name in _TEXT:
         return _TEXT[name](random, n)

@@ -1,4 +1,4 @@
-"""ResNet-50 for torch, layer for layer the one in `image_models.py`."""
+"""ResNet-50 for torch, layer for layer the one in `images.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that take steps when they are told to: the asking half of `worker.py`.
+"""Processes that take steps when they are told to: the asking half of `protocol.py`.
 
 Peers need other Pythons and other settings of threads, and a fair comparison needs rounds that
 alternate between them: so each waits in a process of its own for lines of JSON.

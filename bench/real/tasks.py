@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import real_pictures as pictures
-from bench.real_text import SENTENCES, Lexicon, tagged
+from bench.real import pictures
+from bench.real.text import SENTENCES, Lexicon, tagged
 
 TABLE_WORDS = (
     "sos <thead> </thead> <tbody> </tbody> <tr> </tr> <td > </td>".split()

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.nets import zoo
 
 
 def highest():
@@ -30,7 +31,6 @@ def highest():
 
 def fluid_step(module, mode, batch, image):
     """A function that takes one step on a fluid, ours or the reference's."""
-    zoo = importlib.import_module("zoo" if module == "paddle.fluid" else "bench.zoo")
     fluid = importlib.import_module(module)
     imported = highest()
     settings = {"image": image, "classes": 1000}
@@ -46,7 +46,9 @@ def fluid_step(module, mode, batch, image):
 def torch_step(compiled, mode, batch, image):
     """A function that takes one step on torch."""
     torch = importlib.import_module("torch")
-    model = importlib.import_module("torch_resnet").resnet50().train(mode == "training")
+    model = (
+        importlib.import_module("bench.workers.torch_resnet").resnet50().train(mode == "training")
+    )
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     imported = highest()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.table import Row
+from bench.support.table import Row
 
 PACKAGES = ("numpy", "networkx", "torch")
 

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
+from pathlib import Path
 
-import models
-import worker
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.nets import timed
+from bench.workers import protocol
 
 
 def preparing(fluid):
-    """What `worker.serve` asks for a step: `mode` is `plain`, or `cached` for the program cache."""
+    """What `protocol.serve` asks for; `mode` is `plain`, or `cached` for the program cache."""
 
     def prepare(name, mode):
-        recorded = models.model(fluid, name)
+        recorded = timed.model(fluid, name)
         scope = fluid.Scope()
         executor = fluid.Executor(fluid.CPUPlace())
         executor.run(recorded.startup, scope=scope)
-        batches = models.drawn(name, fluid=fluid)
+        batches = timed.drawn(name, fluid=fluid)
 
         def step():
             executor.run(
@@ -36,4 +40,4 @@ def preparing(fluid):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fluid", default="paddle.fluid", help="the module to record with")
-    worker.serve(preparing(importlib.import_module(parser.parse_args().fluid)))
+    protocol.serve(preparing(importlib.import_module(parser.parse_args().fluid)))

@@ -1,6 +1,6 @@
-"""The layers that networks on pictures are made of, for `image_models.py` and `joined_models.py`.
+"""The layers that networks on pictures are made of, for `images.py` and `joined.py`.
 
-As `models.py`: Python 3.7, NumPy and a fluid that is passed in.
+As `timed.py`: Python 3.7, NumPy and a fluid that is passed in.
 """
 
 from __future__ import annotations

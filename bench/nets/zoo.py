@@ -1,11 +1,11 @@
 """Every model by its name, small or as large as its paper has it, to train or to predict with.
 
-    from bench import zoo
+    from bench.nets import zoo
     recorded = zoo.build(fluid, "resnet50", image=112)          # a training and a test program
     recorded = zoo.build(fluid, "unet", train=False, width=0.25)
     batch = zoo.draw("resnet50", numpy.random.RandomState(0), 8, image=112)
 
-As `models.py`: Python 3.7, NumPy and a fluid that is passed in; `models.fed` makes LoD tensors of
+As `timed.py`: Python 3.7, NumPy and a fluid that is passed in; `timed.fed` makes LoD tensors of
 the sequences in a batch.
 """
 
@@ -16,14 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
-try:
-    from bench import image_models, joined_models, models, sequence_models, transformer
-except ImportError:  # beside this file, where the reference's Python runs it
-    import image_models
-    import joined_models
-    import models
-    import sequence_models
-    import transformer
+from bench.nets import images, joined, sequences, timed, transformer
 
 Entry = namedtuple("Entry", "build draw optimizer small")
 Entry.__doc__ = """A builder (fluid, **settings), what draws a batch (random, n, **settings), what
@@ -34,15 +27,15 @@ QUICK = {"image": 32, "width": 0.125}
 
 
 def build(fluid, name, train=True, optimizer=None, **settings):
-    """Record a model: `models.Recorded`, with no optimizer in `main` where `train` is false.
+    """Record a model: `timed.Recorded`, with no optimizer in `main` where `train` is false.
 
     Settings are its builder's: `image` (pixels a side), `width` (a factor of all channels),
     `classes` and others of networks on pictures, `shape` of transformers. Names count from zero.
     """
     entry = MODELS[name]
     chosen = (optimizer or entry.optimizer) if train else None
-    return models.record(
-        fluid, lambda module: models.Layers(*entry.build(module, **settings)), chosen
+    return timed.record(
+        fluid, lambda module: timed.Layers(*entry.build(module, **settings)), chosen
     )
 
 
@@ -73,34 +66,30 @@ def _pictures_of_classes(random, n, image=32, classes=2, **_):
 
 
 def _small_model(name):
-    """One of `models.MODELS`, which have no settings."""
+    """One of `timed.MODELS`, which have no settings."""
     return Entry(
-        models.MODELS[name],
-        functools.partial(models.draw, name),
-        models.OPTIMIZERS.get(name, models.sgd),
+        timed.MODELS[name],
+        functools.partial(timed.draw, name),
+        timed.OPTIMIZERS.get(name, timed.sgd),
         {},
     )
 
 
-MODELS = {name: _small_model(name) for name in models.MODELS}
-for _name, _build in dict(image_models.MODELS, **joined_models.MODELS).items():
-    MODELS[_name] = Entry(_build, _pictures, models.momentum, QUICK)
+MODELS = {name: _small_model(name) for name in timed.MODELS}
+for _name, _build in dict(images.MODELS, **joined.MODELS).items():
+    MODELS[_name] = Entry(_build, _pictures, timed.momentum, QUICK)
 MODELS.update(
-    mobilenet_block=Entry(image_models.mobilenet_block, _pictures, models.sgd, {"image": 16}),
-    unet=Entry(joined_models.unet, _pictures_of_classes, models.adam, QUICK),
+    mobilenet_block=Entry(images.mobilenet_block, _pictures, timed.sgd, {"image": 16}),
+    unet=Entry(joined.unet, _pictures_of_classes, timed.adam, QUICK),
     transformer_classifier=Entry(
-        transformer.encoder_classifier, transformer.draw_classified, models.adam, {}
+        transformer.encoder_classifier, transformer.draw_classified, timed.adam, {}
     ),
-    transformer=Entry(transformer.translator, transformer.draw_translated, models.adam, {}),
+    transformer=Entry(transformer.translator, transformer.draw_translated, timed.adam, {}),
     sentiment_stacked_lstm=Entry(
-        sequence_models.sentiment_stacked_lstm, sequence_models.draw_reviews, models.adam, {}
+        sequences.sentiment_stacked_lstm, sequences.draw_reviews, timed.adam, {}
     ),
-    tagger_gru_crf=Entry(
-        sequence_models.tagger_gru_crf, sequence_models.draw_tagged, models.sgd, {}
-    ),
-    static_rnn_lm=Entry(
-        sequence_models.static_rnn_lm, sequence_models.draw_states, models.momentum, {}
-    ),
-    while_power=Entry(sequence_models.while_power, sequence_models.draw_pairs, models.sgd, {}),
+    tagger_gru_crf=Entry(sequences.tagger_gru_crf, sequences.draw_tagged, timed.sgd, {}),
+    static_rnn_lm=Entry(sequences.static_rnn_lm, sequences.draw_states, timed.momentum, {}),
+    while_power=Entry(sequences.while_power, sequences.draw_pairs, timed.sgd, {}),
 )
 """Those of golden recordings first, then those of papers."""

@@ -1,4 +1,4 @@
-"""The models of `text_models.py` in torch, eager, for `torch_step.py`."""
+"""The models of `texts.py` in torch, eager, for `torch_step.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.text_models import DIM, HEADS, IDS, STEPS, WIDTH, WORDS
+from bench.nets.texts import DIM, HEADS, IDS, STEPS, WIDTH, WORDS
 
 Arrays = Mapping[str, np.ndarray]
 

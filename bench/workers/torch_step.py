@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench import models, torch_text, worker
+from bench.nets import timed
+from bench.workers import protocol, torch_text
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -41,7 +42,7 @@ class Residual(nn.Module):
 
 
 def network(name: str) -> nn.Module:
-    """One of `models.MODELS`: scores of classes, or a number for `fit_a_line`.
+    """One of `timed.MODELS`: scores of classes, or a number for `fit_a_line`.
 
     Those of `torch_text.py` give the loss of a batch.
     """
@@ -71,7 +72,7 @@ _NETWORKS: Mapping[str, Callable[[], nn.Module]] = {
 
 
 def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
-    """The mean loss of one batch as `models` draws it."""
+    """The mean loss of one batch as `timed` draws it."""
     if type(net) in torch_text.NETWORKS.values():
         return net(torch_text.tensors(feed))
     given = {name: torch.from_numpy(array) for name, array in feed.items()}
@@ -81,18 +82,18 @@ def loss_of(net: nn.Module, feed: Arrays) -> Tensor:
 
 
 def optimizer_of(name: str, net: nn.Module) -> torch.optim.Optimizer:
-    """What a model is trained with, as in `models.OPTIMIZERS`."""
-    kind = models.OPTIMIZERS.get(name, models.sgd)
-    if kind is models.adam:
+    """What a model is trained with, as in `timed.OPTIMIZERS`."""
+    kind = timed.OPTIMIZERS.get(name, timed.sgd)
+    if kind is timed.adam:
         return torch.optim.Adam(net.parameters(), lr=0.001)
-    return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9 * (kind is models.momentum))
+    return torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9 * (kind is timed.momentum))
 
 
 def prepare(name: str, mode: str) -> Callable[[], object]:
     """A function that makes one step and gives the loss as an array."""
     net = network(name).train()
     optimizer = optimizer_of(name, net)
-    batches = models.drawn(name)
+    batches = timed.drawn(name)
 
     def step() -> np.ndarray:
         optimizer.zero_grad()
@@ -106,4 +107,4 @@ def prepare(name: str, mode: str) -> Callable[[], object]:
 
 if __name__ == "__main__":
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    worker.serve(prepare)
+    protocol.serve(prepare)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.allocators import POLICIES
-from bench.table import Row, goal, table
+from bench.packing.allocators import POLICIES
+from bench.support.table import Row, goal, table
 from compiler.pack import Life, check, lower_bound, pack
 
-DATA = Path(__file__).with_name("data")
+DATA = Path(__file__).resolve().parents[1] / "data"
 """Recorded buffers of ten networks, and the eleven hard cases of MiniMalloc (data/README.md)."""
 
 INFERENCE_MS = 50.0

@@ -1,0 +1,1 @@
+"""Planners of memory, lower bounds of what they need, and recorded lives."""

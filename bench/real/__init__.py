@@ -1,0 +1,1 @@
+"""Models and texts that others published."""

@@ -1,0 +1,1 @@
+"""What benches share: tables, result lines, damaged files."""
