@@ -155,7 +155,7 @@ class Values:
             return f"({text} != 0)"
         if term.fn == "full":
             return text
-        return f"{text}.to({TYPES[dtype]})"
+        return f"{text}.to({TYPES[dtype]})" if _varies(term) else f"tl.cast({text}, {TYPES[dtype]})"
 
     def _pointer(self, operand: NumpyOperand) -> str:
         name = operand.name
@@ -170,3 +170,8 @@ class Values:
         if size not in self.sizes:
             self.sizes[size] = self.names.make(str(size))
         return self.sizes[size]
+
+
+def _varies(term: Expr) -> bool:
+    """False for what is made of sizes alone: where one is 1, Triton has a plain number for it."""
+    return any(part.fn in ("index", "loop", "load") for part in ordered(term))

@@ -12,8 +12,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.image import interpolate_lanes
+from compiler.ops.image.interpolate_lanes import Resampling
 from compiler.ops.image.interpolate_loops import (
     image_sizes,
     resize,
@@ -84,6 +87,24 @@ class Interpolation(OpDef):
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}
 
+    def steps(self) -> list[float]:
+        """How far a step goes on each axis by the attributes; nothing where sizes say it."""
+        return []
+
+    def resampling(self, X: Shape, made: Shape) -> list[Resampling]:
+        """The axes of images as kernels have them, from the shapes of both sides."""
+        method = (self.interp_method, self.align_corners, self.align_mode)
+        sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
+        return interpolate_lanes.axes_of(sizes, counts, method, self.steps())
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        axes = self.resampling(X.shape, Out.shape)
+        interpolate_lanes.resize(k, self.data_layout, axes, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        axes = self.resampling(d_X.shape, d_Out.shape)
+        interpolate_lanes.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
+
 
 def _scaled(size: Size, factor: float) -> Size:
     """A size times a factor, cut to a whole number."""
@@ -129,6 +150,9 @@ class ScaledInterpolation(Interpolation):
     """The ops of 2.x: a `scale` for each axis, and a step in the input is its inverse."""
 
     scale = attr(list[float]())
+
+    def steps(self) -> list[float]:
+        return scale_of(self.scale, self.image_axes)
 
     def numpy(
         self,
