@@ -5,7 +5,7 @@ Where in it a buffer lies is decided elsewhere (`compiler.pack`); here bytes bec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ POISON = 0xFF
 
 
 class Arena:
-    """A block of bytes that grows and never shrinks.
+    """A block of bytes that grows and never shrinks; `block` gives one of so many bytes.
 
     >>> arena = Arena()
     >>> arena.reserve(256)
@@ -29,8 +29,11 @@ class Arena:
     (2, 3)
     """
 
-    def __init__(self, poison: bool = False) -> None:
-        self._bytes = _aligned(0)
+    def __init__(
+        self, poison: bool = False, block: Callable[[int], NDArray[np.uint8]] | None = None
+    ) -> None:
+        self._block = block or _aligned
+        self._bytes = self._block(0)
         self._poison = poison
 
     @property
@@ -45,8 +48,8 @@ class Arena:
         TooLarge where there is not as much memory; the block is empty then.
         """
         if nbytes > self.nbytes:
-            self._bytes = _aligned(0)  # lets go of the old block before the new one is there
-            self._bytes = _aligned(nbytes)
+            self._bytes = self._block(0)  # lets go of the old block before the new one is there
+            self._bytes = self._block(nbytes)
         if self._poison:
             self._bytes.fill(POISON)
 

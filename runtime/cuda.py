@@ -7,7 +7,8 @@ the host, and what is copied elsewhere is shared. torch is imported when first a
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from math import prod
@@ -52,6 +53,38 @@ def _torch(place: CUDAPlace) -> Any:
     return import_module("torch")
 
 
+def current(device: str) -> AbstractContextManager[object]:
+    """While it is entered, kernels are launched on this device, whichever others there are."""
+    if not device.startswith("cuda"):
+        return nullcontext()
+    return import_module("torch").cuda.device(device)
+
+
+def host_block(device: str) -> Callable[[int], Array] | None:
+    """What gives the host's arena beside a device its memory: pages that the device copies itself.
+
+    None where the device is the host.
+    """
+    if not device.startswith("cuda"):
+        return None
+    return lambda nbytes: _pinned(nbytes, device)
+
+
+def _pinned(nbytes: int, device: str) -> Array:
+    torch = import_module("torch")
+    with out_of_memory(f"the host's memory for copies, {nbytes} bytes", device):
+        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+
+
+@contextmanager
+def out_of_memory(what: str, device: str) -> Generator[None]:
+    """Raise TooLarge, naming `what`, where torch has not as much memory."""
+    try:
+        yield
+    except import_module("torch").OutOfMemoryError as error:
+        raise TooLarge(f"{what}, is more than {device} has free") from error
+
+
 class DeviceArena:
     """A block of bytes on a device that grows and never shrinks, as `runtime.arena.Arena`."""
 
@@ -75,11 +108,8 @@ class DeviceArena:
             self._bytes.fill_(0xFF)
 
     def _empty(self, nbytes: int) -> Any:
-        try:
+        with out_of_memory(f"the memory of a step, {nbytes} bytes", self._device):
             return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._device)
-        except self._torch.OutOfMemoryError as error:
-            what = f"the memory of a step, {nbytes} bytes"
-            raise TooLarge(f"{what}, is more than {self._device} has free") from error
 
     def take(
         self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
@@ -99,7 +129,8 @@ class DeviceArena:
     def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
         """A tensor by itself."""
         kind = getattr(self._torch, dtype)
-        return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
+        with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
+            return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
 
 def shared(array: Array, device: str) -> Any:
@@ -118,7 +149,8 @@ class Mirror:
         self.device = device
         self.shares = device == "cpu"
         held = self._torch.from_numpy(array)
-        self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
+        with out_of_memory(f"state of {array.nbytes} bytes", device):
+            self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
         self.is_ahead = False
 
     def push(self) -> bool:

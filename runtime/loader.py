@@ -22,7 +22,7 @@ from compiler.pack import Life
 from compiler.plan import Tensor
 from runtime.arena import Arena, new_array
 from runtime.blame import blame
-from runtime.cuda import DeviceArena, device_of
+from runtime.cuda import DeviceArena, current, device_of, host_block
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
 from runtime.memory import Block, Memory, Places
@@ -100,7 +100,7 @@ def load(
         {} if state is None else state,
         counters or Counters(),
         keep,
-        [Arena(poison), *([DeviceArena(device, poison)] if device else [])],
+        [Arena(poison, host_block(device)), *([DeviceArena(device, poison)] if device else [])],
         names or {},
         device,
     )
@@ -155,7 +155,11 @@ class Executable:
 
         Raises StepError where an op cannot compute from them.
         """
-        step = self._binding(tuple([array.shape for array in feeds])).step
+        with current(self._device):
+            step = self._binding(tuple([array.shape for array in feeds])).step
+            return self._run(step, feeds)
+
+    def _run(self, step: Step, feeds: Sequence[Array]) -> list[Array]:
         self.counters.runs += 1
         try:
             with np.errstate(all="ignore"):  # NaN and infinity are results like others
@@ -170,7 +174,8 @@ class Executable:
         Raises FeedError where one is missing, ShapeError where sizes do not go together, and
         NotInitialized for params that do not exist yet.
         """
-        self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
+        with current(self._device):
+            self._binding(tuple([tuple(_fed(tensor, shapes)) for tensor in self.module.feeds]))
 
     def lives(self, shapes: Mapping[str, Sequence[int]]) -> list[Life]:
         """The buffers for feeds of these shapes: their steps and bytes, in the module's order.

@@ -1,0 +1,92 @@
+"""The memory of a CUDA device: twins, the arena, pinned copies. Without a GPU the host stands in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from runtime.cuda import DeviceArena, Mirror, current, device_of, host_block
+from runtime.device import CUDAPlace
+from runtime.errors import PlaceError, TooLarge
+
+torch = pytest.importorskip("torch")
+
+
+def device() -> str:
+    return device_of(CUDAPlace(0))
+
+
+@pytest.mark.device
+def test_a_twin_is_pushed_and_pulled_once() -> None:
+    array = np.arange(6, dtype=np.float32)
+    mirror = Mirror(array, device())
+    mirror.push()
+    assert not mirror.push()
+    mirror.tensor.mul_(2)
+    mirror.pull()
+    assert not mirror.pull()
+    np.testing.assert_array_equal(array, 2 * np.arange(6))
+
+
+@pytest.mark.device
+def test_an_arena_hands_out_tensors_over_its_bytes() -> None:
+    arena = DeviceArena(device(), poison=True)
+    arena.reserve(1024)
+    held = arena.take(256, "float32", (4, 8))
+    assert held.isnan().all()
+    arena.take(256, "float32", (32,)).fill_(3)
+    assert (held == 3).all()
+    with pytest.raises(ValueError, match="does not fit in 1024"):
+        arena.take(1000, "float32", (8,))
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("make", [np.ascontiguousarray, np.asfortranarray])
+def test_what_is_fed_may_be_read_only_and_of_any_order(make: Any) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [3, 5], "float32")
+        y = fluid.layers.relu(x)
+    fed = make(np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5))
+    fed.flags.writeable = False
+    (out,) = fluid.Executor(fluid.CUDAPlace(0)).run(main, {"x": fed}, [y])
+    np.testing.assert_array_equal(out, np.maximum(fed, 0))
+
+
+def test_the_host_needs_no_pages_of_its_own() -> None:
+    assert host_block("cpu") is None
+    with current("cpu"):
+        assert torch.zeros(1).device.type == "cpu"
+
+
+@pytest.mark.gpu
+def test_the_arena_of_the_host_is_read_by_the_device() -> None:
+    block = host_block("cuda:0")
+    assert block is not None
+    assert torch.from_numpy(block(4096)).is_pinned()
+
+
+@pytest.mark.gpu
+def test_more_than_the_device_has_is_told() -> None:
+    with pytest.raises(TooLarge, match="is more than cuda:0 has free"):
+        DeviceArena("cuda:0").reserve(1 << 50)
+
+
+@pytest.mark.gpu
+def test_a_device_that_is_not_there() -> None:
+    with pytest.raises(PlaceError, match=r"CUDAPlace\(99\) cannot be used"):
+        device_of(CUDAPlace(99))
+
+
+@pytest.mark.gpu
+def test_what_is_fed_next_does_not_reach_the_step_before() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [4, 1 << 20], "float32")
+        y = fluid.layers.reduce_sum(x, dim=1)
+    executor, fed = fluid.Executor(fluid.CUDAPlace(0)), np.empty((4, 1 << 20), np.float32)
+    for value in range(1, 8):
+        fed[:] = value
+        (out,) = executor.run(main, {"x": fed}, [y])
+        np.testing.assert_array_equal(out, np.full(4, value * float(1 << 20), np.float32))
