@@ -21,6 +21,8 @@ from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, for
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 TARGET = TritonTarget()
 
 

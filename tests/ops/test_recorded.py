@@ -48,8 +48,20 @@ def test_outputs_and_gradients(
     kind: str, case: Mapping[str, Any], disable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLUID_DISABLE", disable)
+    agrees(kind, case, fluid.CPUPlace())
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("kind", "case"), [c[::2] for c in CASES], ids=[c[1] for c in CASES])
+def test_on_a_device(kind: str, case: Mapping[str, Any]) -> None:
+    pytest.importorskip("triton")
+    agrees(kind, case, fluid.CUDAPlace(0))
+
+
+def agrees(kind: str, case: Mapping[str, Any], place: Any) -> None:
+    """Hold what a place computes against what was recorded."""
     wanted = list(outputs(case))
-    found, gradients = computed(kind, case, [name for _, name in wanted])
+    found, gradients = computed(kind, case, [name for _, name in wanted], place)
     for (key, name), got in zip(wanted, found, strict=True):
         close(np.asarray(got), case["arrays"][key], rtol=2e-4, atol=2e-5)
         lengths = got.recursive_sequence_lengths()
@@ -66,7 +78,9 @@ def outputs(case: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((key, name) for key, name in keys if key in case["arrays"])
 
 
-def computed(kind: str, case: Mapping[str, Any], names: list[str]) -> tuple[list[Any], list[Any]]:
+def computed(
+    kind: str, case: Mapping[str, Any], names: list[str], place: Any
+) -> tuple[list[Any], list[Any]]:
     """What a program of the one op makes of the recorded inputs: outputs, and gradients."""
     program = fluid.Program()
     with fluid.program_guard(program, fluid.Program()), fluid.scope_guard(fluid.Scope()):
@@ -75,7 +89,7 @@ def computed(kind: str, case: Mapping[str, Any], names: list[str]) -> tuple[list
         block.append_op(kind, case["inputs"], case["outputs"], case["attrs"])
         gradients = differentiated(block, case, feed) if case.get("grad_of") else []
         fetched = [*names, *gradients]
-        values = fluid.Executor().run(program, feed, fetched, return_numpy=False)
+        values = fluid.Executor(place).run(program, feed, fetched, return_numpy=False)
     return values[: len(names)], values[len(names) :]
 
 
