@@ -18,6 +18,10 @@ class Named(Protocol):
         ...
 
 
+NARROW = ("fp16",)
+"""Element types of two bytes that products may compute in."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile.
@@ -31,8 +35,8 @@ class Options:
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
     typical one. `dump` is a folder in which each compilation leaves its stages in files, in a
     folder of its own. `passes` are registered passes to run besides, each at its place: classes,
-    or their names (docs/cookbook.md). `dtype` "fp16" lets products, and what follows them, compute
-    in float16, for inference (docs/mixed_precision.md).
+    or their names (docs/cookbook.md). `dtype` "bf16" or "fp16" lets products, and what follows
+    them, compute in bfloat16 or float16, for inference (docs/mixed_precision.md).
     """
 
     disable: frozenset[str] = frozenset()
@@ -58,7 +62,7 @@ class Options:
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
         """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
         `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder), `FLUID_PASSES` (names of
-        registered passes) and `FLUID_DTYPE` (`fp16`).
+        registered passes) and `FLUID_DTYPE` (`bf16`, `fp16`).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -81,13 +85,8 @@ class Options:
 
 def _expect_dtype(dtype: str | None) -> None:
     """ValueError for an element type that cannot be computed in."""
-    if dtype == "bf16":
-        raise ValueError(
-            "dtype is 'bf16', which NumPy has no type for: values of it could not be fed, kept or "
-            "checked on a host; use 'fp16'"
-        )
-    if dtype not in (None, "fp32", "fp16"):
-        raise ValueError(f"dtype is {dtype!r}, expected 'fp16', or 'fp32' (the default)")
+    if dtype not in (None, "fp32", *NARROW):
+        raise ValueError(f"dtype is {dtype!r}, expected 'bf16', 'fp16' or 'fp32' (the default)")
 
 
 def _listed(text: str) -> list[str]:

@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from compiler.account import Account
+from compiler.accounts import stage_accounts
 from compiler.codegen.module import Module, lives_of
-from compiler.driver import Compiled, compile_graph, feed_shapes
+from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
 from compiler.errors import CompileError
+from compiler.gpus import Gpu
 from compiler.ir.convert import to_graph
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph
@@ -28,6 +31,7 @@ from compiler.record import Stage
 from compiler.report.code import kernels
 from compiler.report.memory import Memory, bars, size_text
 from compiler.report.page import Report, html
+from compiler.report.roofline import Roofline
 from compiler.report.sources import Sources
 from compiler.report.tables import memory_table, pass_table
 
@@ -64,11 +68,26 @@ class Study:
         packing = self.packing
         return Memory(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
 
-    def html(self, facts: Mapping[str, str] | None = None, sources: Sources | None = None) -> str:
+    @cached_property
+    def accounts(self) -> list[Account]:
+        """What the kernels of each stage move and compute, on the target it was compiled for."""
+        return stage_accounts(self.stages, self.sizes, TARGETS[self.module.target])
+
+    def roofline(self, gpu: Gpu) -> Roofline:
+        """The accounts beside what a GPU can do."""
+        names = [stage.name for stage in self.stages]
+        return Roofline(gpu, list(zip(names, self.accounts, strict=True)), self.sizes)
+
+    def html(
+        self,
+        facts: Mapping[str, str] | None = None,
+        sources: Sources | None = None,
+        gpu: Gpu | None = None,
+    ) -> str:
         """A page with every pass, the graph, the arena and the module; `facts` stay in sight.
 
         `sources` finds the users' lines of code, which are shown beside the ops they made; its own
-        where none are given.
+        where none are given. With a `gpu` the page has the account of every pass on it.
         """
         sizes = {name: str(number) for name, number in self.sizes.items()}
         source = self.module.source
@@ -82,6 +101,7 @@ class Study:
             source=source,
             kernels=kernels(source, self.compiled.plan.steps),
             sources=sources or self.sources,
+            roofline=None if gpu is None else self.roofline(gpu),
         )
         return html(report)
 

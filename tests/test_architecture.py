@@ -31,7 +31,9 @@ TABLE: dict[str, tuple[str, ...]] = {
     "compiler.plan": ("compiler.errors", "compiler.ir"),
     "compiler.record": ("compiler.errors", "compiler.ir", "compiler.options"),
     "compiler.plan_check": ("compiler.errors", "compiler.ir", "compiler.plan"),
-    "compiler.account": ("compiler.ir", "compiler.plan"),
+    "compiler.gpus": ("compiler.ir",),
+    "compiler.account": ("compiler.ir", "compiler.plan", "compiler.gpus", "compiler.codegen"),
+    "compiler.accounts": ("compiler",),
     "compiler.freeze": ("compiler.errors", "compiler.ir", "compiler.plan", "compiler.plan_check"),
     "compiler.options": (),
     "compiler.passes": (
@@ -56,6 +58,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.codegen.module",
         "compiler.record",
         "compiler.account",
+        "compiler.gpus",
     ),
     "compiler.difference": ("compiler.ir",),
     "compiler.shrink": ("compiler.errors", "compiler.ir"),
@@ -88,6 +91,7 @@ FOLDERS = {*(f"compiler.{room}" for room in ROOMS), *HOUSE[1:]}
 # Dependency → the modules by which it enters. What is not listed does not enter at all.
 DOORS: dict[str, tuple[str, ...]] = {
     "numpy": HOUSE,
+    "ml_dtypes": ("compiler.ir.types",),
     "networkx": ("compiler.ir", "compiler.passes"),
     "triton": ("compiler.codegen.triton",),
     "torch": ("runtime.cuda", "runtime.collective"),

@@ -36,7 +36,7 @@ class AttrType(IntEnum):
 
 
 class VarTypeId(IntEnum):
-    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables.
+    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables; BF16 came later.
 
     They show as the reference shows them, which scripts compare and print.
 
@@ -65,6 +65,7 @@ class VarTypeId(IntEnum):
     SIZE_T = 19
     UINT8 = 20
     INT8 = 21
+    BF16 = 22
 
     def __repr__(self) -> str:
         return f"VarType.{self.name}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -31,6 +32,7 @@ class DType(Enum):
     FP64 = ("f64", 6)
     UINT8 = ("u8", 20)
     INT8 = ("i8", 21)
+    BF16 = ("bf16", 22)
     TOKEN = ("token", -1)
 
     def __init__(self, text: str, code: int) -> None:
@@ -40,7 +42,7 @@ class DType(Enum):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy element type of the same name: `FP32` → `float32`."""
-        return np.dtype(_NUMPY_NAMES[self])
+        return _NUMPY[self]
 
     @property
     def itemsize(self) -> int:
@@ -50,7 +52,7 @@ class DType(Enum):
     @property
     def is_float(self) -> bool:
         """True for the types that have gradients."""
-        return self.text.startswith("f")
+        return self in FLOATS
 
     @staticmethod
     def of(value: DTypeLike | int | DType) -> DType:
@@ -69,6 +71,12 @@ class DType(Enum):
         return found
 
 
+FLOATS = frozenset({DType.FP16, DType.BF16, DType.FP32, DType.FP64})
+"""The types that have gradients."""
+
+HALVES = frozenset({DType.FP16, DType.BF16})
+"""Floats of two bytes: kept as they are, computed with in float32."""
+
 _NUMPY_NAMES = {
     DType.BOOL: "bool",
     DType.INT16: "int16",
@@ -79,6 +87,11 @@ _NUMPY_NAMES = {
     DType.FP64: "float64",
     DType.UINT8: "uint8",
     DType.INT8: "int8",
+    DType.BF16: "bfloat16",
+}
+_NUMPY = {
+    dtype: np.dtype(ml_dtypes.bfloat16 if dtype is DType.BF16 else name)
+    for dtype, name in _NUMPY_NAMES.items()
 }
 _BY_CODE = {dtype.code: dtype for dtype in DType}
 _BY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}

@@ -26,12 +26,13 @@ from compiler.report.changes import text as changes_text
 from compiler.report.code import Kernel
 from compiler.report.memory import Bar
 from compiler.report.picture import Node, Picture, picture
+from compiler.report.roofline import Roofline
 from compiler.report.sources import Sources
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (
-    "dom", "model", "state", "passes", "changes", "graph", "draw", "detail", "search", "memory",
-    "code", "main",
+    "dom", "model", "state", "passes", "account", "changes", "graph", "draw", "detail", "search",
+    "memory", "code", "main",
 )  # fmt: skip
 
 
@@ -40,7 +41,8 @@ class Report:
     """What a page is made of.
 
     `facts` are labels and values that stay in sight; `sizes` what unknown sizes stand for; `bars`
-    the arena of `arena` bytes; `source` the generated code with its `kernels`.
+    the arena of `arena` bytes; `source` the generated code with its `kernels`; `roofline` the
+    account of every stage, if one was asked for.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Report:
     source: str = ""
     kernels: Sequence[Kernel] = ()
     sources: Sources = field(default_factory=Sources)
+    roofline: Roofline | None = None
 
 
 def html(report: Report) -> str:
@@ -106,6 +109,7 @@ def data(report: Report) -> dict[str, Any]:
         "lanes": [[lane, round(a, 3), round(b, 3)] for lane, a, b in drawing.layout.lanes],
         "memory": _memory(tables, report),
         "code": _code(report),
+        "account": None if report.roofline is None else report.roofline.data(),
         **tables.rows,
     }
 

@@ -1,57 +1,189 @@
-"""What kernels move and compute, and the least time a GPU needs for it, as a table."""
+"""What kernels move and compute after each pass, and the least time a GPU needs, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from compiler.account import Cost, Gpu
-from compiler.ir.types import DType
-from compiler.report.memory import size_text
+from compiler.account import Account, Cost, Side
+from compiler.gpus import HOST, Gpu
 from compiler.report.table import count, table
 
 SHOWN = 12
 """Kernels listed by name: those that take longest."""
 
 
-def roofline_table(costs: Sequence[Cost], gpu: Gpu, dtype: DType = DType.FP32) -> str:
+@dataclass(frozen=True)
+class Roofline:
+    """The account of each stage of a compilation, in order and by name, beside what a GPU can do.
+
+    `sizes` are the numbers that unknown sizes stood for.
+    """
+
+    gpu: Gpu
+    passes: Sequence[tuple[str, Account]]
+    sizes: Mapping[str, int]
+
+    @property
+    def last(self) -> Account:
+        """The account of what runs."""
+        return self.passes[-1][1]
+
+    def __str__(self) -> str:
+        """The passes, then the kernels that take longest."""
+        sizes = "".join(f", {name} = {number}" for name, number in self.sizes.items())
+        left = self.last.left_out
+        notes = [f"  left out, since data decides the sizes: {_names(left)}"] if left else []
+        tables = [
+            pass_table(self),
+            f"  kernels, {self.gpu.name}",
+            kernel_table(self.last, self.gpu),
+        ]
+        return "\n".join([f"  roofline {self.gpu.name}{sizes}", *tables, *notes])
+
+    def data(self) -> dict[str, Any]:
+        """The same as plain values, for JSON: bytes, operations and seconds."""
+        return {
+            "gpu": self.gpu.name,
+            "bandwidth": self.gpu.bandwidth,
+            "link": self.gpu.link,
+            "host": HOST,
+            "rates": {dtype.numpy.name: rate for dtype, rate in self.gpu.operations.items()},
+            "source": self.gpu.source,
+            "sizes": dict(self.sizes),
+            "passes": [_pass_data(name, each, self.gpu) for name, each in self.passes],
+            "kernels": [_kernel_data(cost, self.gpu) for cost in self.last.kernels],
+            "left_out": list(self.last.left_out),
+        }
+
+
+def pass_table(roofline: Roofline) -> str:
+    """Launches, bytes beside the least, operations and the least time after each pass.
+
+    A pass that changes none of it has no row.
+    """
+    gpu = roofline.gpu
+    heads = ("after", "launches", "read", "written", "ideal", "of ideal", "operations", "at least")
+    rows: list[tuple[str, ...]] = [heads]
+    before: tuple[str, ...] = ()
+    for name, each in roofline.passes:
+        row = _pass_row(each, gpu)
+        if row != before:
+            rows.append(("(as written)" if name == "start" else name, *row))
+        before = row
+    if any(each.of(Side.HOST) or each.of(Side.COPY) for _, each in roofline.passes):
+        rows += _beside(roofline.last, gpu)
+    return table(rows)
+
+
+def _pass_row(each: Account, gpu: Gpu) -> tuple[str, ...]:
+    total = each.total()
+    share = f"{total.moved / each.least:.2f} ×" if each.least else ""
+    seconds = sum(cost.seconds(gpu) for cost in each.of(Side.DEVICE))
+    moved = (f"{scaled(bytes)}B" for bytes in (total.read, total.written, each.least))
+    operations = total.operations + total.products
+    return str(each.launches), *moved, share, scaled(operations), time_text(seconds)
+
+
+def _beside(each: Account, gpu: Gpu) -> list[tuple[str, ...]]:
+    """What is no kernel: copies over the link, and what the host does."""
+    rows: list[tuple[str, ...]] = []
+    for side, name in ((Side.COPY, "and copies"), (Side.HOST, "and on the host")):
+        costs, total = each.of(side), each.total(side)
+        seconds = time_text(sum(cost.seconds(gpu) for cost in costs))
+        moved = (f"{scaled(total.read)}B", f"{scaled(total.written)}B")
+        rows += [(name, str(len(costs)), *moved, "", "", "", seconds)] if costs else []
+    return rows
+
+
+def kernel_table(each: Account, gpu: Gpu) -> str:
     """Kernels by their least time on a GPU, and all of them together."""
+    costs = each.kernels
     if not costs:
-        return f"roofline {gpu.name}: no kernels"
-    slowest = sorted(costs, key=lambda cost: -gpu.seconds(cost, dtype))[:SHOWN]
-    whole = Cost(
-        f"all {count(len(costs), 'kernel')}",
-        sum(cost.read for cost in costs),
-        sum(cost.written for cost in costs),
-        sum(cost.operations for cost in costs),
-    )
-    seconds = sum(gpu.seconds(cost, dtype) for cost in costs)
+        return "  no kernels"
+    slowest = sorted(costs, key=lambda cost: -cost.seconds(gpu))[:SHOWN]
     rows = [("kernel", "read", "written", "operations", "at least", "bound by")]
-    rows += [_row(cost, gpu, dtype, gpu.seconds(cost, dtype)) for cost in slowest]
+    rows += [_row(cost, gpu) for cost in slowest]
     left = len(costs) - len(slowest)
     rows += [(f"and {left} quicker ones", "", "", "", "", "")] * bool(left)
-    rows.append((*_row(whole, gpu, dtype, seconds)[:-1], ""))
-    return f"  roofline {gpu.name}, {dtype.numpy}\n{table(rows)}"
+    read, written = (sum(getattr(c, side) for c in costs) for side in ("read", "written"))
+    operations = sum(cost.operations + cost.products for cost in costs)
+    whole = f"{scaled(read)}B", f"{scaled(written)}B", scaled(operations)
+    rows.append((f"all {count(len(costs), 'kernel')}", *whole, time_text(each.seconds(gpu)), ""))
+    return table(rows)
 
 
-def _row(cost: Cost, gpu: Gpu, dtype: DType, seconds: float) -> tuple[str, ...]:
-    moving = cost.moved / gpu.bandwidth >= cost.operations / gpu.operations[dtype]
+def _row(cost: Cost, gpu: Gpu) -> tuple[str, ...]:
     return (
         cost.kernel if len(cost.kernel) <= 40 else cost.kernel[:39] + "…",
-        size_text(cost.read),
-        size_text(cost.written),
-        _scaled(cost.operations),
-        f"{seconds * 1e6:.2f} µs",
-        "memory" if moving else "arithmetic",
+        f"{scaled(cost.read)}B",
+        f"{scaled(cost.written)}B",
+        scaled(cost.operations + cost.products),
+        time_text(cost.seconds(gpu)),
+        bound(cost, gpu),
     )
 
 
-def _scaled(number: int) -> str:
+def bound(cost: Cost, gpu: Gpu) -> str:
+    """What a kernel waits for: memory, arithmetic, the link, or the host."""
+    if cost.side is not Side.DEVICE:
+        return "the link" if cost.side is Side.COPY else "the host"
+    return "memory" if cost.moving(gpu) >= cost.computing(gpu) else "arithmetic"
+
+
+def _pass_data(name: str, each: Account, gpu: Gpu) -> dict[str, Any]:
+    total, copies, host = (each.total(side) for side in Side)
+    return {
+        "pass": name,
+        "launches": each.launches,
+        "read": total.read,
+        "written": total.written,
+        "ideal": each.least,
+        "operations": total.operations + total.products,
+        "copies": len(each.of(Side.COPY)),
+        "copied": copies.read,
+        "host_steps": len(each.of(Side.HOST)),
+        "host_moved": host.moved,
+        "seconds": each.seconds(gpu),
+    }
+
+
+def _kernel_data(cost: Cost, gpu: Gpu) -> dict[str, Any]:
+    return {
+        "kernel": cost.kernel,
+        "side": cost.side.value,
+        "read": cost.read,
+        "written": cost.written,
+        "operations": cost.operations + cost.products,
+        "seconds": cost.seconds(gpu),
+        "bound": bound(cost, gpu),
+    }
+
+
+def _names(kinds: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(kinds))
+
+
+def time_text(seconds: float) -> str:
+    """A time as a person reads it.
+
+    >>> time_text(0.0123), time_text(2e-6), time_text(3e-10)
+    ('12.30 ms', '2.00 µs', '0.30 ns')
+    """
+    for unit, name in ((1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= unit:
+            return f"{seconds / unit:.2f} {name}"
+    return f"{seconds * 1e9:.2f} ns"
+
+
+def scaled(number: int) -> str:
     """A count with a letter for thousands.
 
-    >>> _scaled(2_500_000), _scaled(12)
-    ('2.50 M', '12')
+    >>> scaled(2_500_000), scaled(12)
+    ('2.50 M', '12 ')
     """
     for factor, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if number >= factor:
             return f"{number / factor:.2f} {letter}"
-    return str(number)
+    return f"{number} "

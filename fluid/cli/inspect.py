@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,13 +14,12 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from compiler.account import GPUS, account
 from compiler.driver import TARGETS
+from compiler.gpus import GPUS, Gpu
 from compiler.ir.graph import Graph
-from compiler.options import Options
+from compiler.options import NARROW, Options
 from compiler.passes.pipeline import left_out
 from compiler.report.memory import size_text
-from compiler.report.roofline import roofline_table
 from compiler.report.sources import Sources
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
@@ -43,7 +43,8 @@ examples:
   fluid inspect out/demo/model --dump stages          stages/00-start.ir, ..., main.plan, main.py
   fluid inspect train.pdmodel --html report.html      a program that trains; its loss is fetched
   fluid inspect stages/03-eliminate_dead.ir --only fuse_pointwise
-  fluid inspect out/demo/model --roofline h200        the least time each kernel could take
+  fluid inspect out/demo/model --roofline h200        bytes and least time of the kernels, by pass
+  fluid inspect DIR --roofline h200 --batch 256 --dtype bf16 --json account.json
   fluid inspect DIR --model-filename model --params-filename params
 """
 
@@ -66,13 +67,16 @@ def add_inspect(commands: Any) -> None:
     add("--trace", type=Path, metavar="FILE", help="write a Chrome trace of the passes")
     add("--size", type=size, action="append", default=[], metavar="NAME=NUMBER",
         help=f"what an open size stands for ({Options.typical})")  # fmt: skip
+    add("--batch", type=positive, metavar="N", help="the same as --size N=NUMBER")
     add("--fetch", action="append", default=[], metavar="NAME", help="fetch this instead")
-    add("--target", choices=list(TARGETS), default="numpy", help="the code to write (%(default)s)")
+    add("--target", choices=list(TARGETS), help="the code to write (numpy; triton with --roofline)")
+    add("--dtype", choices=["fp32", *NARROW], help="what products compute in, for inference (fp32)")
     add("--only", action="append", default=[], metavar="PASS", help="run this pass; repeatable")
     add("--disable", action="append", default=[], metavar="PASS", help="leave this pass out")
     add("--stop-after", metavar="PASS", help="leave out the passes behind this one")
     add("--roofline", choices=sorted(GPUS), metavar="GPU",
-        help=f"bytes and least time of each kernel: {', '.join(sorted(GPUS))}")  # fmt: skip
+        help=f"launches, bytes, least time after each pass: {', '.join(sorted(GPUS))}")  # fmt: skip
+    add("--json", type=Path, metavar="FILE", help="write what --roofline counts as JSON (- prints)")
     add("--sources", type=Path, action="append", default=[], metavar="DIR",
         help="where the scripts are whose lines the page shows (.)")  # fmt: skip
 
@@ -80,16 +84,24 @@ def add_inspect(commands: Any) -> None:
 def inspect(given: argparse.Namespace) -> int:
     """Print what a model holds and what the passes did; write the report and dumps asked for."""
     start = time.perf_counter()
-    options = _options(given)
+    options, gpu = _options(given), GPUS.get(given.roofline)
+    if given.json and gpu is None:
+        raise CommandError("--json writes what --roofline counts: name a GPU with --roofline")
+    target = given.target or ("numpy" if gpu is None else "triton")
     found = subject(given.path, given.model_filename, given.params_filename, given.fetch)
+    sizes = dict(given.size) | ({"N": given.batch} if given.batch else {})
+    seen = _study(found, sizes, options, given.dump, target)
+    if given.json == Path("-"):
+        print(json.dumps(seen.roofline(GPUS[given.roofline]).data(), indent=1))
+        return 0
     print(_contents(found))
-    seen = _study(found, dict(given.size), options, given.dump, given.target)
     print(_compilation(seen))
-    if given.roofline:
-        costs = account(seen.compiled.plan, seen.sizes)
-        print(f"\n{roofline_table(costs, GPUS[given.roofline])}")
+    if gpu is not None:
+        print(f"\n{seen.roofline(gpu)}")
+    if gpu is not None and given.json:
+        _write_json(seen, gpu, given.json)
     if given.html:
-        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]))
+        page = seen.html(_summary(found), Sources(given.sources or [Path.cwd()]), gpu)
         given.html.write_text(page, encoding="utf-8")
         spent = time.perf_counter() - start
         print(f"\nreport   {given.html}: {size_text(len(page.encode()))}, in {spent:.1f} s")
@@ -100,6 +112,11 @@ def inspect(given: argparse.Namespace) -> int:
         name = seen.compiled.plan.name
         print(f"\ndumps    {given.dump}: the graph after each pass, {name}.plan and {name}.py")
     return 0
+
+
+def _write_json(seen: Study, gpu: Gpu, path: Path) -> None:
+    path.write_text(json.dumps(seen.roofline(gpu).data(), indent=1) + "\n", encoding="utf-8")
+    print(f"\njson     {path}: the account of every pass and kernel")
 
 
 def _trace(seen: Study) -> str:
@@ -121,6 +138,11 @@ def size(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on; ArgumentTypeError for anything else."""
+    return size(f"N={text}")[1]
+
+
 def _options(given: argparse.Namespace) -> Options:
     """The settings of the environment, with the passes left out that were asked to be."""
     options = Options.from_env()
@@ -128,7 +150,8 @@ def _options(given: argparse.Namespace) -> Options:
         off = left_out([*options.disable, *given.disable], given.only, given.stop_after)
     except ValueError as error:
         raise CommandError(str(error)) from error
-    return replace(options, disable=off)
+    dtype = given.dtype or options.dtype
+    return replace(options, disable=off, dtype=dtype)
 
 
 def _study(

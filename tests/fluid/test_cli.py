@@ -245,6 +245,22 @@ def test_inspect_shows_the_kernels_of_another_target(capsys, tmp_path):
     assert len(found["code"]["kernels"]) == ops
 
 
+def test_inspect_counts_what_kernels_move_after_each_pass(capsys, tmp_path):
+    page, file = tmp_path / "page.html", tmp_path / "account.json"
+    more = ["--roofline", "h200", "--batch", "16", "--html", page, "--json", file]
+    shown = run(capsys, "inspect", LENET, *more)
+    assert "roofline h200, N = 16" in shown and "fuse_epilogue" in shown
+    data = json.loads(file.read_text(encoding="utf-8"))
+    passes = {row["pass"]: row for row in data["passes"]}
+    moved = [passes[name]["read"] + passes[name]["written"] for name in ("start", "insert_deletes")]
+    assert moved[1] < moved[0] and passes["insert_deletes"]["ideal"] <= moved[1]
+    assert passes["insert_deletes"]["launches"] < passes["start"]["launches"]
+    printed = run(capsys, "inspect", LENET, *more[:4], "--json", "-")
+    assert json.loads(printed) == data
+    assert '"account":{"gpu":"h200"' in page.read_text(encoding="utf-8")
+    assert "name a GPU with --roofline" in refused(capsys, "inspect", LENET, "--json", file)
+
+
 def test_inspect_takes_sequences_that_must_match(capsys, tmp_path):
     path = tmp_path / "tagger.pdmodel"
     path.write_bytes(zoo.build(fluid, "tagger_gru_crf").main.desc.serialize_to_string())

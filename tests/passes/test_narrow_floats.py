@@ -91,7 +91,5 @@ def test_a_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_element_types_that_cannot_be_computed_in_are_refused() -> None:
     assert Options.from_env({"FLUID_DTYPE": "fp16"}).dtype == "fp16"
-    with pytest.raises(ValueError, match="'bf16', which NumPy has no type for"):
-        Options(dtype="bf16")
-    with pytest.raises(ValueError, match="dtype is 'int8', expected 'fp16'"):
+    with pytest.raises(ValueError, match="dtype is 'int8', expected"):
         Options.from_env({"FLUID_DTYPE": "int8"})

@@ -7,6 +7,7 @@ import pytest
 
 import fluid
 from bench.nets import zoo
+from compiler.gpus import GPUS
 from compiler.ir.parse import parse
 from compiler.options import Options
 from compiler.passes.pipeline import pipeline
@@ -189,6 +190,18 @@ def test_code_shows_the_functions_that_a_kernel_calls(shared, tmp_path):
     shared.open(path, "#code")
     assert "which calls " in shared.text("#kernel") and "@triton.jit" in shared.text("#kernel")
     assert "[object" not in shared.text("#kernel")
+    assert shared.complaints == []
+
+
+def test_the_overview_has_the_account_of_every_pass(shared, tmp_path):
+    shared.complaints.clear()
+    path = tmp_path / "account.html"
+    seen = study_graph("account", parse(GRAPH), {"N": 8}, target="triton")
+    path.write_text(seen.html(gpu=GPUS["h200"]), encoding="utf-8")
+    shared.open(path)
+    shown = shared.text("#panel-overview")
+    assert "Account, h200, N = 8" in shown and "of ideal" in shown and "bound by" in shown
+    assert "mul_scale_relu" in shown and "undefined" not in shown and "NaN" not in shown
     assert shared.complaints == []
 
 

@@ -13,6 +13,7 @@ from compiler.codegen.triton.expressions import programs, roots_of
 from compiler.codegen.triton.lanes import Lanes, Store
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.spelling import SIZE
+from compiler.codegen.triton.traffic import Traffic, traffic_of
 from compiler.codegen.writer import Names
 from compiler.ir.dims import product
 
@@ -28,7 +29,7 @@ class Written:
     """A kernel's text, the helpers it needs, and the call that launches it.
 
     `types` are those of its parameters, as Triton's compiler takes them; `constants` the values of
-    the parameters that are known when it is compiled, but for INDEX.
+    the parameters that are known when it is compiled, but for INDEX. `traffic` is what it moves.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Written:
     launch: str
     types: dict[str, str]
     constants: dict[str, int]
+    traffic: Traffic
 
 
 def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
@@ -61,8 +63,15 @@ class Emitter(Reductions):
         for level in self._levels():
             self._reduce(level)
         self._store_all()
-        helpers, constants = list(self.helpers), {"LANES": self.width}
-        return Written(self.name, self._lines(), helpers, self._launch(), self._types(), constants)
+        return self._written({"LANES": self.width})
+
+    def _written(self, constants: dict[str, int]) -> Written:
+        """The kernel as it stands."""
+        traffic = traffic_of(self.lanes, self.loads, self.reach)
+        return Written(
+            self.name, self._lines(), list(self.helpers), self._launch(), self._types(), constants,
+            traffic,
+        )  # fmt: skip
 
     def _types(self) -> dict[str, str]:
         """What each parameter is."""

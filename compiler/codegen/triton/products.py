@@ -69,9 +69,7 @@ class _TileEmitter(Emitter):
         self._head()
         self._sum()
         self._store(self.lanes.stores)
-        constants = {**self._sides(), "GROUP": GROUP}
-        helpers = list(self.helpers)
-        return Written(self.name, self._lines(), helpers, self._launch(), self._types(), constants)
+        return self._written({**self._sides(), "GROUP": GROUP})
 
     def _head(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}

@@ -120,6 +120,7 @@ class Reductions(Values):
     def _enter(self, loop: Loop, index: int) -> None:
         if loop.whole:
             return
+        self.run += 1
         self.body.line(f"for start in range(0, {self._size(loop.size)}, {loop.width}):")
         self.body.depth += 1
         self.body.line(f"{loop.name} = start + tl.arange(0, {loop.width})[None, :]")

@@ -73,6 +73,15 @@ class TritonTarget:
         return assemble(plan, TritonFrame(plan), _emit, STYLE, poison)
 
 
+def launches(plan: Plan) -> dict[int, list[Written]]:
+    """The kernels of a plan, in order, by the number of the step that launches them."""
+    frame, found = TritonFrame(plan), dict[int, list[Written]]()
+    assemble(plan, frame, _emit, STYLE)
+    for step, source in frame.launched:
+        found.setdefault(step, []).append(source)
+    return found
+
+
 class TritonFrame(Frame):
     """A frame in which values of the device are torch tensors, and kernels are collected."""
 
@@ -80,6 +89,7 @@ class TritonFrame(Frame):
         super().__init__(plan.dims, plan.buffers)
         self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
         self.known: set[str] = set()
+        self.launched: list[tuple[int, Written]] = []
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
@@ -111,6 +121,7 @@ class TritonFrame(Frame):
                 self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
         self.functions.append("\n".join(source.lines))
         self.kernels.append((source.name, source.types, source.constants))
+        self.launched.append((self.step, source))
         self.line(source.launch)
 
 

@@ -26,7 +26,10 @@ RESERVED = frozenset("tl triton lane live start LANES INDEX range float".split()
 
 @dataclass
 class Values:
-    """Writes what a kernel computes, line by line."""
+    """Writes what a kernel computes, line by line.
+
+    `loads` are noted with the number of the run through a loop, from 1 on, in which they stand.
+    """
 
     lanes: Lanes
     name: str
@@ -38,6 +41,8 @@ class Values:
     kinds: dict[str, str] = field(default_factory=dict[str, str])
     sizes: dict[Dim, str] = field(default_factory=dict[Dim, str])
     open: frozenset[int] = frozenset()
+    run: int = 0
+    loads: list[tuple[Expr, int]] = field(default_factory=list[tuple[Expr, int]])
 
     def __post_init__(self) -> None:
         self.names = Names({*HELPERS, *RESERVED})
@@ -82,6 +87,7 @@ class Values:
             case "full":
                 return self._value(part.args[0])
             case "load":
+                self.loads.append((part, self.run))
                 return self._load(part)
             case "astype":
                 return self._cast(part.args[0], part.dtype)

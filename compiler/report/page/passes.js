@@ -27,8 +27,8 @@ function railItem(stage) {
 
 views.overview = function showOverview() {
   const panel = find("panel-overview");
-  if (!panel.childElementCount) fill(panel, figures(), pipeline());
-  panel.querySelectorAll("tbody tr").forEach((row, index) => row.classList.toggle("here", index === state.stage));
+  if (!panel.childElementCount) fill(panel, figures(), pipeline(), accountTables());
+  panel.querySelectorAll(".pipeline tbody tr").forEach((row, index) => row.classList.toggle("here", index === state.stage));
 };
 
 function figures() {

@@ -1,0 +1,75 @@
+"""What GPUs can do at best, by the data sheets of their makers: the roofs of rooflines.
+
+Rates are dense, without sparsity, at the boost clock. Products are those of the matrix units where
+they take the type as it is; float32 is what multiplies float32 exactly (on NVIDIA's the ordinary
+units, since TF32 rounds what it multiplies).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.ir.types import DType
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Bytes a second to its own memory and over the link to the host, operations a second by type.
+
+    `source` says where the numbers are from.
+    """
+
+    name: str
+    bandwidth: float
+    link: float
+    operations: Mapping[DType, float]
+    source: str
+
+    def rate(self, dtype: DType) -> float:
+        """Operations a second in a type; whole numbers count as float32."""
+        return self.operations.get(dtype, self.operations[DType.FP32])
+
+
+HOST = 307e9
+"""Bytes a second of a host's memory: one socket with eight channels of DDR5-4800 (JESD79-5)."""
+
+_PCIE4, _PCIE5 = 0.032, 0.064
+"""TB/s in one direction of sixteen lanes (PCI Express base specifications 4.0 and 5.0)."""
+
+
+def _gpu(
+    name: str, bandwidth: float, link: float, rates: tuple[float, float, float], source: str
+) -> Gpu:
+    """Bandwidths in TB/s; rates of 16 bits, float32 and float64 in TFLOP/s."""
+    half, single, double = (rate * 1e12 for rate in rates)
+    by_type = {DType.FP16: half, DType.BF16: half, DType.FP32: single, DType.FP64: double}
+    return Gpu(name, bandwidth * 1e12, link * 1e12, by_type, source)
+
+
+GPUS: Mapping[str, Gpu] = {
+    each.name: each
+    for each in (
+        _gpu("a100", 2.039, _PCIE4, (312.0, 19.5, 19.5),
+             "NVIDIA A100 80GB SXM data sheet, 2021; float64 by matrix units"),
+        _gpu("h100", 3.35, _PCIE5, (989.4, 66.9, 66.9),
+             "NVIDIA H100 SXM data sheet, 2023; float64 by matrix units"),
+        _gpu("h200", 4.8, _PCIE5, (989.4, 66.9, 66.9),
+             "NVIDIA H200 SXM data sheet, 2024; float64 by matrix units"),
+        _gpu("b200", 8.0, _PCIE5, (2250.0, 75.0, 37.0),
+             "NVIDIA Blackwell architecture brief, HGX B200 by eight, 2024"),
+        _gpu("mi300x", 5.3, _PCIE5, (1307.4, 163.4, 163.4),
+             "AMD Instinct MI300X data sheet, 2023; matrix units"),
+        _gpu("mi325x", 6.0, _PCIE5, (1307.4, 163.4, 163.4),
+             "AMD Instinct MI325X data sheet, 2024; matrix units"),
+        _gpu("4090", 1.008, _PCIE4, (165.2, 82.6, 1.29),
+             "NVIDIA Ada GPU architecture paper, GeForce RTX 4090, 2022; sums in float32"),
+        _gpu("l40s", 0.864, _PCIE4, (362.0, 91.6, 1.43),
+             "NVIDIA L40S data sheet, 2023"),
+        _gpu("l4", 0.300, _PCIE4, (121.0, 30.3, 0.47),
+             "NVIDIA L4 data sheet, 2023"),
+        _gpu("t4", 0.320, 0.016, (65.0, 8.1, 0.25),
+             "NVIDIA T4 data sheet, 2019; sixteen lanes of PCI Express 3.0, no bfloat16 units"),
+    )
+}  # fmt: skip
+"""GPUs by name."""
