@@ -22,7 +22,7 @@ def fill(k: Lanes, out: DeviceOperand, value: float) -> None:
 def numbers_of(k: Lanes, out: DeviceOperand, numbers: Sequence[Size | float]) -> None:
     """A kernel for out = a few numbers, which may be sizes."""
     (i,) = k.lanes(out.type.numel)
-    value = 0
+    value = k.astype(k.astype(i, DType.INT32), out.type.dtype) * 0
     for place, each in enumerate(numbers):
         value = k.where(k.equal(i, place), each if isinstance(each, float) else k.size(each), value)
     k.store(out.seen_as((out.type.numel,)), (i,), value)
@@ -47,6 +47,17 @@ def everywhere(k: Lanes, conditions: Sequence[Number]) -> Number | None:
     for each in conditions:
         result = each if result is None else result & each
     return result
+
+
+def broadcast_at(shape: Sequence[Size], indices: Sequence[Number]) -> tuple[Number, ...]:
+    """The indices, in a tensor that broadcasts to more, of what stands at an element there."""
+    own = indices[len(indices) - len(shape) :]
+    return tuple(0 if size == 1 else index for size, index in zip(shape, own, strict=True))
+
+
+def holds_everywhere(k: Lanes, condition: Number, over: Number) -> Number:
+    """Whether a condition holds in all turns of a loop."""
+    return k.not_equal(k.min(k.astype(condition, DType.INT32), over), 0)
 
 
 def inside(k: Lanes, index: Number, size: Size) -> Number:

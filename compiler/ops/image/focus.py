@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.image.windows import require_images
+from compiler.ops.image.windows import image_table, require_images
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 def waves(positions: Array, width: int) -> Array:
@@ -51,6 +56,32 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
 
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": self.alpha * d_Out}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand,
+    ) -> None:
+        in_rows = X.type.rank == 2 and X_lod
+        owners = owner_rows(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
+        *ahead, row, column = k.lanes(*X.shape)
+        position = row if owners is None or not X_lod else row - X_lod[-1][owners[row]]
+        half = int(str(X.shape[-1])) // 2
+        power = k.mod(column, half) * (1.0 / max(half - 1, 1)) if half > 1 else column * 0 + 1.0
+        angle = position / k.exp(power * math.log(10000.0))
+        wave = k.where(column < half, k.sin(angle), k.cos(angle))
+        at = (*ahead, row, column)
+        k.store(Out, at, X[at] * self.alpha + wave * self.beta)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.lanes(*d_X.shape)
+        k.store(d_X, indices, d_Out[indices] * self.alpha)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        named = "X" in types and not isinstance(types["X"].shape[-1], int)
+        return "the size of a row has a name" if named else ""
 
 
 def largest_of_rows_and_columns(table: Array) -> Array:
@@ -128,3 +159,27 @@ class Fsp(OpDef, op="fsp"):
         x, y = (each.reshape(*each.shape[:2], -1) for each in (X, Y))
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        x, y, places = *(each.seen_as(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
+        (n,), i, j, left, right = k.tiles(Out.shape[:1], *Out.shape[1:], product(places))
+        share = k.astype(k.size(product(places)), X.type.dtype)
+        k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        for other, result, turn in ((Y, d_X, False), (X, d_Y, True)):
+            if result is None:
+                continue
+            table, rest = image_table(result.shape), other.seen_as(image_table(other.shape))
+            (n,), c, p, left, right = k.tiles(table[:1], *table[1:], other.shape[1])
+            above = d_Out[n, left, c] if turn else d_Out[n, c, left]
+            share = k.astype(k.size(table[2]), result.type.dtype)
+            k.store(result.seen_as(table), (n, c, p), k.contract(above, rest[n, right, p]) / share)

@@ -12,13 +12,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_same_shape
 from compiler.ops.image import pool_lanes
 from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
-from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
+from compiler.ops.image.windows import Axis, Sliding, as_numbers, image_table, require_images
+from compiler.ops.lanes import fill, inside
 
 NOWHERE = -1
 """The index of the largest element of a window that covers nothing."""
@@ -172,6 +173,25 @@ class Unpool(OpDef, op="unpool"):
     def grad(self, X: Array, Indices: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": take_places(d_Out, Indices)}
 
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        fill(k, Out, 0)
+        table, whole = image_table(X.shape), image_table(Out.shape)
+        n, c, i = k.lanes(*table)
+        place = Indices.seen_as(table)[n, c, i]
+        known = inside(k, place, whole[2])
+        k.store(Out.seen_as(whole), (n, c, place), X.seen_as(table)[n, c, i], known)
+
+    def triton_grad(
+        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        table, whole = image_table(d_X.shape), image_table(d_Out.shape)
+        n, c, i = k.lanes(*table)
+        place = Indices.seen_as(table)[n, c, i]
+        above = d_Out.seen_as(whole).at(n, c, place, where=inside(k, place, whole[2]), other=0)
+        k.store(d_X.seen_as(table), (n, c, i), above)
+
 
 def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
     """Images of a shape with values at places; of several at one place, the last stays."""
@@ -218,6 +238,56 @@ class Spp(OpDef, op="spp"):
             d_x += pool_cells_gradient(X, above, cells, largest, 0)
             first += width
         return {"X": d_x}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        largest, least = self.pooling_type == "max", float(np.finfo(X.type.dtype.numpy).min)
+        for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
+            p, (n, c, *y) = self.windows(X.shape, level), k.lanes(batch, channels, *[2**level] * 2)
+            r = k.loop(p.taps)
+            place, seen = p.under(k, y, r)
+            value = X.at(n, c, *place, where=seen, other=least if largest else 0)
+            mean = k.sum(value, r) / p.share(k, y, X.type.dtype)
+            k.store(
+                Out, self.cell(k, X.shape, level, (n, c, *y)), k.max(value, r) if largest else mean
+            )
+
+    def triton_grad(
+        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        batch, channels, *_ = X.shape
+        places: list[DeviceOperand] = []
+        for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
+            places.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
+            pool_lanes.largest(k, self.windows(X.shape, level), X, None, places[-1])
+        n, c, *x = k.lanes(*X.shape)
+        total: Number = 0.0
+        for level in range(self.pyramid_height):
+            p = self.windows(X.shape, level)
+            y, seen = p.over(k, x, 0)
+            above = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=seen, other=0)
+            if places:
+                own = k.equal(places[level].at(n, c, *y, where=seen, other=-1), p.position(k, x))
+                total = k.where(own, above, 0) + total
+            else:
+                total = above / p.share(k, y, X.type.dtype) + total
+        k.store(d_X, (n, c, *x), total)
+
+    def windows(self, X: Shape, level: int) -> pool_lanes.Pools:
+        """The windows of a level: they lie side by side, and each element is in one of them."""
+        axes: list[Axis] = []
+        for size in X[2:]:
+            taps = (size + 2**level - 1) // 2**level
+            edge = (taps * 2**level - size + 1) // 2
+            axes.append(Axis(size, taps, taps, 1, edge, edge, 2**level))
+        return pool_lanes.Pools("NCHW", tuple(axes))
+
+    def cell(
+        self, k: Lanes, X: Shape, level: int, place: Sequence[Number]
+    ) -> tuple[Number, Number]:
+        """Where the cell of a level at [n, c, y, x] is in Out."""
+        n, c, y, x = place
+        ahead = k.size(X[1]) * ((4**level - 1) // 3)
+        return n, (c * 2**level + y) * 2**level + x + ahead
 
 
 def pyramid_cells(sizes: Sequence[int], side: int) -> list[list[tuple[int, int]]]:

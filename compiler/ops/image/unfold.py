@@ -164,3 +164,33 @@ class Im2Sequence(OpDef, op="im2sequence"):
         axes = window_axes(sizes, self.kernels, *sliding)
         parts = d_Out.reshape(batch, axes[0][5], axes[1][5], channels, -1)
         return {"X": scatter_images(parts.transpose(0, 3, 4, 1, 2), axes, sizes)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        Out_lod: list[DeviceOperand] | None,
+    ) -> None:
+        axes = self.axes(X.shape)
+        counts = [axis.count for axis in axes]
+        for offsets in Out_lod or []:
+            (i,) = k.lanes(offsets.type.numel)
+            k.store(offsets, (i,), i * k.size(product(counts)))
+        if Out is None:
+            return
+        place, depth = k.lanes(*Out.shape)
+        n, *windows = k.unravel(place, (X.shape[0], *counts))
+        c, *taps = k.unravel(depth, (X.shape[1], *self.kernels))
+        at, inside = seen(k, axes, windows, taps)
+        k.store(Out, (place, depth), X.at(n, c, *at, where=inside, other=0))
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        n, c, *place = k.lanes(*d_X.shape)
+        axes, taps = self.axes(d_X.shape), product(self.kernels)
+        turn = k.loop(taps)
+        at, inside = seeing(k, axes, place, k.unravel(turn, self.kernels))
+        counts = [axis.count for axis in axes]
+        windows = d_Out.seen_as((d_X.shape[0], *counts, d_X.shape[1], taps))
+        above = windows.at(n, *at, c, turn, where=inside, other=0)
+        k.store(d_X, (n, c, *place), k.sum(above, turn))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import Size
+from compiler.ir.dims import Size, product
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.types import Array, Shape, TensorType
 
@@ -162,6 +162,11 @@ def expect_places(op: str, count: int, kernel: int) -> int:
 def as_numbers(shape: Sequence[Any]) -> tuple[int, ...]:
     """The shape of an array, of which every size is a number; generated code can carry this one."""
     return tuple(shape)
+
+
+def image_table(shape: Shape) -> tuple[Size, Size, Size]:
+    """A batch of images as [N, C, places]."""
+    return shape[0], shape[1], product(shape[2:])
 
 
 def is_channels_last(data_format: str) -> bool:

@@ -11,6 +11,7 @@ from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_same_dtype, require_same_shape
+from compiler.ops.lanes import everywhere, fill, holds_everywhere
 
 
 class WholeTest(OpDef):
@@ -118,6 +119,18 @@ class AllClose(OpDef, op="allclose"):
         close = np.isclose(Input, Other, self.rtol, self.atol, self.equal_nan)
         return close.all(keepdims=True).reshape(1)
 
+    def triton(
+        self, k: Lanes, Input: DeviceOperand, Other: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(Input.type.numel)
+        x, y = (each.seen_as((Input.type.numel,))[r] for each in (Input, Other))
+        near = k.absolute(x - y) <= self.atol + self.rtol * k.absolute(y)
+        close = k.equal(x, y) | (near & k.isfinite(y))
+        if self.equal_nan:
+            close = close | (k.isnan(x) & k.isnan(y))
+        k.store(Out, (one,), holds_everywhere(k, close, r))
+
 
 class EqualAll(OpDef, op="equal_all"):
     """Out = whether X and Y are the same: one boolean, [1]. An op of Paddle 2."""
@@ -134,6 +147,19 @@ class EqualAll(OpDef, op="equal_all"):
 
     def numpy(self, X: Array, Y: Array) -> Array:
         return np.full(1, np.array_equal(X, Y))
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        apart = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
+        known = any(isinstance(a, int) and isinstance(b, int) for a, b in apart)
+        if X.type.rank != Y.type.rank or known:
+            fill(k, Out, False)
+            return
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        alike = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in apart])
+        x, y = X.seen_as((X.type.numel,))[r], Y.seen_as((Y.type.numel,))
+        same = k.equal(x, y.at(r, where=alike, other=0))
+        k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
 
 
 class EqualReduce(EqualAll, op="equal_reduce"):

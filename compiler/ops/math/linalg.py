@@ -1,19 +1,23 @@
 """Products of vectors and matrices beside plain multiplication, and traces.
 
-Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h, bilinear_tensor_product_op.h.
+Reference: dot_op.h, addmm_op.h, cross_op.h, kron_op.h, trace_op.h.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
-from compiler.ops.math.reduce import summed_to
+from compiler.ops.lanes import broadcast_at, inside, split_at
+from compiler.ops.math.reduce import sum_to, summed_to
 
 
 class Dot(OpDef, op="dot"):
@@ -36,6 +40,26 @@ class Dot(OpDef, op="dot"):
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out * Y, "Y": d_Out * X}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        kept = k.lanes(*X.shape[:-1])
+        r = k.loop(X.shape[-1])
+        k.store(Out, (*kept, 0), k.sum(X[(*kept, r)] * Y[(*kept, r)], r))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        indices = k.lanes(*X.shape)
+        above = d_Out[(*indices[:-1], 0)]
+        for other, result in ((Y, d_X), (X, d_Y)):
+            if result is not None:
+                k.store(result, indices, above * other[indices])
+
 
 class Addmm(OpDef, op="addmm"):
     """Out = Beta * Input + Alpha * X @ Y for matrices; Input broadcasts to the product."""
@@ -52,10 +76,10 @@ class Addmm(OpDef, op="addmm"):
         given = shown(Input=Input, X=X, Y=Y)
         if (Input.rank, X.rank, Y.rank) != (2, 2, 2) or differ(X.shape[1], Y.shape[0]):
             raise ShapeError(f"addmm: {given}, expected matrices of which X and Y fit")
-        product = (X.shape[0], Y.shape[1])
-        if any(size != 1 and differ(size, n) for size, n in zip(Input.shape, product, strict=True)):
+        made = (X.shape[0], Y.shape[1])
+        if any(size != 1 and differ(size, n) for size, n in zip(Input.shape, made, strict=True)):
             raise ShapeError(f"addmm: {given}: Input does not broadcast to the product")
-        return X.with_shape(product)
+        return X.with_shape(made)
 
     def numpy(self, Input: Array, X: Array, Y: Array) -> Array:
         return Input * self.Beta + np.matmul(X, Y) * self.Alpha
@@ -64,6 +88,35 @@ class Addmm(OpDef, op="addmm"):
         scaled = d_Out * self.Alpha
         by_factors = {"X": np.matmul(scaled, Y.T), "Y": np.matmul(X.T, scaled)}
         return {"Input": summed_to(d_Out * self.Beta, Input)} | by_factors
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        _, i, j, left, right = k.tiles((), *Out.shape, X.shape[1])
+        total = k.contract(X[i, left], Y[right, j]) * self.Alpha
+        k.store(Out, (i, j), total + Input[broadcast_at(Input.shape, (i, j))] * self.Beta)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        if d_Input is not None:
+            sum_to(k, d_Out.shape, d_Input, lambda at: d_Out[at] * self.Beta)
+        if d_X is not None:
+            k.product(d_X, d_Out, Y, turned=(False, True), scale=self.Alpha)
+        if d_Y is not None:
+            k.product(d_Y, X, d_Out, turned=(True, False), scale=self.Alpha)
 
 
 class Cross(OpDef, op="cross"):
@@ -93,6 +146,27 @@ class Cross(OpDef, op="cross"):
         axis = vector_axis(X.shape, self.dim)
         return {"X": crossed(Y, d_Out, axis), "Y": crossed(d_Out, X, axis)}
 
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        cross_lanes(k, X, Y, self.dim, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        if d_X is not None:
+            cross_lanes(k, Y, d_Out, self.dim, d_X)
+        if d_Y is not None:
+            cross_lanes(k, d_Out, X, self.dim, d_Y)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        named = any(not isinstance(size, int) for size in types["X"].shape)
+        return "its axis is the first of size 3, and some have names" * (named and self.dim == 9)
+
 
 def vector_axis(shape: Any, dim: int) -> int:
     """The axis that cross products are taken along: `dim`, or for 9 the first of size 3.
@@ -112,6 +186,15 @@ def crossed(X: Array, Y: Array, axis: int) -> Array:
     x, y = np.moveaxis(X, axis, 0), np.moveaxis(Y, axis, 0)
     parts = [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
     return np.stack(parts, axis)
+
+
+def cross_lanes(k: Lanes, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand) -> None:
+    """A kernel for out = the cross products of X and Y."""
+    whole = split_at(X.shape, vector_axis(X.shape, dim) % X.type.rank)
+    i, c, j = k.lanes(*whole)
+    x, y, one, two = X.seen_as(whole), Y.seen_as(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
+    made = x[i, one, j] * y[i, two, j] - x[i, two, j] * y[i, one, j]
+    k.store(out.seen_as(whole), (i, c, j), made)
 
 
 class Kron(OpDef, op="kron"):
@@ -141,6 +224,41 @@ class Kron(OpDef, op="kron"):
         inner, outer = tuple(range(1, seen.ndim, 2)), tuple(range(0, seen.ndim, 2))
         by_x, by_y = np.sum(seen * y, axis=inner), np.sum(seen * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        x, y = (with_rank(each, Out.type.rank) for each in (X, Y))
+        indices = k.lanes(*Out.shape)
+        pairs = [(i, k.size(size)) for i, size in zip(indices, y.shape, strict=True)]
+        outer, inner = (tuple(part(*pair) for pair in pairs) for part in (k.div, k.mod))
+        k.store(Out, indices, x[outer] * y[inner])
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        def above(outer: Sequence[Number], inner: Sequence[Number]) -> Number:
+            sizes = [k.size(size) for size in y.shape]
+            return d_Out[tuple(i * n + j for i, n, j in zip(outer, sizes, inner, strict=True))]
+
+        x, y = (with_rank(each, d_Out.type.rank) for each in (X, Y))
+        if d_X is not None:
+            i, r = k.lanes(*x.shape), k.loop(product(y.shape))
+            j = k.unravel(r, y.shape)
+            k.store(d_X.seen_as(x.shape), i, k.sum(above(i, j) * y[j], r))
+        if d_Y is not None:
+            j, r = k.lanes(*y.shape), k.loop(product(x.shape))
+            i = k.unravel(r, x.shape)
+            k.store(d_Y.seen_as(y.shape), j, k.sum(above(i, j) * x[i], r))
+
+
+def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
+    """A tensor seen with more axes in front, of size 1."""
+    return X.seen_as((*(1 for _ in range(rank - X.type.rank)), *X.shape))
 
 
 def paired(X: Array, rank: int, after: int) -> Array:
@@ -183,6 +301,26 @@ class Trace(OpDef, op="trace"):
         axes = plane(len(Input), self.dim1, self.dim2)
         return {"Input": on_diagonal(d_Out, Input, self.offset, axes)}
 
+    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+        rows, columns = plane(Input.type.rank, self.dim1, self.dim2)
+        kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
+        lanes = k.lanes(*kept)
+        r = k.loop(Input.shape[rows])
+        at = [*lanes]
+        at.insert(rows, r)
+        at.insert(columns, r + self.offset)
+        value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
+        k.store(Out.seen_as(kept), lanes, k.sum(value, r))
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+        rows, columns = plane(d_Input.type.rank, self.dim1, self.dim2)
+        at = k.lanes(*d_Input.shape)
+        gone = (rows, columns)
+        kept = [size for a, size in enumerate(d_Input.shape) if a not in gone]
+        above = d_Out.seen_as(kept)[tuple(i for a, i in enumerate(at) if a not in gone)]
+        own = k.equal(at[columns] - at[rows], self.offset)
+        k.store(d_Input, at, k.where(own, above, 0))
+
 
 def plane(rank: int, dim1: int, dim2: int) -> tuple[int, int]:
     """The axes of a diagonal, the earlier one first.
@@ -200,41 +338,3 @@ def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -
     along: Array = np.arange(int(np.diagonal(seen, offset, -2, -1).shape[-1]))
     seen[..., along + max(-offset, 0), along + max(offset, 0)] = values.reshape(*seen.shape[:-2], 1)
     return whole
-
-
-class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
-    """Out[n, k] = X[n] @ Weight[k] @ Y[n] + Bias[0, k]."""
-
-    X = reads()
-    Y = reads()
-    Weight = reads()
-    Bias = reads(optional=True)
-    Out = writes()
-
-    def infer(self, X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
-        require_same_dtype(self.kind, X=X, Y=Y, Weight=Weight)
-        given = shown(X=X, Y=Y, Weight=Weight)
-        if (X.rank, Y.rank, Weight.rank) != (2, 2, 3) or differ(X.shape[0], Y.shape[0]):
-            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
-        if differ(X.shape[1], Weight.shape[1]) or differ(Y.shape[1], Weight.shape[2]):
-            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
-        return X.with_shape((X.shape[0], Weight.shape[0]))
-
-    def infer_grad(self, X: TensorType, Y: TensorType, Weight: TensorType) -> dict[str, TensorType]:
-        bias = Weight.with_shape((1, Weight.shape[0]))
-        return {"X": X, "Y": Y, "Weight": Weight, "Bias": bias}
-
-    def numpy(self, X: Array, Y: Array, Weight: Array, Bias: Array | None) -> Array:
-        half = np.tensordot(X, Weight, ([1], [1]))
-        out = np.matmul(half, Y[:, :, None])[:, :, 0]
-        return out if Bias is None else out + Bias
-
-    def grad(self, X: Array, Y: Array, Weight: Array, d_Out: Array) -> dict[str, Array]:
-        by_rows = np.tensordot(d_Out, Weight, ([1], [0]))
-        outer = d_Out[:, :, None] * X[:, None, :]
-        return {
-            "X": np.matmul(by_rows, Y[:, :, None])[:, :, 0],
-            "Y": np.matmul(X[:, None, :], by_rows)[:, 0, :],
-            "Weight": np.tensordot(outer, Y, ([0], [0])),
-            "Bias": np.sum(d_Out, axis=0, keepdims=True),
-        }

@@ -6,6 +6,7 @@ Reference: reduce_op.h, mean_op.cc, frobenius_norm_op.cc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,6 +84,24 @@ def sum_axes(k: Lanes, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOpera
     """A kernel for Out = X summed over axes."""
     turn, whole, left = fold_lanes(k, X.shape, axes)
     k.store(Out.seen_as(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
+
+
+def sum_to(
+    k: Lanes, whole: Shape, out: DeviceOperand, value: Callable[[tuple[Number, ...]], Number]
+) -> None:
+    """A kernel for out = the values at the indices of a shape, summed to what was broadcast to it.
+
+    `value` gives one for its indices, once the kernel has begun.
+    """
+    padded = (*(1 for _ in range(len(whole) - len(out.shape))), *out.shape)
+    pairs = enumerate(zip(whole, padded, strict=True))
+    axes = tuple(axis for axis, (size, kept) in pairs if kept == 1 and size != 1)
+    if not axes:
+        indices = k.lanes(*whole)
+        k.store(out.seen_as(whole), indices, value(indices))
+        return
+    turn, indices, left = fold_lanes(k, whole, axes)
+    k.store(out.seen_as(padded), left, k.sum(value(indices), turn))
 
 
 class Reduction(OpDef):

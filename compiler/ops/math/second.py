@@ -7,24 +7,38 @@ left is the gradient of X, on the right `X@GRAD` itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.lanes import broadcast_at
+from compiler.ops.math.reduce import sum_to
 
 
 def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
     """A tensor with a size of 1 for each axis it lacks of `shape`, from `axis` on."""
-    if small.ndim == len(shape):
+    return small.reshape(spread_shape(small.shape, len(shape), axis))
+
+
+def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
+    """A shape with a size of 1 for each axis it lacks of `rank`, as `spread` has it."""
+    if len(small) == rank:
         return small
-    sizes = list(small.shape)
+    sizes = list(small)
     while sizes and sizes[-1] == 1:
         sizes.pop()
-    before = len(shape) - len(sizes) if axis == -1 else axis
-    after = len(shape) - before - len(sizes)
-    return small.reshape((1,) * before + tuple(sizes) + (1,) * after)
+    before = rank - len(sizes) if axis == -1 else axis
+    ones = (1,) * (rank - len(sizes))
+    return (*ones[:before], *sizes, *ones[before:])
+
+
+def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
+    """The element of a tensor that broadcasts from `axis` on."""
+    seen = small.seen_as(spread_shape(small.shape, len(indices), axis))
+    return seen[broadcast_at(seen.shape, indices)]
 
 
 def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
@@ -45,8 +59,25 @@ class SumAgain(OpDef):
     DDOut = writes()
     axis = attr(-1)
 
+    sign: ClassVar[int] = 1
+
     def infer(self, DOut: TensorType) -> TensorType:
         return DOut
+
+    def triton(
+        self,
+        k: Lanes,
+        DDX: DeviceOperand | None,
+        DDY: DeviceOperand | None,
+        DDOut: DeviceOperand,
+    ) -> None:
+        indices, total = k.lanes(*DDOut.shape), None
+        for term, sign in ((DDX, 1), (DDY, self.sign)):
+            if term is not None:
+                value = at_element(term, indices, self.axis)
+                value = value if sign > 0 else -value
+                total = value if total is None else total + value
+        k.store(DDOut, indices, 0.0 if total is None else total)
 
 
 class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
@@ -58,6 +89,8 @@ class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
 
 class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
     """The gradient of `elementwise_sub_grad`."""
+
+    sign = -1
 
     def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
         signed = (DDX, None if DDY is None else -DDY)
@@ -91,6 +124,34 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
         axes = tuple(i for i, size in enumerate(y.shape) if size == 1 < Out.shape[i])
         by_y = -(by_x * above).sum(axis=axes, keepdims=True)
         return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": above}
+
+    def triton(
+        self,
+        k: Lanes,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        DOut: DeviceOperand,
+        DDX: DeviceOperand | None,
+        DDY: DeviceOperand | None,
+        DY: DeviceOperand | None,
+        DOutNew: DeviceOperand | None,
+        DDOut: DeviceOperand | None,
+    ) -> None:
+        def parts(at: tuple[Number, ...]) -> tuple[Number, Number, Number]:
+            y = at_element(Y, at, self.axis)
+            from_x, from_y = (0 if t is None else at_element(t, at, self.axis) for t in (DDX, DDY))
+            return DOut[at] / y, from_y, (from_x - Out[at] * from_y) / y
+
+        if DOutNew is not None or DDOut is not None:
+            at = k.lanes(*Out.shape)
+            by_x, from_y, above = parts(at)
+            if DOutNew is not None:
+                k.store(DOutNew, at, -(by_x * from_y))
+            if DDOut is not None:
+                k.store(DDOut, at, above)
+        if DY is not None:
+            seen = DY.seen_as(spread_shape(DY.shape, Out.type.rank, self.axis))
+            sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
 
 
 class SquareGradGrad(Pointwise, op="square_grad_grad"):

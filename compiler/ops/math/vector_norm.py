@@ -1,7 +1,7 @@
 """Norms of vectors and distances between them.
 
-Reference: norm_op.h, p_norm_op.h, squared_l2_norm_op.h, squared_l2_distance_op.h, l1_norm_op.h,
-dist_op.h, frobenius_norm_op.cc, cos_sim_op.h.
+Reference: norm_op.h, p_norm_op.h, squared_l2_norm_op.h, l1_norm_op.h, dist_op.h,
+frobenius_norm_op.cc.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, broadcast, reads, required, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.lanes import split_at
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.lanes import broadcast_at, split_at
 from compiler.ops.math.reduce import (
     AxisReduction,
     axes_of,
     fold_lanes,
     kept_shape,
     restored,
+    sum_to,
     summed_to,
 )
 from compiler.ops.math.sort import check_axis
@@ -107,6 +107,27 @@ def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
     return np.sign(X) * np.where(X == 0, 1, relative) ** (p - 1.0)
 
 
+def lane_norm(k: Lanes, x: Number, p: float, over: Number) -> Number:
+    """`p_norm` over all turns of a loop."""
+    size = k.absolute(x)
+    if p == 0.0:
+        return k.sum(k.where(size > 0, size * 0 + 1, size * 0), over)
+    if p in (np.inf, -np.inf):
+        return k.max(size, over) if p > 0 else k.min(size, over)
+    return k.power(k.sum(k.power(size, p), over), 1.0 / p)
+
+
+def lane_slope(k: Lanes, x: Number, norm: Number, p: float) -> Number:
+    """`p_norm_slope` of one element."""
+    size = k.absolute(x)
+    if p == 0.0:
+        return x * 0
+    if p in (np.inf, -np.inf):
+        return k.where(k.equal(size, norm), k.sign(x), 0)
+    relative = k.where(size > 0, size / k.where(norm > 0, norm, 1), 1)
+    return k.sign(x) * k.power(relative, p - 1.0)
+
+
 class PNorm(OpDef, op="p_norm"):
     """Out = the p-norm of X along `axis`, p being `porder`; of all of X with `asvector`.
 
@@ -142,14 +163,7 @@ class PNorm(OpDef, op="p_norm"):
     def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = fold_lanes(k, X.shape, axes)
-        size = k.absolute(X[whole])
-        if p == 0.0:
-            norm = k.sum(k.where(size > 0, size * 0 + 1, size * 0), r)
-        elif p in (np.inf, -np.inf):
-            norm = k.max(size, r) if p > 0 else k.min(size, r)
-        else:
-            norm = k.power(k.sum(k.power(size, p), r), 1.0 / p)
-        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, norm)
+        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, lane_norm(k, X[whole], p, r))
 
     def triton_grad(
         self,
@@ -163,15 +177,7 @@ class PNorm(OpDef, op="p_norm"):
         whole = k.lanes(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
         norm, above = (each.seen_as(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
-        x, size = X[whole], k.absolute(X[whole])
-        if p == 0.0:
-            slope = x * 0
-        elif p in (np.inf, -np.inf):
-            slope = k.where(k.equal(size, norm), k.sign(x), 0)
-        else:
-            relative = k.where(size > 0, size / k.where(norm > 0, norm, 1), 1)
-            slope = k.sign(x) * k.power(relative, p - 1.0)
-        k.store(d_X, whole, above * slope)
+        k.store(d_X, whole, above * lane_slope(k, X[whole], norm, p))
 
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
@@ -186,6 +192,23 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         axes = axes_of(X.ndim, self.dim, self.reduce_all)
         slope = p_norm_slope(X, restored(Out, X.shape, axes), 2.0)
         return {"X": restored(d_Out, X.shape, axes) * slope}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        r, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
+        k.store(Out.seen_as(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        axes, whole = self.axes(X.type.rank), k.lanes(*X.shape)
+        left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
+        norm, above = (each.seen_as(self.spread(X.shape))[left] for each in (Out, d_Out))
+        k.store(d_X, whole, above * X[whole] / k.where(norm > 0, norm, 1))
 
 
 class Dist(OpDef, op="dist"):
@@ -208,6 +231,35 @@ class Dist(OpDef, op="dist"):
     def grad(self, X: Array, Y: Array, Out: Array, d_Out: Array) -> dict[str, Array]:
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
         return {"X": summed_to(slope, X.shape), "Y": -summed_to(slope, Y.shape)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.lanes(1)
+        r = k.loop(product(whole))
+        k.store(Out, (one,), lane_norm(k, apart(X, Y, k.unravel(r, whole)), self.p, r))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        def slope(at: tuple[Number, ...]) -> Number:
+            return lane_slope(k, apart(X, Y, at), Out[0], self.p) * d_Out[0]
+
+        whole = broadcast(self.kind, [X.shape, Y.shape])
+        if d_X is not None:
+            sum_to(k, whole, d_X, slope)
+        if d_Y is not None:
+            sum_to(k, whole, d_Y, lambda at: -slope(at))
+
+
+def apart(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
+    """An element of X - Y, which broadcast."""
+    return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 
 
 class WholeNorm(OpDef):
@@ -263,102 +315,3 @@ class L1Norm(WholeNorm, op="l1_norm"):
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": np.sign(X) * d_Out}
-
-
-# ---- pairs of rows -----------------------------------------------------------------------------
-
-
-def check_rows(op: str, X: TensorType, Y: TensorType) -> None:
-    """ShapeError unless Y has as many rows as X, or one, of as many elements."""
-    require_same_dtype(op, X=X, Y=Y)
-    rows_fit = Y.shape[0] == 1 or not differ(X.shape[0], Y.shape[0])
-    if X.rank != Y.rank or X.rank < 2 or not rows_fit or differ(_row(X), _row(Y)):
-        raise ShapeError(f"{op}: {shown(X=X, Y=Y)}, expected rows of one size, one row of Y or all")
-
-
-def _row(X: TensorType) -> Any:
-    return product(X.shape[1:])
-
-
-class SquaredL2Distance(OpDef, op="squared_l2_distance"):
-    """Out [rows, 1] = the squared distance of each row of X from its row of Y, or the only one.
-
-    `sub_result` [rows, size of a row] is X - Y, for the gradient.
-    """
-
-    X = reads()
-    Y = reads()
-    sub_result = writes()
-    Out = writes()
-
-    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
-        check_rows(self.kind, X, Y)
-        rows = X.shape[0]
-        return {"sub_result": X.with_shape((rows, _row(X))), "Out": X.with_shape((rows, 1))}
-
-    def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        apart = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
-        return {"sub_result": apart, "Out": np.sum(apart * apart, axis=1, keepdims=True)}
-
-    def grad(self, X: Array, Y: Array, sub_result: Array, d_Out: Array) -> dict[str, Array]:
-        slope = sub_result * (d_Out * 2)
-        by_y = -slope if len(Y) == len(X) else -slope.sum(axis=0)
-        return {"X": slope.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
-
-
-def row_norms(rows: Array) -> Array:
-    """The length of each row, never less than 1e-4, in a column."""
-    return np.maximum(np.sqrt(np.sum(rows * rows, axis=1, keepdims=True)), rows.dtype.type(1e-4))
-
-
-class CosSim(OpDef, op="cos_sim"):
-    """Out [rows, 1] = the cosine of the angle between each row of X and its row of Y.
-
-    Y may have one row for all. XNorm and YNorm are the lengths of rows, for the gradient.
-    """
-
-    X = reads()
-    Y = reads()
-    Out = writes()
-    XNorm = writes()
-    YNorm = writes()
-
-    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
-        check_rows(self.kind, X, Y)
-        column, other = X.with_shape((X.shape[0], 1)), X.with_shape((Y.shape[0], 1))
-        return {"Out": column, "XNorm": column, "YNorm": other}
-
-    def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
-        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
-        x_norm, y_norm = row_norms(x), row_norms(y)
-        along = np.sum(x * y, axis=1, keepdims=True) / (x_norm * y_norm)
-        return {"Out": along, "XNorm": x_norm, "YNorm": y_norm}
-
-    def grad(
-        self, X: Array, Y: Array, Out: Array, XNorm: Array, YNorm: Array, d_Out: Array
-    ) -> dict[str, Array]:
-        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
-        both = XNorm * YNorm
-        by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
-        by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
-        return {"X": by_x.reshape(X.shape), "Y": summed_to(by_y, y.shape).reshape(Y.shape)}
-
-    def triton(
-        self,
-        k: Lanes,
-        X: DeviceOperand,
-        Y: DeviceOperand,
-        Out: DeviceOperand,
-        XNorm: DeviceOperand | None,
-        YNorm: DeviceOperand | None,
-    ) -> None:
-        rows, width = X.shape[0], product(X.shape[1:])
-        (i,) = k.lanes(rows)
-        r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
-        x, y = X.seen_as((rows, width))[i, r], Y.seen_as((Y.shape[0], width))[mine, r]
-        x_norm, y_norm = (k.maximum(k.sqrt(k.sum(each * each, r)), 1e-4) for each in (x, y))
-        k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
-        if XNorm is not None:
-            k.store(XNorm, (i, 0), x_norm)
-        if YNorm is not None:
-            k.store(YNorm, (mine, 0), y_norm, i < k.size(Y.shape[0]))

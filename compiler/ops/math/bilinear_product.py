@@ -1,0 +1,100 @@
+"""`bilinear_tensor_product`: pairs of rows in a matrix for each number that they make.
+
+Its products of three are products of two matrices, one of which is multiplied out on the way.
+Reference: bilinear_tensor_product_op.h.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.math.reduce import sum_to
+
+
+class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
+    """Out[n, k] = X[n] @ Weight[k] @ Y[n] + Bias[0, k]."""
+
+    X = reads()
+    Y = reads()
+    Weight = reads()
+    Bias = reads(optional=True)
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType, Weight: TensorType) -> TensorType:
+        require_same_dtype(self.kind, X=X, Y=Y, Weight=Weight)
+        given = shown(X=X, Y=Y, Weight=Weight)
+        if (X.rank, Y.rank, Weight.rank) != (2, 2, 3) or differ(X.shape[0], Y.shape[0]):
+            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
+        if differ(X.shape[1], Weight.shape[1]) or differ(Y.shape[1], Weight.shape[2]):
+            raise ShapeError(f"{self.kind}: {given}, expected [n, i], [n, j] and [k, i, j]")
+        return X.with_shape((X.shape[0], Weight.shape[0]))
+
+    def infer_grad(self, X: TensorType, Y: TensorType, Weight: TensorType) -> dict[str, TensorType]:
+        bias = Weight.with_shape((1, Weight.shape[0]))
+        return {"X": X, "Y": Y, "Weight": Weight, "Bias": bias}
+
+    def numpy(self, X: Array, Y: Array, Weight: Array, Bias: Array | None) -> Array:
+        half = np.tensordot(X, Weight, ([1], [1]))
+        out = np.matmul(half, Y[:, :, None])[:, :, 0]
+        return out if Bias is None else out + Bias
+
+    def grad(self, X: Array, Y: Array, Weight: Array, d_Out: Array) -> dict[str, Array]:
+        by_rows = np.tensordot(d_Out, Weight, ([1], [0]))
+        outer = d_Out[:, :, None] * X[:, None, :]
+        return {
+            "X": np.matmul(by_rows, Y[:, :, None])[:, :, 0],
+            "Y": np.matmul(X[:, None, :], by_rows)[:, 0, :],
+            "Weight": np.tensordot(outer, Y, ([0], [0])),
+            "Bias": np.sum(d_Out, axis=0, keepdims=True),
+        }
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        Out: DeviceOperand,
+    ) -> None:
+        sides = Weight.shape[1:]
+        _, n, c, left, right = k.tiles((), *Out.shape, product(sides))
+        i, j = k.unravel(left, sides)
+        total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sides))])
+        k.store(Out, (n, c), total if Bias is None else total + Bias[0, c])
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Weight: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        count, *sides = Weight.shape
+        if d_X is not None:
+            _, n, i, left, right = k.tiles((), *X.shape, product((count, sides[1])))
+            (c, j), (d, m) = (k.unravel(turn, (count, sides[1])) for turn in (left, right))
+            k.store(d_X, (n, i), k.contract(d_Out[n, c] * Y[n, j], Weight[d, i, m]))
+        if d_Y is not None:
+            _, n, j, left, right = k.tiles((), *Y.shape, product((count, sides[0])))
+            (c, i), (d, m) = (k.unravel(turn, (count, sides[0])) for turn in (left, right))
+            k.store(d_Y, (n, j), k.contract(d_Out[n, c] * X[n, i], Weight[d, m, j]))
+        if d_Weight is not None:
+            width = product(sides)
+            _, c, place, left, right = k.tiles((), count, width, X.shape[0])
+            i, j = k.unravel(place, sides)
+            total = k.contract(d_Out[left, c], X[right, i] * Y[right, j])
+            k.store(d_Weight.seen_as((count, width)), (c, place), total)
+        if d_Bias is not None:
+            sum_to(k, d_Out.shape, d_Bias, lambda at: d_Out[at])

@@ -1,0 +1,188 @@
+"""Distances and angles between the rows of two tables, of which the second may have but one.
+
+Reference: squared_l2_distance_op.h, cos_sim_op.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.math.reduce import summed_to
+
+
+def check_rows(op: str, X: TensorType, Y: TensorType) -> None:
+    """ShapeError unless Y has as many rows as X, or one, of as many elements."""
+    require_same_dtype(op, X=X, Y=Y)
+    rows_fit = Y.shape[0] == 1 or not differ(X.shape[0], Y.shape[0])
+    if X.rank != Y.rank or X.rank < 2 or not rows_fit or differ(_row(X), _row(Y)):
+        raise ShapeError(f"{op}: {shown(X=X, Y=Y)}, expected rows of one size, one row of Y or all")
+
+
+def _row(X: TensorType) -> Any:
+    return product(X.shape[1:])
+
+
+class SquaredL2Distance(OpDef, op="squared_l2_distance"):
+    """Out [rows, 1] = the squared distance of each row of X from its row of Y, or the only one.
+
+    `sub_result` [rows, size of a row] is X - Y, for the gradient.
+    """
+
+    X = reads()
+    Y = reads()
+    sub_result = writes()
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
+        check_rows(self.kind, X, Y)
+        rows = X.shape[0]
+        return {"sub_result": X.with_shape((rows, _row(X))), "Out": X.with_shape((rows, 1))}
+
+    def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
+        apart = X.reshape(X.shape[0], -1) - Y.reshape(Y.shape[0], -1)
+        return {"sub_result": apart, "Out": np.sum(apart * apart, axis=1, keepdims=True)}
+
+    def grad(self, X: Array, Y: Array, sub_result: Array, d_Out: Array) -> dict[str, Array]:
+        slope = sub_result * (d_Out * 2)
+        by_y = -slope if len(Y) == len(X) else -slope.sum(axis=0)
+        return {"X": slope.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        sub_result: DeviceOperand | None,
+        Out: DeviceOperand | None,
+    ) -> None:
+        rows, width = X.shape[0], _row(X.type)
+        (i,) = k.lanes(rows)
+        r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
+        between = X.seen_as((rows, width))[i, r] - Y.seen_as((Y.shape[0], width))[mine, r]
+        if sub_result is not None:
+            k.store(sub_result, (i, r), between)
+        if Out is not None:
+            k.store(Out, (i, 0), k.sum(between * between, r))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        sub_result: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        def slope(i: Number, c: Number) -> Number:
+            return sub_result[i, c] * (d_Out[i, 0] * 2.0)
+
+        rows = sub_result.shape[0]
+        if d_X is not None:
+            sum_pairs(k, rows, d_X, slope)
+        if d_Y is not None:
+            sum_pairs(k, rows, d_Y, lambda i, c: -slope(i, c))
+
+
+def sum_pairs(
+    k: Lanes, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
+) -> None:
+    """A kernel for out = the values of each row, or their sum over rows where out has only one."""
+    count, width = out.shape[0], product(out.shape[1:])
+    j, c = k.lanes(count, width)
+    turn = k.loop(rows // count)
+    total = k.sum(value(turn * k.size(count) + j, c), turn)
+    k.store(out.seen_as((count, width)), (j, c), total)
+
+
+def row_norms(rows: Array) -> Array:
+    """The length of each row, never less than 1e-4, in a column."""
+    return np.maximum(np.sqrt(np.sum(rows * rows, axis=1, keepdims=True)), rows.dtype.type(1e-4))
+
+
+class CosSim(OpDef, op="cos_sim"):
+    """Out [rows, 1] = the cosine of the angle between each row of X and its row of Y.
+
+    Y may have one row for all. XNorm and YNorm are the lengths of rows, for the gradient.
+    """
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+    XNorm = writes()
+    YNorm = writes()
+
+    def infer(self, X: TensorType, Y: TensorType) -> dict[str, TensorType]:
+        check_rows(self.kind, X, Y)
+        column, other = X.with_shape((X.shape[0], 1)), X.with_shape((Y.shape[0], 1))
+        return {"Out": column, "XNorm": column, "YNorm": other}
+
+    def numpy(self, X: Array, Y: Array) -> dict[str, Array]:
+        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
+        x_norm, y_norm = row_norms(x), row_norms(y)
+        along = np.sum(x * y, axis=1, keepdims=True) / (x_norm * y_norm)
+        return {"Out": along, "XNorm": x_norm, "YNorm": y_norm}
+
+    def grad(
+        self, X: Array, Y: Array, Out: Array, XNorm: Array, YNorm: Array, d_Out: Array
+    ) -> dict[str, Array]:
+        x, y = X.reshape(X.shape[0], -1), Y.reshape(Y.shape[0], -1)
+        both = XNorm * YNorm
+        by_x = d_Out * (y / both - x * (Out / (XNorm * XNorm)))
+        by_y = d_Out * (x / both - y * (Out / (YNorm * YNorm)))
+        return {"X": by_x.reshape(X.shape), "Y": summed_to(by_y, y.shape).reshape(Y.shape)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        XNorm: DeviceOperand | None,
+        YNorm: DeviceOperand | None,
+    ) -> None:
+        rows, width = X.shape[0], product(X.shape[1:])
+        (i,) = k.lanes(rows)
+        r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
+        x, y = X.seen_as((rows, width))[i, r], Y.seen_as((Y.shape[0], width))[mine, r]
+        x_norm, y_norm = (k.maximum(k.sqrt(k.sum(each * each, r)), 1e-4) for each in (x, y))
+        k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
+        if XNorm is not None:
+            k.store(XNorm, (i, 0), x_norm)
+        if YNorm is not None:
+            k.store(YNorm, (mine, 0), y_norm, i < k.size(Y.shape[0]))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        XNorm: DeviceOperand,
+        YNorm: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        rows, width = X.shape[0], product(X.shape[1:])
+        tables = X.seen_as((rows, width)), Y.seen_as((Y.shape[0], width))
+
+        def slope(i: Number, c: Number, of_x: bool) -> Number:
+            at = i, k.mod(i, k.size(Y.shape[0]))
+            own, other = (0, 1) if of_x else (1, 0)
+            norms = XNorm[at[0], 0], YNorm[at[1], 0]
+            along = Out[i, 0] / (norms[own] * norms[own])
+            straight = tables[other][at[other], c] / (norms[0] * norms[1])
+            return d_Out[i, 0] * (straight - tables[own][at[own], c] * along)
+
+        if d_X is not None:
+            sum_pairs(k, rows, d_X, lambda i, c: slope(i, c, True))
+        if d_Y is not None:
+            sum_pairs(k, rows, d_Y, lambda i, c: slope(i, c, False))
