@@ -162,7 +162,7 @@ class Fsp(OpDef, op="fsp"):
 
     def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
         x, y, places = *(each.seen_as(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
-        (n,), i, j, left, right = k.tiles(Out.shape[:1], *Out.shape[1:], product(places))
+        (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(places))
         share = k.astype(k.size(product(places)), X.type.dtype)
         k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
 

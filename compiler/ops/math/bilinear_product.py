@@ -64,7 +64,7 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
         Out: DeviceOperand,
     ) -> None:
         sides = Weight.shape[1:]
-        _, n, c, left, right = k.tiles((), *Out.shape, product(sides))
+        _, n, c, left, right = k.tiles((), Out.shape[0], Out.shape[1], product(sides))
         i, j = k.unravel(left, sides)
         total = k.contract(X[n, i] * Y[n, j], Weight[(c, *k.unravel(right, sides))])
         k.store(Out, (n, c), total if Bias is None else total + Bias[0, c])
@@ -83,11 +83,11 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
     ) -> None:
         count, *sides = Weight.shape
         if d_X is not None:
-            _, n, i, left, right = k.tiles((), *X.shape, product((count, sides[1])))
+            _, n, i, left, right = k.tiles((), X.shape[0], X.shape[1], product((count, sides[1])))
             (c, j), (d, m) = (k.unravel(turn, (count, sides[1])) for turn in (left, right))
             k.store(d_X, (n, i), k.contract(d_Out[n, c] * Y[n, j], Weight[d, i, m]))
         if d_Y is not None:
-            _, n, j, left, right = k.tiles((), *Y.shape, product((count, sides[0])))
+            _, n, j, left, right = k.tiles((), Y.shape[0], Y.shape[1], product((count, sides[0])))
             (c, i), (d, m) = (k.unravel(turn, (count, sides[0])) for turn in (left, right))
             k.store(d_Y, (n, j), k.contract(d_Out[n, c] * X[n, i], Weight[d, m, j]))
         if d_Weight is not None:

@@ -97,7 +97,7 @@ class Addmm(OpDef, op="addmm"):
         Y: DeviceOperand,
         Out: DeviceOperand,
     ) -> None:
-        _, i, j, left, right = k.tiles((), *Out.shape, X.shape[1])
+        _, i, j, left, right = k.tiles((), Out.shape[0], Out.shape[1], X.shape[1])
         total = k.contract(X[i, left], Y[right, j]) * self.Alpha
         k.store(Out, (i, j), total + Input[broadcast_at(Input.shape, (i, j))] * self.Beta)
 

@@ -14,13 +14,14 @@ import numpy as np
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import numeric
 from compiler.ops.lanes import broadcast_at
 from compiler.ops.math.reduce import sum_to
 
 
 def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
     """A tensor with a size of 1 for each axis it lacks of `shape`, from `axis` on."""
-    return small.reshape(spread_shape(small.shape, len(shape), axis))
+    return small.reshape(numeric(spread_shape(small.shape, len(shape), axis)))
 
 
 def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
