@@ -1,0 +1,211 @@
+"""Programs of one family of kernels each, and what torch computes instead.
+
+Inputs and outputs are state that lives on the device, so that a step is its kernels and no copy.
+`small` sizes are for a try in Triton's interpreter; the others leave the cache of any GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+Build = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program: `build(fluid, *inputs)` gives its output, `peer(torch, *inputs)` what torch gives.
+
+    `inputs` are shapes; one after an `i` holds whole numbers below the number that follows it. With
+    `backward`, gradients of all float inputs are computed as well. `flops` counts multiply and add
+    as two, where a product rules the time; else memory does.
+    """
+
+    name: str
+    dtype: str
+    inputs: Sequence[Shape]
+    build: Build
+    peer: Build
+    backward: bool = False
+    flops: int = 0
+    below: int = 0
+    """Where it is set, the last input is int64, drawn from 0 to below it."""
+    atol: float = 1e-3
+
+    @property
+    def title(self) -> str:
+        """The case with its element type, as tables show it."""
+        return f"{self.name} {self.dtype}"
+
+
+def cases(small: bool, dtypes: Sequence[str]) -> Iterator[Case]:
+    """Every case for every element type asked for."""
+    for dtype in dtypes:
+        yield from _pointwise(dtype, small)
+        yield from _reductions(dtype, small)
+        yield from _norms(dtype, small)
+        yield from _products(dtype, small)
+        yield from _pictures(dtype, small)
+        yield from _moves(dtype, small)
+
+
+def _pointwise(dtype: str, small: bool) -> Iterator[Case]:
+    rows, columns = (8, 200) if small else (16384, 4096)
+    yield Case(
+        "relu(x·a + b)", dtype, [(rows, columns), (columns,), (columns,)],
+        lambda f, x, a, b: f.layers.relu(
+            f.layers.elementwise_add(f.layers.elementwise_mul(x, a), b)),
+        lambda t, x, a, b: t.relu(x * a + b),
+    )  # fmt: skip
+    yield Case(
+        "gelu(x) + y, with gradients", dtype, [(rows, columns), (rows, columns)],
+        lambda f, x, y: f.layers.elementwise_add(f.layers.gelu(x), y),
+        lambda t, x, y: t.nn.functional.gelu(x) + y,
+        backward=True,
+    )  # fmt: skip
+
+
+def _reductions(dtype: str, small: bool) -> Iterator[Case]:
+    rows, columns = (9, 150) if small else (16384, 4096)
+    shape = [(rows, columns)]
+    means = (("rows", 1), ("columns", 0), ("all", None))
+    for name, dim in means if dtype == "float32" else ():
+        yield Case(
+            f"mean of {name}", dtype, shape,
+            lambda f, x, dim=dim: f.layers.reduce_mean(x, dim=dim),
+            lambda t, x, dim=dim: x.mean() if dim is None else x.mean(dim),
+        )  # fmt: skip
+    yield Case(
+        "softmax", dtype, shape,
+        lambda f, x: f.layers.softmax(x), lambda t, x: t.softmax(x, -1),
+    )  # fmt: skip
+    yield Case(
+        "softmax, with gradient", dtype, shape,
+        lambda f, x: f.layers.softmax(x), lambda t, x: t.softmax(x, -1), backward=True,
+    )  # fmt: skip
+    if dtype == "float32":
+        yield Case(
+            "softmax + cross entropy, with gradient", dtype, [(rows, columns), (rows, 1)],
+            lambda f, x, y: f.layers.softmax_with_cross_entropy(x, y),
+            lambda t, x, y: t.nn.functional.cross_entropy(x, y[:, 0], reduction="none")[:, None],
+            backward=True, below=columns,
+        )  # fmt: skip
+
+
+def _norms(dtype: str, small: bool) -> Iterator[Case]:
+    rows, columns = (6, 130) if small else (16384, 4096)
+    for backward in (False, True):
+        yield Case(
+            "layer_norm" + ", with gradients" * backward, dtype, [(rows, columns)],
+            _normed, lambda t, x: t.nn.functional.layer_norm(x, x.shape[-1:]), backward=backward,
+        )  # fmt: skip
+    if dtype == "float32":
+        yield Case(
+            "batch_norm, with gradients", dtype, [(2, 5, 7, 7) if small else (64, 256, 56, 56)],
+            lambda f, x: f.layers.batch_norm(x),
+            lambda t, x: t.nn.functional.batch_norm(x, None, None, training=True),
+            backward=True,
+        )  # fmt: skip
+
+
+def _normed(fluid: Any, x: Any) -> Any:
+    """layer_norm in float32, as mixed precision has it, between casts that cost no pass."""
+    wide = fluid.layers.cast(x, "float32")
+    return fluid.layers.cast(fluid.layers.layer_norm(wide, scale=False, shift=False), x.dtype)
+
+
+def _products(dtype: str, small: bool) -> Iterator[Case]:
+    n = 48 if small else 4096
+    shapes, atol = [(n, n), (n, n), (n,)], 0.05 if dtype == "float32" else 1.0
+    yield Case(
+        "matmul", dtype, shapes[:2],
+        lambda f, x, y: f.layers.matmul(x, y), lambda t, x, y: x @ y, flops=2 * n**3, atol=atol,
+    )  # fmt: skip
+    yield Case(
+        "matmul + bias, gelu", dtype, shapes,
+        lambda f, x, y, b: f.layers.gelu(f.layers.elementwise_add(f.layers.matmul(x, y), b)),
+        lambda t, x, y, b: t.nn.functional.gelu(x @ y + b), flops=2 * n**3, atol=atol,
+    )  # fmt: skip
+    batch, rows, width = (2, 20, 16) if small else (384, 512, 64)
+    yield Case(
+        "matmul of a batch, x yᵀ", dtype, [(batch, rows, width)] * 2,
+        lambda f, x, y: f.layers.matmul(x, y, transpose_y=True),
+        lambda t, x, y: x @ y.transpose(-1, -2), flops=2 * batch * rows * rows * width, atol=atol,
+    )  # fmt: skip
+
+
+def _pictures(dtype: str, small: bool) -> Iterator[Case]:
+    batch, side = (2, 8) if small else (64, 56)
+    kinds = (
+        ("1×1", 16 if small else 256, 8 if small else 64, 1, 1),
+        ("3×3", 8 if small else 64, 8 if small else 64, 3, 1),
+        ("3×3 depthwise", 8 if small else 256, 8 if small else 256, 3, 8 if small else 256),
+    )
+    for name, inner, outer, size, groups in kinds:
+        flops = 2 * batch * side * side * outer * inner // groups * size * size
+        yield Case(
+            f"convolution {name} + residual, relu", dtype,
+            [(batch, inner, side, side), (outer, inner // groups, size, size),
+             (batch, outer, side, side)],
+            _convolved(outer, size, groups), _convolved_by_torch(size, groups),
+            flops=0 if groups > 1 else flops, atol=0.05 if dtype == "float32" else 0.5,
+        )  # fmt: skip
+    yield Case(
+        "max pool 3×3, stride 2", dtype, [(batch, 8 if small else 64, side * 2, side * 2)],
+        lambda f, x: f.layers.pool2d(x, 3, "max", 2, 1),
+        lambda t, x: t.nn.functional.max_pool2d(x, 3, 2, 1),
+    )  # fmt: skip
+
+
+def _convolved(outer: int, size: int, groups: int) -> Build:
+    def build(fluid: Any, x: Any, w: Any, residual: Any) -> Any:
+        block = x.block
+        made = block.create_var(name="convolved", shape=residual.shape, dtype=x.dtype)
+        attrs = {"strides": [1, 1], "paddings": [size // 2] * 2, "dilations": [1, 1]}
+        attrs |= {"groups": groups, "data_format": "NCHW"}
+        kind = "depthwise_conv2d" if groups == outer else "conv2d"
+        block.append_op(kind, {"Input": [x], "Filter": [w]}, {"Output": [made]}, attrs)
+        return fluid.layers.relu(fluid.layers.elementwise_add(made, residual))
+
+    return build
+
+
+def _convolved_by_torch(size: int, groups: int) -> Build:
+    def peer(torch: Any, x: Any, w: Any, residual: Any) -> Any:
+        made = torch.nn.functional.conv2d(x, w, padding=size // 2, groups=groups)
+        return torch.relu(made + residual)
+
+    return peer
+
+
+def _moves(dtype: str, small: bool) -> Iterator[Case]:
+    rows, columns = (12, 40) if small else (8192, 8192)
+    yield Case(
+        "transpose", dtype, [(rows, columns)],
+        lambda f, x: f.layers.transpose(x, [1, 0]), lambda t, x: x.t().contiguous(),
+    )  # fmt: skip
+    yield Case(
+        "concat", dtype, [(rows, columns), (rows, columns)],
+        lambda f, x, y: f.layers.concat([x, y], axis=1), lambda t, x, y: t.cat([x, y], 1),
+    )  # fmt: skip
+    words, width, ids = (30, 16, 20) if small else (50000, 1024, 65536)
+    if dtype == "float32":
+        yield Case(
+            "embedding, with gradient", dtype, [(words, width), (ids,)],
+            lambda f, table, ids: f.layers.gather(table, ids, overwrite=False),
+            lambda t, table, ids: table[ids],
+            backward=True, below=words,
+        )  # fmt: skip
+
+
+def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
+    """Inputs of a case, the same for all who compute it."""
+    random = np.random.default_rng(seed)
+    drawn = [random.standard_normal(shape, np.float32) for shape in case.inputs]
+    if case.below:
+        drawn[-1] = random.integers(0, case.below, case.inputs[-1])
+    return drawn

@@ -1,0 +1,64 @@
+"""Times of steps on a device: events of its own stream, or the processor's clock without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+import torch
+
+WARM_STEPS = 3
+ROUND_MS = 20.0
+"""About how long a round of steps takes."""
+
+
+def times(
+    steps: Mapping[str, Callable[[], object]], on_gpu: bool, rounds: int = 7
+) -> dict[str, float]:
+    """Milliseconds a step of each, medians of rounds that take turns."""
+    clock = _gpu_ms if on_gpu else _cpu_ms
+    counts = {name: _count(step, clock) for name, step in steps.items()}
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            found[name].append(clock(step, counts[name]))
+    return {name: median(each) for name, each in found.items()}
+
+
+def _count(step: Callable[[], object], clock: Callable[..., float]) -> int:
+    """Steps that fill a round; the first ones compile."""
+    clock(step, WARM_STEPS)
+    return max(1, min(1000, round(ROUND_MS / max(clock(step, 1), 1e-3))))
+
+
+def _gpu_ms(step: Callable[[], object], count: int) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(count):
+        step()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / count
+
+
+def _cpu_ms(step: Callable[[], object], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - start) * 1e3 / count
+
+
+def ceilings(on_gpu: bool, dtypes: Sequence[str]) -> dict[str, float]:
+    """What the device does at best: GB/s of a copy, TFLOP/s of torch's product by element type."""
+    if not on_gpu:
+        return {}
+    source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
+    target = torch.empty_like(source)
+    ms = times({"copy": lambda: target.copy_(source)}, True)["copy"]
+    found = {"copy GB/s": 2 * source.nbytes / ms / 1e6}
+    for dtype in dtypes:
+        a = torch.randn(8192, 8192, device="cuda").to(getattr(torch, dtype))
+        ms = times({"product": lambda a=a: a @ a}, True)["product"]
+        found[f"{dtype} TFLOP/s"] = 2 * 8192**3 / ms / 1e9
+    return found

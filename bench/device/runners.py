@@ -1,0 +1,97 @@
+"""A case as ours and as torch's: what takes a step on the device, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import fluid
+from bench.device.cases import Case
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Takes steps, and tells the output and the gradients of the last one as float32."""
+
+    step: Callable[[], Any]
+    results: Callable[[], list[np.ndarray]]
+
+
+def ours(case: Case, drawn: Arrays) -> Runner:
+    """The case compiled: its inputs and outputs are state of the device."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        inputs = [_state(main, f"x{i}", array, case) for i, array in enumerate(drawn)]
+        out = case.build(fluid, *inputs)
+        float_inputs = inputs[:-1] if case.below else inputs
+        wanted = [out, *(fluid.gradients([out], float_inputs) if case.backward else [])]
+    for var in wanted:
+        var.persistable = True
+    executor = fluid.Executor(fluid.CUDAPlace(0))
+    if startup.global_block().ops:
+        executor.run(startup, scope=scope)
+    with fluid.scope_guard(scope):
+        for var, array in zip(inputs, drawn, strict=True):
+            scope.var(var.name).get_tensor().set(_as(array, case), fluid.CPUPlace())
+    return Runner(
+        lambda: executor.run(main, scope=scope),
+        lambda: [_read(scope, var.name) for var in wanted],
+    )
+
+
+def _state(main: Any, name: str, array: np.ndarray, case: Case) -> Any:
+    dtype = case.dtype if array.dtype.kind == "f" else str(array.dtype)
+    var = main.global_block().create_var(
+        name=name, shape=array.shape, dtype=dtype, persistable=True
+    )
+    var.stop_gradient = array.dtype.kind != "f"
+    return var
+
+
+def _as(array: np.ndarray, case: Case) -> np.ndarray:
+    return array.astype(case.dtype) if array.dtype.kind == "f" else array
+
+
+def _read(scope: Any, name: str) -> np.ndarray:
+    return np.asarray(scope.find_var(name).get_tensor()).astype(np.float32)
+
+
+def theirs(case: Case, drawn: Arrays, device: str, compiled: bool) -> Runner:
+    """The case by torch, eager or compiled, from the same numbers."""
+    inputs = [torch.from_numpy(np.array(array)).to(device) for array in drawn]
+    inputs = [
+        each.to(getattr(torch, case.dtype)).requires_grad_(case.backward)
+        if each.is_floating_point() else each
+        for each in inputs
+    ]  # fmt: skip
+    leaves = [each for each in inputs if each.requires_grad]
+
+    def forward(*given: Any) -> Any:
+        return case.peer(torch, *given)
+
+    called = torch.compile(forward) if compiled else forward
+    held: list[Any] = []
+
+    def step() -> None:
+        made = called(*inputs)
+        grads = torch.autograd.grad(made, leaves, torch.ones_like(made)) if leaves else []
+        held[:] = [made, *grads]
+
+    return Runner(step, lambda: [each.detach().float().cpu().numpy() for each in held])
+
+
+def nbytes(case: Case, results: Sequence[np.ndarray], drawn: Arrays) -> int:
+    """What a step must move at least: every input and output once, gradients' reads with them.
+
+    With gradients, what comes in is read once more and the output's gradient is all ones, which
+    costs nothing.
+    """
+    size = np.dtype(case.dtype).itemsize
+    given = sum(a.size * size if a.dtype.kind == "f" else a.nbytes for a in drawn)
+    return given * (2 if case.backward else 1) + sum(each.size * size for each in results)

@@ -1,0 +1,143 @@
+"""Every family of kernels on a GPU, beside torch eager and torch.compile, and the device's limits.
+
+    python bench/kernels.py                     # all cases, on the GPU
+    python bench/kernels.py --only softmax matmul --dtypes float16
+    TRITON_INTERPRET=1 python bench/kernels.py --small    # does it run, without a GPU
+
+Times are medians of rounds that take turns. A limit is a copy's bandwidth, or what torch's own
+product reaches, both measured first; bytes are those a step must move at least. `worst` is the
+largest difference from torch's numbers, by what the case allows: above 1 it is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+from bench.device import runners
+from bench.device.cases import Case, cases, draw
+from bench.device.clock import ceilings, times
+from bench.support.table import Row, goal, table
+
+DTYPES = ("float32", "float16")
+COLUMNS = {
+    "case": "", "ms": ".3f", "eager ms": ".3f", "compiled ms": ".3f", "ours ÷ eager": ".2f",
+    "ours ÷ compiled": ".2f", "of limit": ".0%", "limit": "", "worst": ".2f",
+}  # fmt: skip
+
+
+def measure(
+    chosen: Sequence[Case], limits: Mapping[str, float], on_gpu: bool, seconds: float
+) -> Iterator[Row]:
+    """A row a case; torch.compile is left out once so many seconds are over."""
+    begun = time.monotonic()
+    for case in chosen:
+        late = time.monotonic() - begun > seconds
+        try:
+            yield _measured(case, limits, on_gpu, compiled=on_gpu and not late)
+        except Exception as error:
+            error.add_note(f"in the case {case.title!r}")
+            raise
+
+
+def _measured(case: Case, limits: Mapping[str, float], on_gpu: bool, compiled: bool) -> Row:
+    drawn = draw(case)
+    device = "cuda" if on_gpu else "cpu"
+    ours, eager = runners.ours(case, drawn), runners.theirs(case, drawn, device, compiled=False)
+    them = {"eager": eager}
+    if compiled:
+        them["compiled"] = runners.theirs(case, drawn, device, compiled=True)
+    worst = _worst(case, ours, eager)
+    steps = {"ours": ours.step, **{name: each.step for name, each in them.items()}}
+    ms = times(steps, on_gpu, rounds=7 if on_gpu else 1)
+    row: dict[str, Any] = {"case": case.title, "ms": ms["ours"], "worst": worst}
+    for name in them:
+        row |= {f"{name} ms": ms[name], f"ours ÷ {name}": ms["ours"] / ms[name]}
+    moved = runners.nbytes(case, ours.results(), drawn)
+    return row | {"bytes": moved, "flops": case.flops} | _reached(case, moved, ms["ours"], limits)
+
+
+def _worst(case: Case, ours: runners.Runner, eager: runners.Runner) -> float:
+    """The largest difference from torch's numbers, by what is allowed."""
+    ours.step()
+    eager.step()
+    pairs = zip(ours.results(), eager.results(), strict=True)
+    relative = 2e-2 if case.dtype == "float16" else 1e-3
+    found = [
+        np.abs(a.reshape(b.shape) - b) / (case.atol * _scale(case) + relative * np.abs(b))
+        for a, b in pairs
+    ]
+    return max(float(each.max(initial=0)) for each in found)
+
+
+def _scale(case: Case) -> float:
+    return 10.0 if case.dtype == "float16" and not case.flops else 1.0
+
+
+def _reached(case: Case, moved: int, ms: float, limits: Mapping[str, float]) -> Row:
+    """How near a case comes to the limit that rules it."""
+    if not limits:
+        return {}
+    if not case.flops:
+        return {"limit": "copy", "of limit": moved / ms / 1e6 / limits["copy GB/s"]}
+    rate = case.flops / ms / 1e9
+    return {"limit": "product", "of limit": rate / limits[f"{case.dtype} TFLOP/s"]}
+
+
+def report(rows: Sequence[Row], limits: Mapping[str, float]) -> str:
+    """The table, and whether numbers are right."""
+    told = ", ".join(f"{name} {value:,.0f}" for name, value in limits.items())
+    wrong = [row["case"] for row in rows if row["worst"] > 1 or row["worst"] != row["worst"]]
+    return "\n".join([
+        table(f"Kernels ({told or 'interpreted: times say nothing'})", rows, COLUMNS),
+        goal(f"{len(wrong)} of {len(rows)} differ from torch", not wrong, "0"),
+        *(f"    {name}" for name in wrong),
+    ])  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--only", nargs="+", default=[], metavar="WORD", help="cases with a word")
+    made.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES)
+    made.add_argument("--small", action="store_true", help="sizes that the interpreter can do")
+    made.add_argument("--seconds", type=float, default=600, help="after which torch.compile is out")
+    made.add_argument("--json", type=Path, help="write limits and rows to this file")
+    return made
+
+
+def main() -> None:
+    """Measure, show, write."""
+    given = parser().parse_args()
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu and not given.small:
+        sys.exit("there is no GPU here: TRITON_INTERPRET=1 python bench/kernels.py --small")
+    torch.backends.cudnn.allow_tf32 = False  # ours multiply float32 as it is
+    chosen = [c for c in cases(given.small, given.dtypes) if _wanted(c, given.only)]
+    limits, rows = ceilings(on_gpu, given.dtypes), list[Row]()
+    for row in measure(chosen, limits, on_gpu, given.seconds):
+        rows.append(row)
+        print(f"[{len(rows)}/{len(chosen)}] {row['case']}: {row['ms']:.3f} ms", file=sys.stderr)
+    print(report(rows, limits))
+    if given.json:
+        given.json.write_text(json.dumps({"limits": limits, "kernels": rows}, indent=1) + "\n")
+
+
+def _wanted(case: Case, words: Sequence[str]) -> bool:
+    return not words or any(word in case.title for word in words)
+
+
+if __name__ == "__main__":
+    main()
