@@ -85,7 +85,7 @@ class Frame:
         self.body = Writer(2)
         self.buffers = list(buffers)
         self.functions: list[str] = []
-        self.kernels: list[tuple[str, dict[str, str], dict[str, int]]] = []
+        self.kernels: list[tuple[str, dict[str, str], dict[str, int], dict[str, int]]] = []
         self.globals: list[str] = []
         self.step = 0
         self._operands: dict[Any, NumpyOperand] = {}

@@ -31,11 +31,16 @@ from compiler.record import Record
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A kernel of a device: the types of its parameters, and the constants it is compiled with."""
+    """A kernel of a device: the types of its parameters, and the constants it is compiled with.
+
+    A type ends in ":16" where the parameter is divisible by 16. `options` are what its launches
+    tell the compiler, such as `num_warps`, where that is not as usual.
+    """
 
     name: str
     types: Mapping[str, str]
     constants: Mapping[str, int]
+    options: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)

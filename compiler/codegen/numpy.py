@@ -181,7 +181,11 @@ def _source(
         *_table("FETCHES", (_tensor_row(each) for each in edges[2])),
         "# name, bytes, first step, step after the last",
         *_table("BUFFERS", (_buffer_row(each) for each in frame.buffers)),
-        *(["# name, types of parameters, constants"] if frame.kernels else []),
+        *(
+            ["# name, types of parameters, constants, options of the compiler"]
+            if frame.kernels
+            else []
+        ),
         *(_table("KERNELS", frame.kernels) if frame.kernels else []),
         "",
     ]

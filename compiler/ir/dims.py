@@ -123,6 +123,16 @@ def product(sizes: Iterable[Size]) -> Size:
     return total
 
 
+def is_multiple(size: Size, number: int) -> bool:
+    """True where a size is a multiple of a number whatever its names stand for.
+
+    >>> N = Dim.named("N")
+    >>> is_multiple(N * 48, 16), is_multiple(N * 48 + 8, 16), is_multiple(0, 16)
+    (True, False, True)
+    """
+    return all(factor % number == 0 for _, factor in _terms(size))
+
+
 def parse_size(text: str) -> Size:
     """Read a size back from its text: integers, names, `+ - * //`, brackets, or `?`.
 

@@ -7,9 +7,9 @@ and the turns of a loop in a row beside them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from compiler.codegen.triton.expressions import programs, roots_of
+from compiler.codegen.triton.expressions import programs, roots_of, size_type
 from compiler.codegen.triton.lanes import Lanes, Store
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.spelling import SIZE
@@ -28,8 +28,10 @@ ELEMENTS = 4096
 class Written:
     """A kernel's text, the helpers it needs, and the call that launches it.
 
-    `types` are those of its parameters, as Triton's compiler takes them; `constants` the values of
-    the parameters that are known when it is compiled, but for INDEX. `traffic` is what it moves.
+    `types` are those of its parameters, as Triton's compiler takes them, with ":16" behind those
+    that are addresses or numbers divisible by 16; `constants` the values of the parameters that are
+    known when it is compiled, but for INDEX; `options` what its launch tells the compiler, such as
+    `num_warps`, where that is not as usual. `traffic` is what it moves.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Written:
     types: dict[str, str]
     constants: dict[str, int]
     traffic: Traffic
+    options: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
@@ -76,7 +79,7 @@ class Emitter(Reductions):
     def _types(self) -> dict[str, str]:
         """What each parameter is."""
         pointers = {name: self.kinds[operand] for operand, name in self.pointers.items()}
-        return pointers | dict.fromkeys(self.sizes.values(), SIZE)
+        return pointers | {name: size_type(size) for size, name in self.sizes.items()}
 
     def _head(self) -> None:
         side = "[:, None]" if self.loops else ""
@@ -89,8 +92,13 @@ class Emitter(Reductions):
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]
         parameters += [f"{each}: tl.constexpr" for each in (*self._constants(), "INDEX")]
-        head = ["@triton.jit", f"def {self.name}({', '.join(parameters)}):"]
+        head = [self._decorator(), f"def {self.name}({', '.join(parameters)}):"]
         return [*head, *(f"    # {line}" for line in self.comment), *self.body.lines]
+
+    def _decorator(self) -> str:
+        """What Triton must not look at is said: no other size makes it compile once more."""
+        any_number = [name for size, name in self.sizes.items() if size_type(size) == SIZE]
+        return f"@triton.jit(do_not_specialize={any_number!r})" if any_number else "@triton.jit"
 
     def _constants(self) -> list[str]:
         """What is known when the kernel is compiled."""

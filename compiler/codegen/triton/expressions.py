@@ -8,9 +8,11 @@ from typing import cast
 
 import numpy as np
 
+from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
-from compiler.ir.dims import Dim, Size
+from compiler.codegen.triton.spelling import POINTERS, SIZE
+from compiler.ir.dims import Dim, Size, is_multiple
 from compiler.ir.types import DType
 
 NARROW = frozenset(
@@ -49,6 +51,17 @@ def operand_types(part: Expr) -> list[DType | None]:
     given = [arg.dtype.numpy if isinstance(arg, Expr) else type(arg) for arg in part.args]
     found = getattr(np, part.fn).resolve_dtypes((*given, None))[: len(given)]
     return [DType.of(each) for each in found]
+
+
+def pointer_type(operand: NumpyOperand) -> str:
+    """What a parameter is that points to a value. Memory begins at multiples of 64 bytes."""
+    aligned = not operand.region.has_gaps and is_multiple(operand.region.offset, 16)
+    return POINTERS[operand.type.dtype] + ":16" * aligned
+
+
+def size_type(size: Size) -> str:
+    """What a parameter is that says a size."""
+    return SIZE + ":16" * is_multiple(size, 16)
 
 
 def held_in(dtype: DType) -> DType:

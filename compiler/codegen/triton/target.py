@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame, NumpyOperand, shape_text
 from compiler.codegen.module import Module
 from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
+from compiler.codegen.triton.alike import Key, likeness
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.kernels import Kernels
@@ -90,6 +92,7 @@ class TritonFrame(Frame):
         self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
         self.known: set[str] = set()
         self.launched: list[tuple[int, Written]] = []
+        self.written: dict[Key, str] = {}
         self._index(plan)
 
     def _index(self, plan: Plan) -> None:
@@ -114,15 +117,25 @@ class TritonFrame(Frame):
         return super()._place(value, name)
 
     def launch(self, source: Written) -> None:
-        """Carry a kernel and the helpers it needs into the module, and call it in the step."""
+        """Carry a kernel and the helpers it needs into the module, and call it in the step.
+
+        One that is there already under another name is called by that.
+        """
+        key = likeness(source.lines, source.types, {**source.constants, **source.options})
+        if key not in self.written:
+            self.written[key] = source.name
+            self._carry(source)
+        name = self.written[key]
+        self.launched.append((self.step, replace(source, name=name)))
+        self.line(name + source.launch.removeprefix(source.name))
+
+    def _carry(self, source: Written) -> None:
         for helper in with_needed(source.helpers):
             if helper not in self.known:
                 self.known.add(helper)
                 self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
         self.functions.append("\n".join(source.lines))
-        self.kernels.append((source.name, source.types, source.constants))
-        self.launched.append((self.step, source))
-        self.line(source.launch)
+        self.kernels.append((source.name, source.types, source.constants, source.options))
 
 
 def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:

@@ -12,10 +12,17 @@ from typing import cast
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
-from compiler.codegen.triton.expressions import NARROW, Loop, operand_types, reach_of, stem_of
+from compiler.codegen.triton.expressions import (
+    NARROW,
+    Loop,
+    operand_types,
+    pointer_type,
+    reach_of,
+    stem_of,
+)
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.lanes import Lanes, Source, number_of
-from compiler.codegen.triton.spelling import POINTERS, TYPES, call_text, helper_of, number
+from compiler.codegen.triton.spelling import TYPES, call_text, helper_of, number
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -123,7 +130,7 @@ class Values:
             parts.append(text if stride == 1 else f"{text} * {self._size(stride)}")
         if not any(isinstance(i, Expr) and self._spreads(i) for i in indices):
             parts.append("lane * 0")
-        return f"({' + '.join(parts)})"
+        return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
 
     def _spreads(self, term: Expr) -> bool:
         """True where an index differs from lane to lane, and so gives each a place of its own."""
@@ -167,7 +174,7 @@ class Values:
         name = operand.name
         if name not in self.pointers:
             self.pointers[name] = self.names.make(f"{name}_ptr")
-            self.kinds[name] = POINTERS[operand.type.dtype]
+            self.kinds[name] = pointer_type(operand)
         return self.pointers[name]
 
     def _size(self, size: Size) -> str:

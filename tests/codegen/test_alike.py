@@ -1,0 +1,51 @@
+"""Equal kernels are written once, whatever their operands are called."""
+
+import re
+
+import pytest
+
+import compiler
+import fluid
+from compiler.codegen.triton.alike import likeness
+
+
+def module(layers):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        found = fluid.layers.data(name="x", shape=[32], dtype="float32")
+        for _ in range(layers):
+            found = fluid.layers.fc(found, size=32, act="relu")
+    return compiler.compile(main, feed=["x"], fetch=[found.name], target="triton")
+
+
+def test_equal_layers_share_their_kernels():
+    few, many = module(2), module(6)
+    assert len(many.kernels) == len(few.kernels)
+    names = [each.name for each in many.kernels]
+    launches = re.findall(r"^ +(\w+)\[", many.source, re.MULTILINE)
+    assert len(launches) == 3 * len(re.findall(r"^ +(\w+)\[", few.source, re.MULTILINE))
+    assert set(launches) == set(names)
+
+
+def test_what_is_true_of_arguments_is_said():
+    (spec,) = (each for each in module(1).kernels)
+    pointers = [kind for kind in spec.types.values() if kind.startswith("*")]
+    assert pointers and all(kind == "*fp32:16" for kind in pointers)
+
+
+@pytest.mark.parametrize("change", [
+    ("0.5", "0.25"), ("x_ptr + lane", "x_ptr + lane * 0"), ("tl.exp", "tl.log"), ('"ieee"', '"tf32"'),
+])  # fmt: skip
+def test_other_code_is_another_kernel(change):
+    text = (
+        "@triton.jit\ndef exp(x_ptr, LANES: tl.constexpr):\n"
+        "    # from a user\n    lane = tl.arange(0, LANES)\n"
+        "    x = tl.load(x_ptr + lane)\n    y = tl.exp(x * 0.5)\n"
+        '    tl.store(x_ptr + lane, tl.dot(y, y, precision="ieee"))'
+    )
+    one, other = (likeness(each.split("\n"), {}, {}) for each in (text, text.replace(*change)))
+    assert one != other
+    told = text.replace("from a user", "from another").replace("x_ptr", "in_ptr")
+    assert likeness(told.split("\n"), {}, {}) == one
+    assert likeness(text.split("\n"), {"x_ptr": "*fp32"}, {}) != one
+    assert likeness(text.split("\n"), {}, {"num_warps": 8}) != one
