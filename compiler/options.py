@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
@@ -81,6 +82,27 @@ class Options:
             frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
             dtype=environ.get("FLUID_DTYPE") or None,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where compiled kernels are kept, and how many bytes of them at most."""
+
+    folder: Path
+    limit: int = 2_000_000_000
+
+    @staticmethod
+    def from_env(environ: Mapping[str, str] = os.environ) -> Cache:
+        """The folder `FLUID_CACHE`, or `fluid` where programs of a user keep such things, and the
+        limit `FLUID_CACHE_SIZE` (`500MB`); ValueError for what is no size.
+
+        >>> Cache.from_env({"FLUID_CACHE": "/tmp/kernels", "FLUID_CACHE_SIZE": "500MB"}).limit
+        500000000
+        """
+        usual = Path(environ.get("XDG_CACHE_HOME") or "~/.cache", "fluid").expanduser()
+        size = environ.get("FLUID_CACHE_SIZE")
+        limit = budget_bytes(size, 0) if size else Cache.limit
+        return Cache(Path(environ.get("FLUID_CACHE") or usual, "kernels"), limit)
 
 
 def _expect_dtype(dtype: str | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from compiler.codegen.module import Module
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.model import load_model
@@ -17,6 +18,7 @@ from fluid.cli.model import load_model
 COMPILE = """\
 Compile a saved model into a module of generated code. For GPUs every kernel is built as well, on
 any Linux machine: the table tells registers, shared memory and what did not fit into registers.
+What was built before is taken from ~/.cache/fluid, or the folder that FLUID_CACHE names.
 """
 COMPILE_EXAMPLES = """\
 examples:
@@ -41,6 +43,13 @@ def add_compile(commands: Any) -> None:
         "--target", default="numpy", metavar="GPU[,GPU…]",
         help="cuda:80, cuda:90, cuda:100, hip:gfx942, … (numpy unless given)",
     )  # fmt: skip
+    command.add_argument(
+        "--large", action="store_true", help="values may have 2^31 elements or more"
+    )
+    command.add_argument(
+        "--processes", type=int, metavar="N", help="kernels compiled at once (one a processor)"
+    )
+    command.add_argument("--json", action="store_true", help="print the table as JSON")
     command.add_argument("--model-filename", metavar="FILE", help="if it is not __model__")
     command.add_argument("--params-filename", metavar="FILE", help="if all are in one file")
 
@@ -48,60 +57,83 @@ def add_compile(commands: Any) -> None:
 def compile_model(given: argparse.Namespace) -> int:
     """Write the module, build its kernels, show what they need."""
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
-    ahead: Any = None if given.target == "numpy" else import_module("compiler.codegen.triton.ahead")
-    targets = ahead.gpus(given.target) if ahead else []
+    gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.triton.gpus")
+    targets = gpus.gpus(given.target) if gpus else []
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
-        params=dict(model.params), target="triton" if ahead else "numpy",
+        params=dict(model.params), target="triton" if gpus else "numpy",
     )  # fmt: skip
     module = stages.module
+    tell: Callable[[str], None] = (lambda _: None) if given.json else print
+    rows = _built(module, targets, given) if gpus else []
     given.out.mkdir(parents=True, exist_ok=True)
     module.save(given.out / "module.py")
-    print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
-    if ahead:
-        _tell_host_ops(stages.context.refusals)
-        _build(ahead, module, targets, given.out)
+    tell(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
+    if gpus:
+        _tell_host_ops(stages.context.refusals, tell)
+        tell(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
+        spilled = sum(bool(row["spilled"]) for row in rows)
+        tell(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / KERNELS}")
+    if given.json:
+        print(json.dumps(rows, indent=1))
     return 0
 
 
-def _tell_host_ops(refusals: Sequence[Any]) -> None:
+KERNELS = "kernels.json"
+
+
+def _tell_host_ops(refusals: Sequence[Any], tell: Callable[[str], None]) -> None:
     """What no kernel is written for, by name and reason."""
     mine = [each for each in refusals if each.name == "assign_targets"]
     if mine:
-        print(f"{count(len(mine), 'op')} will run on the host:")
+        tell(f"{count(len(mine), 'op')} will run on the host:")
     for each in mine:
-        print(f"  {each.op}: {each.reason}")
+        tell(f"  {each.op}: {each.reason}")
 
 
-def _build(ahead: Any, module: Module, targets: Sequence[Any], out: Path) -> None:
-    made: list[Any] = []
-    whole = len(module.kernels) * len(targets)
+def _built(module: Any, targets: Sequence[Any], given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Build the kernels, write their code and a row for each."""
+    ahead, manifest = (
+        import_module(f"compiler.codegen.triton.{name}") for name in ("ahead", "manifest")
+    )
+    (built,) = ahead.build(
+        [module], targets, _progress(), given.processes, index="int64" if given.large else "int32"
+    )
+    for name, held in manifest.code_files(built).items():
+        file = given.out / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(held)
+    rows: list[dict[str, Any]] = manifest.kernel_rows(built)
+    (given.out / KERNELS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return rows
 
-    def begun(kernel: str, gpu: Any) -> None:
-        _progress(f"[{len(made) + 1}/{whole}] {gpu} {kernel}")
 
-    for each in ahead.build(module, targets, begun):
-        made.append(each)
-    _progress("")
-    ahead.save(out, made)
-    print(_shown(made) if made else "the model has no kernels: all of it runs on the host")
-    spilled = [each for each in made if each.spilled]
-    print(f"{count(len(made), 'kernel')} built, {len(spilled)} spill; see {out / ahead.MANIFEST}")
+def _progress() -> Callable[[int, int, str], None]:
+    """What writes a line on a terminal, how many kernels are done and how long the rest takes."""
+    start, before = time.perf_counter(), 0
+
+    def told(done: int, whole: int, name: str) -> None:
+        nonlocal before
+        before = before or done - 1  # those were built in another run
+        left = (time.perf_counter() - start) / (done - before) * (whole - done)
+        _line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
+
+    return told
 
 
-def _progress(text: str) -> None:
+def _line(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _shown(made: Sequence[Any]) -> str:
+def _shown(rows: Sequence[dict[str, Any]]) -> str:
     head = ("kernel", "gpu", "registers", "spilled", "shared", "code")
-    rows = [
-        (each.kernel, str(each.gpu), _said(each.registers), _said(each.spilled),
-         size_text(each.shared), size_text(max(map(len, each.code.values()))))
-        for each in made
+    cells = [
+        (row["kernel"], row["gpu"], _said(row["registers"]), _said(row["spilled"]),
+         size_text(row["shared"]), size_text(row["bytes"]))
+        for row in rows
     ]  # fmt: skip
-    return table([head, *rows], indent="", left=2)
+    return table([head, *cells], indent="", left=2)
 
 
 def _said(number: int | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.codegen.triton.ahead import gpus
+from compiler.codegen.triton.gpus import gpus
 from compiler.errors import CompileError
 
 pytest.importorskip("triton")
@@ -35,7 +35,7 @@ def test_every_kernel_is_built_for_every_gpu_and_none_spills(tmp_path):
     assert {row["gpu"] for row in rows} == {"cuda:80", "cuda:90", "cuda:100", "hip:gfx942"}
     assert len(rows) == 4 * len({row["kernel"] for row in rows})
     assert not any(row["spilled"] for row in rows)
-    assert all((tmp_path / file).stat().st_size for row in rows for file in row["code"])
+    assert all((tmp_path / row["file"]).stat().st_size == row["bytes"] > 0 for row in rows)
     assert f"{len(rows)} kernels built, 0 spill" in done.stdout
     assert "TARGET = 'triton'" in (tmp_path / "module.py").read_text()
 
@@ -50,9 +50,6 @@ def test_what_cannot_be_compiled_for(tmp_path):
     done = fluid("compile", MODEL, "--target", "cuda:x", "-o", tmp_path)
     assert done.returncode == 2
     assert "fluid compile: 'cuda:x' is no kind of GPU" in done.stderr
-    done = fluid("compile", MODEL, "--target", "cuda:90", "-o", tmp_path, TRITON_INTERPRET="1")
-    assert done.returncode == 2
-    assert "while TRITON_INTERPRET is set: unset it" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "90", "cuda", "cuda:", "hip:90", "metal:1", "cuda:90;80"])

@@ -45,6 +45,8 @@ def test_other_code_is_another_kernel(change):
     )
     one, other = (likeness(each.split("\n"), {}, {}) for each in (text, text.replace(*change)))
     assert one != other
+    named = text.replace("y", "exp"), text.replace("y", "log").replace("tl.exp", "tl.log")
+    assert likeness(named[0].split("\n"), {}, {}) != likeness(named[1].split("\n"), {}, {})
     told = text.replace("from a user", "from another").replace("x_ptr", "in_ptr")
     assert likeness(told.split("\n"), {}, {}) == one
     assert likeness(text.split("\n"), {"x_ptr": "*fp32"}, {}) != one

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 _DEFINED = re.compile(r"def (\w+)\(([^)]*)\)")
 _BOUND = re.compile(r"\s*(?:for )?(\w+(?:, \w+)*) (?:=|in) ")
-_WORD = re.compile(r'"[^"]*"|\'[^\']*\'|(?<!\w)(?:\.\s*)?[A-Za-z_]\w*')
+_WORD = re.compile(r'"[^"]*"|\'[^\']*\'|\.[A-Za-z_]\w*|(?<!\w)[A-Za-z_]\w*')
 
 Key = tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, object], ...]]
 """What is equal for kernels that are one: text, types and constants, with numbers for names."""

@@ -1,0 +1,62 @@
+"""The machine code of a kernel, and what it needs on its GPU."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.codegen.triton.jobs import Job
+from compiler.errors import CompileError
+
+SCRATCH = 8
+"""Bytes of the addresses that Triton passes behind a kernel's own parameters."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel compiled for one GPU.
+
+    `files` are its code by suffix, the assembler's text and what is loaded. `registers` are those
+    of a thread, `spilled` the bytes (on hip: registers) that did not fit, None where the assembler
+    does not say; `shared` bytes of a program; `parameters` the bytes of each, in order.
+    """
+
+    entry: str
+    files: Mapping[str, bytes]
+    registers: int | None
+    spilled: int | None
+    shared: int
+    parameters: tuple[int, ...]
+
+
+def code_of(job: Job, answer: Mapping[str, Any]) -> Code:
+    """The outcome of a job; CompileError where there is none, or one that could not be launched."""
+    if "error" in answer:
+        raise CompileError(f"{job.entry} does not compile for {job.gpu}: {answer['error']}")
+    files = {suffix: base64.b64decode(text) for suffix, text in answer["code"].items()}
+    parameters = tuple(answer["parameters"])
+    expect_parameters(job, parameters, answer["scratch"])
+    usage = answer["registers"], answer["spilled"], answer["shared"]
+    return Code(answer["entry"], files, *usage, parameters)
+
+
+def expect_parameters(job: Job, found: tuple[int, ...], scratch: int) -> None:
+    """Raise CompileError where code takes other parameters than launches pass."""
+    own = tuple(size_of(kind) for _, kind in job.types)
+    others = found[len(own) :]
+    if found[: len(own)] != own or any(size != SCRATCH for size in others):
+        raise CompileError(f"{job.entry} takes parameters of {found} bytes, not {own}")
+    if scratch:
+        raise CompileError(f"{job.entry} wants {scratch} bytes of scratch memory of its launches")
+
+
+def size_of(kind: str) -> int:
+    """The bytes of a parameter of a type.
+
+    >>> size_of("*fp32:16"), size_of("i32")
+    (8, 4)
+    """
+    plain = kind.partition(":")[0]
+    return 8 if plain.startswith("*") else int(plain.lstrip("iufp")) // 8

@@ -1,0 +1,51 @@
+"""What a folder of compiled kernels says of them: everything a launch needs to know, as plain data.
+
+`runtime.package` reads it on a machine that has neither Triton nor a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from compiler.codegen.triton.ahead import Built
+
+LOADED = {"cuda": "cubin", "hip": "hsaco"}
+"""The suffix of what a driver loads."""
+
+
+def code_files(built: Iterable[Built]) -> dict[str, bytes]:
+    """The code of kernels, by the names of their files."""
+    return {_file(each, suffix): held for each in built for suffix, held in each.code.files.items()}
+
+
+def kernel_rows(built: Iterable[Built]) -> list[dict[str, Any]]:
+    """A row of plain data for each kernel.
+
+    `parameters` are the types of what a launch passes, in order; `nothing` says how many addresses
+    of nothing follow; `constants` are what every launch must say as it was compiled; `shared` and
+    `bytes` are bytes, of a program's shared memory and of the file.
+    """
+    return [_row(each) for each in built]
+
+
+def _row(each: Built) -> dict[str, Any]:
+    job, code, gpu = each.job, each.code, each.gpu
+    return {
+        "kernel": each.kernel,
+        "gpu": str(gpu),
+        "file": _file(each, LOADED[gpu.maker]),
+        "entry": code.entry,
+        "parameters": [kind for _, kind in job.types],
+        "nothing": len(code.parameters) - len(job.types),
+        "constants": dict(each.constants),
+        "threads": job.warps * gpu.warp_size,
+        "shared": code.shared,
+        "registers": code.registers,
+        "spilled": code.spilled,
+        "bytes": len(code.files[LOADED[gpu.maker]]),
+    }
+
+
+def _file(each: Built, suffix: str) -> str:
+    return f"{each.gpu.folder}/{each.kernel}.{suffix}"
