@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from compiler.options import Cache
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.model import load_model
@@ -93,12 +94,13 @@ def _tell_host_ops(refusals: Sequence[Any], tell: Callable[[str], None]) -> None
 
 def _built(module: Any, targets: Sequence[Any], given: argparse.Namespace) -> list[dict[str, Any]]:
     """Build the kernels, write their code and a row for each."""
-    ahead, manifest = (
-        import_module(f"compiler.codegen.triton.{name}") for name in ("ahead", "manifest")
-    )
+    ahead = import_module("compiler.codegen.triton.ahead")
+    manifest = import_module("compiler.codegen.triton.manifest")
+    cache = Cache.from_env()
     (built,) = ahead.build(
-        [module], targets, _progress(), given.processes, index="int64" if given.large else "int32"
-    )
+        [module], targets, cache.folder, cache.limit, _progress(), given.processes,
+        index="int64" if given.large else "int32",
+    )  # fmt: skip
     for name, held in manifest.code_files(built).items():
         file = given.out / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
 from compiler.codegen.module import Module
 from compiler.codegen.triton.code import Code, code_of
@@ -19,7 +20,6 @@ from compiler.codegen.triton.jobs import Job, jobs_of, said
 from compiler.codegen.triton.pool import compiled
 from compiler.codegen.triton.shelf import Shelf
 from compiler.errors import CompileError
-from compiler.options import Cache
 
 Told = Callable[[int, int, str], None]
 """What is told of progress: how many are done, of how many, and which was done last."""
@@ -39,36 +39,37 @@ class Built:
 def build(
     modules: Iterable[Module],
     targets: Sequence[Gpu],
+    folder: Path,
+    limit: int,
     told: Told = lambda done, whole, name: None,
     processes: int | None = None,
-    cache: Cache | None = None,
     index: str = "int32",
 ) -> list[list[Built]]:
     """The kernels of each module for every GPU, in the modules' order.
 
-    `processes` is how many are compiled at once, by default one a processor; `index` the type that
-    elements are counted in, int64 where a value has 2^31 of them or more. Raises CompileError
-    where Triton is missing, and where kernels do not compile: it names all of them, and what was
-    compiled is kept for the next time.
+    What is compiled is kept in a folder, `limit` bytes of it. `processes` is how many are compiled
+    at once, by default one a processor; `index` the type that elements are counted in, int64 where
+    a value has 2^31 of them or more. Raises CompileError where Triton is missing, and where kernels
+    do not compile: it names all of them, and what was compiled is kept for the next time.
     """
     wanted = [
         [(spec, gpu, job) for gpu in targets for spec, job in jobs_of(module, gpu, index)]
         for module in modules
     ]
     jobs = list(dict.fromkeys(job for rows in wanted for _, _, job in rows))
-    made = _made(jobs, told, processes, _shelf(cache or Cache.from_env()))
+    made = _made(jobs, told, processes, _shelf(folder, limit))
     return [
         [Built(spec.name, gpu, job, made[job], said(spec, index)) for spec, gpu, job in rows]
         for rows in wanted
     ]
 
 
-def _shelf(cache: Cache) -> Shelf:
+def _shelf(folder: Path, limit: int) -> Shelf:
     try:
         version = metadata.version("triton")
     except metadata.PackageNotFoundError as error:
         raise CompileError("kernels are compiled by triton, which is not installed") from error
-    return Shelf(cache.folder, cache.limit, version)
+    return Shelf(folder, limit, version)
 
 
 def _made(jobs: Sequence[Job], told: Told, processes: int | None, shelf: Shelf) -> dict[Job, Code]:

@@ -183,8 +183,14 @@ class _TileEmitter(Emitter):
 
     def _sides(self) -> dict[str, int]:
         """Sides of tiles: less than the widest where there is less."""
-        sizes = zip(WIDEST, (self.rows, self.columns, self.loops[0].size), strict=True)
-        return {key: _side(size, WIDEST[key]) for key, size in sizes}
+        widest = WIDEST | ({"INNER": _LEAST} if self._is_exact() else {})
+        sizes = zip(widest, (self.rows, self.columns, self.loops[0].size), strict=True)
+        return {key: _side(size, widest[key]) for key, size in sizes}
+
+    def _is_exact(self) -> bool:
+        """True for float32 and float64, of which more turns at once do not fit into registers."""
+        parts = (part for root in roots_of(self.lanes.stores) for part in ordered(root))
+        return any(part.fn == "dot" and _wide(part) for part in parts)
 
     def _constants(self) -> list[str]:
         return [*WIDEST, "GROUP"]
@@ -197,6 +203,10 @@ class _TileEmitter(Emitter):
         given = ", ".join([*self.pointers, *map(str, self.sizes)])
         grid = f"({down} * {across}, {product(self.stack)})"
         return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX)"
+
+
+def _wide(dot: Expr) -> bool:
+    return cast(Expr, dot.args[0]).dtype.itemsize > 2
 
 
 def _side(size: Size, most: int) -> int:
