@@ -117,8 +117,9 @@ class _Freezer:
             {slot: tuple(map(self.value, vars)) for slot, vars in side.items()}
             for side in (op.inputs, op.outputs)
         ]
-        target = op.target or ""
-        planned = PlannedOp(op.kind, op.defn, sides[0], sides[1], op.source, repr(op), target)
+        planned = PlannedOp(
+            op.kind, op.defn, sides[0], sides[1], op.source, repr(op), op.target or "", op.part
+        )
         return planned if op.body is None else self._with_body(planned, op, op.body, index)
 
     def _with_body(self, planned: PlannedOp, op: Op, body: Graph, index: int) -> PlannedOp:

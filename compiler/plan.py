@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 from typing import TypeAlias
 
 from compiler.ir.dims import Size
@@ -87,7 +88,8 @@ class PlannedOp:
     """An op, frozen: its definition and the values in its slots.
 
     `body` are a block's steps, `given` the values they get of a run that was kept, and `kept` those
-    they leave of each run. `target` is the code generator it was given to, "" for the host's.
+    they leave of each run. `target` is the code generator it was given to, "" for the host's, and
+    `part` its place among kernels that are alike and make one launch.
     """
 
     kind: str
@@ -97,6 +99,7 @@ class PlannedOp:
     source: str
     text: str
     target: str = ""
+    part: int | None = None
     body: tuple[Step, ...] = ()
     given: tuple[Value, ...] = ()
     kept: tuple[Value, ...] = ()
@@ -115,6 +118,11 @@ class Step:
     index: int
     ops: tuple[PlannedOp, ...]
     dying: frozenset[Value] = frozenset()
+
+    @property
+    def parts(self) -> list[tuple[PlannedOp, ...]]:
+        """The ops of each of the kernels that make one launch; all of them where it is one."""
+        return [tuple(part) for _, part in groupby(self.ops, key=lambda op: op.part)]
 
 
 @dataclass(frozen=True)

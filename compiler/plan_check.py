@@ -174,6 +174,7 @@ def _expect_may_write(step: Step, place: int, new: Value, declared: tuple[Value,
             )
             by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
             at_last = number <= place and by_element and old.type == new.type
+            at_last = at_last and other.part == op.part
             if made_here or at_last or (number == place and old in declared):
                 continue
             raise PlanError(

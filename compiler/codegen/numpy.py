@@ -230,7 +230,8 @@ and they come as defaults."""
 
 
 def _parameters(frame: Frame, arguments: Sequence[str]) -> list[str]:
-    kept = [line.partition(" = ")[0].strip() for line in frame.setup.lines]
+    begun = (line.partition(" = ")[0].strip() for line in frame.setup.lines)
+    kept = [name for name in begun if name.isidentifier()]
     return [*arguments, *(f"{name}={name}" for name in kept if len(kept) > CLOSURE)]
 
 

@@ -80,12 +80,13 @@ class Op:
     """An op of a graph: slots of vars, attributes, labels, and the user's `file:line`.
 
     `body` is the graph of its sub-block; its last feeds are the vars of slot `Captured`, in that
-    order, and its first results those of `Written`.
+    order, and its first results those of `Written`. `kernel` labels the fused kernel it is in, and
+    `part` its place among several that are alike and run as one launch, each on tensors of its own.
     """
 
     __slots__ = (
-        "attrs", "body", "defn", "inputs", "kernel", "kind", "outputs", "position", "source",
-        "target",
+        "attrs", "body", "defn", "inputs", "kernel", "kind", "outputs", "part", "position",
+        "source", "target",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +106,7 @@ class Op:
         self.body = body
         self.defn: OpDef = find(kind)(attrs)
         self.kernel: int | None = None
+        self.part: int | None = None
         self.target: str | None = None
         self.position: Position = ()
 

@@ -49,8 +49,12 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     Either the op that writes `new` declares it in place of the slot that holds `old`; or the whole
     kernel is pointwise, both have one type, so that element stands on element. No op of the kernel
     behind the one that writes `new` reads `old` any more, and neither does a head before it, which
-    may be at work on one part while another is written.
+    may be at work on one part while another is written; nor does another part of the launch.
     """
+    part = next(op.part for op in ops if new in op.writes())
+    if any(old in op.needs_data() for op in ops if op.part != part):
+        return False
+    ops = [op for op in ops if op.part == part]
     writer = next(index for index, op in enumerate(ops) if new in op.writes())
     heads = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
     if any(old in op.needs_data() for op in [*heads, *ops[writer + 1 :]]):

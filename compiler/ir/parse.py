@@ -2,7 +2,7 @@
 
     graph   := "graph" NAME "{" {("feed" | "param" | "var") var} {op} ["return" LABEL, …] "}"
     op      := "(" [SLOT "=" vars, …] ")" "=" KIND "(" [SLOT "=" vars, …] ")" [ATTRIBUTES]
-               ["@k" N] ["@" TARGET] [graph] ["//" SOURCE]
+               ["@k" N ["." N]] ["@" TARGET] [graph] ["//" SOURCE]
     vars    := var | "[" [var, …] "]"
     var     := LABEL [":" TYPE ["over" LABEL] ["@s" N [REGION]]]
     program := "program" "{" {"block" N ["(" "parent" N ["," "forward" N] ")"] "{" … "}"} "}"
@@ -36,6 +36,7 @@ DEEPEST = 16
 
 T = TypeVar("T")
 _KERNEL_LABEL = re.compile(r"@k(?=[0-9]+\b)")
+_PART_LABEL = re.compile(r"\.(?=[0-9]+\b)")
 _SLOT_LABEL = re.compile(r"@s(?=[0-9])")
 _ROLES = {"feed": "feed", "param": "param", "var": "temp"}
 _FIELDS: Mapping[str, type] = {
@@ -85,6 +86,7 @@ class _OpLine:
     inputs: _Slots
     attrs: dict[str, Any]
     kernel: int | None
+    part: int | None
     target: str | None
 
 
@@ -154,8 +156,9 @@ def _read_op(cursor: Cursor, read: Callable[[], _Ref], write: Callable[[], _Ref]
     inputs = _read_slots(cursor, read)
     attrs = cursor.attributes()
     kernel = cursor.number("a number") if cursor.take(_KERNEL_LABEL) else None
+    part = cursor.number("a number") if kernel is not None and cursor.take(_PART_LABEL) else None
     target = cursor.name("a target") if cursor.accept("@") else None
-    line = _OpLine(outputs, mark, kind, inputs, attrs, kernel, target)
+    line = _OpLine(outputs, mark, kind, inputs, attrs, kernel, part, target)
     _check_op(cursor, line)
     return line
 
@@ -257,7 +260,7 @@ class _GraphReader:
             body, comment = None, self.cursor.end_line()
         source = _source(comment)
         op = self.graph.op(line.kind, inputs, outputs, line.attrs, source, body, last=True)
-        op.kernel, op.target = line.kernel, line.target
+        op.kernel, op.part, op.target = line.kernel, line.part, line.target
 
     def read_input(self) -> _Ref:
         """Take a label."""

@@ -11,9 +11,9 @@
 One op a line, and line order is the order. A temporary is declared where an op writes it; `w#1` is
 the second var called `w`, and `over w` says that it lives in the storage of `w`. Labels follow `@`:
 `@s0` the slot of a var (`@s0[128]` from a byte of it on, `@s0[128, 64, 256]` 64 bytes of every 256
-from there on), `@k1` the kernel and `@numpy` the target of an op. What is at its default
-is not said, and what is said is in an order that depends on nothing but the graph. The grammar is
-in `compiler.ir.parse`.
+from there on), `@k1` the kernel of an op (`@k1.0` its part), `@numpy` its target. What is at its
+default is not said, and what is said is in an order that depends on nothing but the graph. The
+grammar is in `compiler.ir.parse`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def _op_lines(op: Op, ahead: Mapping[Var, None], indent: str) -> Iterator[str]:
 def _op_line(op: Op, outputs: Mapping[str, Sequence[str]]) -> str:
     inputs = {slot: [var_text(var) for var in vars] for slot, vars in op.inputs.items()}
     words = [_call_text(op.kind, inputs, outputs), attributes_text(op.kind, op.attrs)]
-    words += [f"@k{op.kernel}"] if op.kernel is not None else []
+    part = "" if op.part is None else f".{op.part}"
+    words += [f"@k{op.kernel}{part}"] if op.kernel is not None else []
     words += [f"@{_target_text(op.target)}"] if op.target is not None else []
     return " ".join(filter(None, words))
 
@@ -264,4 +265,4 @@ def _op_facts(op: Op) -> tuple[Any, ...]:
     outputs = [(slot, _keys(vars)) for slot, vars in op.outputs.items()]
     body = None if op.body is None else _facts(op.body)
     attrs = said_attributes(op.kind, op.attrs)
-    return (op.kind, inputs, outputs, attrs, op.source, op.kernel, op.target, body)
+    return (op.kind, inputs, outputs, attrs, op.source, op.kernel, op.part, op.target, body)

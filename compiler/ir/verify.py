@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import Any
 
 import networkx as nx
 
 from compiler.errors import CompileError, VerifyError
+from compiler.ir.alike import elements, structure
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
@@ -267,7 +269,8 @@ def epilogue_shape(op: Op) -> Shape | None:
 def check_grouped(g: Graph) -> None:
     """GROUPED: ops of one kernel label are neighbours, on one target, and fuse.
 
-    All are pointwise over one shape; the first may instead be a head, which makes that shape.
+    All are pointwise over one shape; the first may instead be a head, which makes that shape. Parts
+    of a kernel are alike, but for sizes, and do not wait for each other.
     Raises VerifyError for the first op that breaks it.
     """
     seen: set[int | None] = {None}
@@ -275,8 +278,24 @@ def check_grouped(g: Graph) -> None:
         if ops[0].kernel is not None and ops[0].kernel in seen:
             raise broken("GROUPED", f"kernel {ops[0].kernel} goes on behind other ops", ops[0])
         seen.add(ops[0].kernel)
+        if ops[0].part is not None:
+            _check_parts(g, ops)
+            continue
         for op in ops[1:]:
             _check_fusion(ops[0], op)
+
+
+def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
+    """The parts of a kernel are alike, and none waits for another."""
+    parts = [list(part) for _, part in groupby(ops, key=lambda op: op.part)]
+    if [part[0].part for part in parts] != list(range(len(parts))):
+        raise broken("GROUPED", f"the parts of kernel {ops[0].kernel} are out of order", ops[0])
+    for part in parts:
+        if structure(g, part) != structure(g, parts[0]) or any(elements(op) is None for op in part):
+            raise broken("GROUPED", f"kernel {ops[0].kernel} has parts that differ", part[0])
+        for op in part:
+            if any(each.part != op.part for each in g.predecessors(op) if each in ops):
+                raise broken("GROUPED", f"a part of kernel {op.kernel} waits for another", op)
 
 
 def _check_fusion(first: Op, op: Op) -> None:

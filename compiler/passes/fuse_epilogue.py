@@ -36,7 +36,7 @@ class FuseEpilogue(Pass):
         steps = [_Kernel(ops, (place,)) for place, ops in enumerate(kernels(g))]
         kernel_of = {op: kernel for kernel in steps for op in kernel.ops}
         labels = max((op.kernel for op in kernel_of if op.kernel is not None), default=-1)
-        for kernel in [kernel for kernel in steps if fusible_shape(kernel.ops[0]) is not None]:
+        for kernel in [kernel for kernel in steps if _may_follow(kernel.ops[0])]:
             head = self._head(g, kernel, kernel_of, ctx)
             if head is None:
                 continue
@@ -59,6 +59,11 @@ class FuseEpilogue(Pass):
                 return head
             ctx.miss(self.name, head, why)
         return None
+
+
+def _may_follow(op: Op) -> bool:
+    """True for the first op of what may go on in another's kernel."""
+    return op.part is None and fusible_shape(op) is not None
 
 
 def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:

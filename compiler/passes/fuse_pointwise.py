@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import networkx as nx
 
 from compiler.ir.graph import Graph, Op
+from compiler.ir.liveness import kernels
 from compiler.ir.types import Shape
 from compiler.ir.verify import fusible_shape
 from compiler.passes.base import Context, Fact, Pass
@@ -21,7 +22,10 @@ WINDOW = 256
 
 @dataclass(eq=False)
 class _Kernel:
-    """Ops that will share a label: their common shape and where the first of them stands."""
+    """Ops that will share a label: their common shape and where the first of them stands.
+
+    Those that have a label already have no shape, so that nothing joins them.
+    """
 
     shape: Shape | None
     first: int
@@ -32,24 +36,29 @@ class FusePointwise(Pass):
     """b = f(a); c = g(b)  =  one kernel that computes g(f(a)), b on the way.
 
     An op joins the kernel of one of its producers where both compute over the same shape, and
-    nothing else it waits for depends on that kernel: so the kernels have an order.
+    nothing else it waits for depends on that kernel: so the kernels have an order. Kernels that are
+    there already stay as they are.
     """
 
     name = "fuse_pointwise"
     gives = frozenset({Fact.GROUPED})
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    loses = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """One walk in order; kernels of one op get no label."""
         index = {op: i for i, op in enumerate(g.ops())}
         kernel_of: dict[Op, _Kernel] = {}
-        for op in index:
+        for ops in (ops for ops in kernels(g) if ops[0].kernel is not None):
+            kernel_of |= dict.fromkeys(ops, _Kernel(None, index[ops[0]], ops))
+        for op in (op for op in index if op.kernel is None):
             shape = fusible_shape(op)
             kernel = _joinable(g, op, shape, index, kernel_of) if shape is not None else None
             kernel_of[op] = kernel or _Kernel(shape, index[op])
             kernel_of[op].ops.append(op)
         order = _in_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
-        for number, kernel in enumerate(kernel for kernel in order if len(kernel.ops) > 1):
+        label = max((op.kernel for op in index if op.kernel is not None), default=-1)
+        loose = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
+        for number, kernel in enumerate(loose, label + 1):
             for op in kernel.ops:
                 op.kernel = number
         g.reorder(op for kernel in order for op in kernel.ops)

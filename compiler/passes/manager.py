@@ -107,7 +107,7 @@ def _wipe(g: Graph, facts: frozenset[Fact]) -> None:
     """Take away the labels of facts that will not hold any more, and deletes with the slots."""
     if Fact.GROUPED in facts:
         for op in g.ops():
-            op.kernel = None
+            op.kernel = op.part = None
     if Fact.STORED in facts:
         for var in g.vars():
             var.slot, var.region = None, WHOLE

@@ -7,9 +7,9 @@ row that is reduced, gets a lane for each element that is left and a loop over t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, cast
+from typing import Protocol, TypeAlias, cast
 
-from compiler.codegen.frame import Frame
+from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
@@ -22,7 +22,15 @@ Group: TypeAlias = "tuple[tuple[Shape, tuple[int, ...]], list[Root]]"
 """Roots over one space that reduce the same axes."""
 
 
-def kernels_of(step: Step, name: str, frame: Frame) -> list[Lanes]:
+class Operands(Protocol):
+    """Who knows the operand for a value: a frame, above all."""
+
+    def operand(self, value: Value) -> NumpyOperand:
+        """The operand for a value."""
+        ...
+
+
+def kernels_of(step: Step, name: str, frame: Operands) -> list[Lanes]:
     """The kernels of a step whose ops are pointwise, in an order in which none overwrites what a
     later one reads.
     """
@@ -88,7 +96,12 @@ class _Kernel:
     """One kernel: lanes over the axes that stay, a loop over those that are reduced."""
 
     def __init__(
-        self, name: str, space: Shape, axes: tuple[int, ...], roots: Sequence[Root], frame: Frame
+        self,
+        name: str,
+        space: Shape,
+        axes: tuple[int, ...],
+        roots: Sequence[Root],
+        frame: Operands,
     ) -> None:
         self.frame = frame
         self.space, self.reduced = space, {axis + len(space) for axis in axes}

@@ -16,6 +16,7 @@ from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.kernels import Kernels
 from compiler.codegen.triton.pointwise import kernels_of
+from compiler.codegen.triton.several import emit_several
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import Dim
@@ -166,7 +167,9 @@ def _emit(frame: Frame, step: Step) -> None:
     tell_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     first, *others = step.ops
-    if isinstance(first.defn, Pointwise):
+    if first.part is not None:
+        emit_several(frame, step, fused_name(step.parts[0]), comment, frame.launch)
+    elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step, comment)
     elif others:
         _emit_fused(frame, step, comment)

@@ -1,0 +1,18 @@
+"""Ops that look at a tensor as a whole before they go through it: at its norm, most of all."""
+
+from __future__ import annotations
+
+from compiler.ir.opdef import OpDef
+
+
+class Whole(OpDef):
+    """An op that goes element by element once it knows sums over all elements of its tensors.
+
+        def measure(self, xp, X):            # what is summed, by name
+            return {"squares": X * X}
+
+        def compute(self, xp, X, squares):   # each element of the outputs, or a single number
+            return {"Out": X / xp.sqrt(squares)}
+
+    Kernels of a device are made of these two; `numpy` says the same for the host.
+    """
