@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from compiler.codegen.trace import Expr
+from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.lanes import Source
 from compiler.codegen.triton.values import Values
+from compiler.ir.dims import product
 from compiler.ir.types import DType
 
 
@@ -16,11 +17,13 @@ from compiler.ir.types import DType
 class Block(Values):
     """Expressions of a block as a function of pointers, numbers, `lane` and `live`.
 
-    `known` are the names of what is one number for all lanes, `used` those that are needed.
+    `known` are the names of what is one number for all lanes, `used` those that are needed, and
+    `terms` what it computes.
     """
 
     known: frozenset[str] = frozenset()
     used: dict[str, None] = field(default_factory=dict[str, None])
+    terms: list[Term] = field(default_factory=list[Term])
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,6 +38,7 @@ class Block(Values):
 
     def returned(self, terms: Sequence[Expr], types: Sequence[DType]) -> list[str]:
         """A function that returns values, in these types."""
+        self.terms = list(terms)
         ready = [self._cast(term, dtype) for term, dtype in zip(terms, types, strict=True)]
         self.body.line(f"return {', '.join(ready)}")
         return self._function()
@@ -51,7 +55,22 @@ class Block(Values):
         """The function's call for a block."""
         return f"{self.name}({', '.join([*self.pointers.values(), *self.used, 'lane', live])})"
 
+    @property
+    def is_wide(self) -> bool:
+        """True where it has a lane for every element, not one for single numbers."""
+        return bool(self.pointers) and product(self.lanes.shape) != 1
+
+    def read(self) -> set[str]:
+        """What it reads, by the names of operands."""
+        loaded = {cast(Source, part.extra).operand.name for part, _ in self.loads}
+        return loaded | self.used.keys()
+
+    def written(self) -> set[str]:
+        """What it writes."""
+        return {store.operand.name for store in self.lanes.stores}
+
     def _ready(self) -> list[str]:
+        self.terms = [each.value for each in self.lanes.stores]
         return [self._cast(each.value, each.operand.type.dtype) for each in self.lanes.stores]
 
     def _function(self) -> list[str]:

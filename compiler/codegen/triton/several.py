@@ -8,15 +8,17 @@ as the powers of beta, are written by the last of its programs: all have read th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compiler.codegen.frame import Frame
 from compiler.codegen.triton.blocks import Block
-from compiler.codegen.triton.columns import Columns
+from compiler.codegen.triton.columns import Columns, width
 from compiler.codegen.triton.emit import LANES, Written
 from compiler.codegen.triton.lanes import Lanes
 from compiler.codegen.triton.pointwise import kernels_of
+from compiler.codegen.triton.traffic import Access, Sizes, Traffic, whole, work_on
 from compiler.codegen.writer import Writer, printable
 from compiler.ir.dims import product
 from compiler.plan import Step
@@ -102,8 +104,7 @@ class Launch:
 
     def _at_last(self, block: Block, last: Block) -> Sequence[str]:
         """Lines before numbers are written: by the last program, where blocks read them."""
-        written = {store.operand.name for store in last.lanes.stores}
-        if written.isdisjoint(block.used):
+        if last.written().isdisjoint(block.used):
             return ["    if block == 0:"]
         turns = self.frame.names.make(f"{self.name}_turns")
         rows = len(self.columns.parts)
@@ -150,7 +151,22 @@ class Launch:
         helpers = list(dict.fromkeys(name for block in blocks for name in block.helpers))
         types = {"table": "*i64", "places": "*i32"}
         types |= {name: argument.kind for name, argument in self.arguments.items()}
-        return Written(self.name, lines, helpers, launch, types, {"LANES": LANES})
+        traffic = self._traffic(blocks)
+        return Written(self.name, lines, helpers, launch, types, {"LANES": LANES}, traffic)
+
+    def _traffic(self, blocks: Sequence[Block]) -> Traffic:
+        """What all parts read and write, each tensor once."""
+        read = {name for block in blocks for name in block.read()}
+        written = {name for block in blocks for name in block.written()}
+        work: Counter[Sizes] = Counter()
+        for part in self.columns.parts:
+            for block in blocks:
+                work[(width(part) if block.is_wide else 1,)] += work_on(block.terms)
+        return Traffic(self._accesses(read), self._accesses(written), work)
+
+    def _accesses(self, names: Collection[str]) -> tuple[Access, ...]:
+        columns = [column for column in self.columns.rows if column.operand.name in names]
+        return tuple(whole(each) for column in columns for each in column.parts)
 
     def _addressed(self, most: int | None) -> str:
         """The name of the table and of the programs' places, made once where tensors stay."""

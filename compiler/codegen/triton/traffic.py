@@ -74,6 +74,17 @@ def traffic_of(
     return Traffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
 
 
+def work_on(values: Sequence[Term]) -> int:
+    """Operations that values cost for each element."""
+    return sum(part.fn not in _FREE for part in _computed(values))
+
+
+def whole(operand: NumpyOperand) -> Access:
+    """All elements of a value, once."""
+    numel = operand.type.numel
+    return Access(operand.storage, numel, operand.type.dtype.itemsize, (numel,), 0)
+
+
 def _factor(dot: Expr) -> DType:
     return cast(Expr, dot.args[0]).dtype
 
