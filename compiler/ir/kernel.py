@@ -121,8 +121,12 @@ class Lanes(Protocol):
         """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
         ...
 
-    def loop(self, size: Size) -> Number:
-        """A number that every lane takes from 0 to `size` - 1; one loop stands in an expression."""
+    def loop(self, size: Size, until: Number | None = None) -> Number:
+        """A number that every lane takes from 0 to `size` - 1; one loop stands in an expression.
+
+        `until`, which reads and computes but reduces nothing, ends it sooner, for each lane on its
+        own: it is at most `size`.
+        """
         ...
 
     def sum(self, value: Number, over: Number) -> Number:

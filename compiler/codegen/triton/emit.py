@@ -56,7 +56,8 @@ class Emitter(Reductions):
     def __post_init__(self) -> None:
         super().__post_init__()
         widest = max((loop.width for loop in self.loops), default=0)
-        self.width = max(1, ELEMENTS // widest) if widest else LANES
+        elements = ELEMENTS // 4 if self.lanes.ends else ELEMENTS
+        self.width = max(1, elements // widest) if widest else LANES
 
     # ---- the whole ----
 

@@ -101,7 +101,8 @@ def roots_of(stores: Iterable[Store]) -> Iterator[Expr]:
 def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
     """The loops that each expression changes with."""
     reach: dict[Expr, frozenset[int]] = {}
-    for part in (part for root in roots_of(lanes.stores) for part in ordered(root)):
+    roots = (*lanes.ends.values(), *roots_of(lanes.stores))
+    for part in (part for root in roots for part in ordered(root)):
         found = frozenset[int]().union(*(reach[each] for each in part.parts()))
         if part.fn == "loop":
             found = frozenset({number_of(part)})

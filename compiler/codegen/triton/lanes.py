@@ -94,6 +94,7 @@ class Lanes(Tracer):
         self.shape: Shape = tuple(shape)
         self.indices = tuple(self.node("index", (), INDEX, axis) for axis in range(len(self.shape)))
         self.loops: list[Size] = []
+        self.ends: dict[int, Expr] = {}
         self.stores: list[Store] = []
 
     def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
@@ -108,9 +109,11 @@ class Lanes(Tracer):
         """`x` in another element type; a Python number stays one."""
         return x.astype(dtype) if isinstance(x, Expr) else x
 
-    def loop(self, size: Size) -> Expr:
-        """A number that every lane takes from 0 to `size` - 1."""
-        self.loops.append(size)
+    def loop(self, size: Size, until: Term | None = None) -> Expr:
+        """A number that every lane takes from 0 to `size` - 1, or to its own `until` - 1."""
+        if isinstance(until, Expr):
+            self.ends[len(self.loops)] = until
+        self.loops.append(size if until is None or isinstance(until, Expr) else int(until))
         return self.node("loop", (), INDEX, len(self.loops) - 1)
 
     def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:

@@ -26,6 +26,9 @@ from compiler.ir.types import DType
 TILE = 1024
 """Turns of a loop that stand side by side at most."""
 
+FEW = 32
+"""Turns side by side of a loop whose end differs from lane to lane."""
+
 WHOLE_LOOP = 4096
 """Turns up to which a loop is one tile."""
 
@@ -44,8 +47,9 @@ class Reductions(Values):
         self.loops = [self._loop(i, size) for i, size in enumerate(self.lanes.loops)]
 
     def _loop(self, index: int, size: Size) -> Loop:
-        whole = isinstance(size, int) and size <= WHOLE_LOOP
-        width = power_of_two(size) if whole and isinstance(size, int) else TILE
+        ends = index in self.lanes.ends
+        whole = isinstance(size, int) and size <= WHOLE_LOOP and not ends
+        width = power_of_two(size) if whole and isinstance(size, int) else FEW if ends else TILE
         name = self.names.make(f"r{index}" if index else "r")
         return Loop(size, width, whole, name, self.names.make(f"{name}_live"))
 
@@ -121,10 +125,14 @@ class Reductions(Values):
         if loop.whole:
             return
         self.run += 1
-        self.body.line(f"for start in range(0, {self._size(loop.size)}, {loop.width}):")
+        end = stop = self._size(loop.size)
+        if index in self.lanes.ends:
+            end = self._value(self.lanes.ends[index])
+            stop = f"tl.max(tl.where(live, {end}, 0))"
+        self.body.line(f"for start in range(0, {stop}, {loop.width}):")
         self.body.depth += 1
         self.body.line(f"{loop.name} = start + tl.arange(0, {loop.width})[None, :]")
-        self.body.line(f"{loop.live} = {loop.name} < {self._size(loop.size)}")
+        self.body.line(f"{loop.live} = {loop.name} < {end}")
         self.open = frozenset({index})
 
     def _leave(self, loop: Loop) -> None:

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.dims import UNKNOWN, Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.image.windows import require_images
+from compiler.ops.lanes import fill
 from compiler.ops.math.bilinear import every, sample, sample_gradient
+from compiler.ops.math.bilinear_lanes import Corner, corners, looked, moved
 
 
 def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
@@ -67,6 +70,30 @@ class AffineGrid(OpDef, op="affine_grid"):
         base = even_grid(height, width, self.align_corners, d_Output.dtype)
         return {"Theta": d_Output.reshape(batch, -1, 2).mT @ base}
 
+    def triton(self, k: Lanes, Theta: DeviceOperand, Output: DeviceOperand) -> None:
+        n, y, x, axis = k.lanes(*Output.shape)
+        right, down = self.places(k, y, x, Output.type.dtype)
+        made = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
+        k.store(Output, (n, y, x, axis), made)
+
+    def triton_grad(self, k: Lanes, d_Output: DeviceOperand, d_Theta: DeviceOperand) -> None:
+        n, axis, part = k.lanes(*d_Theta.shape)
+        _, *sizes, _ = d_Output.shape
+        r = k.loop(product(sizes))
+        y, x = k.unravel(r, sizes)
+        right, down = self.places(k, y, x, d_Output.type.dtype)
+        base = k.where(k.equal(part, 0), right, k.where(k.equal(part, 1), down, 1.0))
+        k.store(d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
+
+    def places(self, k: Lanes, y: Number, x: Number, dtype: DType) -> tuple[Number, Number]:
+        """`even_grid` at one place: x and y."""
+        found: list[Number] = []
+        for at, count in ((x, self.output_shape[3]), (y, self.output_shape[2])):
+            even = k.astype(at, DType.FP64) * (2 / max(count - 1, 1)) - 1.0
+            kept = 1.0 if self.align_corners else (count - 1) / count
+            found.append(k.astype(even * kept, dtype))
+        return found[0], found[1]
+
 
 def grid_places(grid: Array, sizes: Sequence[int], align_corners: bool) -> tuple[Array, Array]:
     """Rows and columns of a picture of these sizes, as fractions, for a grid of (x, y)."""
@@ -113,3 +140,53 @@ class GridSampler(OpDef, op="grid_sampler"):
         steps = np.array([(width - less) * 0.5, (height - less) * 0.5], X.dtype)
         places = np.stack([d_columns, d_rows], axis=-1) * steps
         return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": places}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
+    ) -> None:
+        n, c, i, j = k.lanes(*Output.shape)
+        seen = looked(
+            self.corners(k, Grid, (n, i, j), X.shape[2:]),
+            lambda at: X.at(n, c, at.row, at.column, where=at.inside, other=0),
+        )
+        k.store(Output, (n, c, i, j), seen)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Grid: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Grid: DeviceOperand | None,
+    ) -> None:
+        sizes = X.shape[2:]
+        if d_X is not None:
+            fill(k, d_X, 0)
+            n, c, i, j = k.lanes(*d_Output.shape)
+            for at in self.corners(k, Grid, (n, i, j), sizes):
+                share = d_Output[n, c, i, j] * at.share
+                k.add(d_X, (n, c, at.row, at.column), share, at.inside)
+        if d_Grid is not None:
+            n, i, j = k.lanes(*d_Grid.shape[:3])
+            r = k.loop(X.shape[1])
+            slopes = moved(
+                self.corners(k, Grid, (n, i, j), sizes),
+                lambda at: X.at(n, r, at.row, at.column, where=at.inside, other=0),
+            )
+            less = 1 if self.align_corners else 0
+            for part, slope, size in zip((1, 0), slopes, sizes, strict=True):
+                step = k.astype(k.size(size) - less, X.type.dtype) * 0.5
+                total = k.sum(slope * d_Output[n, r, i, j], r) * step
+                k.store(d_Grid, (n, i, j, part), total)
+
+    def corners(
+        self, k: Lanes, Grid: DeviceOperand, at: Sequence[Number], sizes: Sequence[Size]
+    ) -> list[Corner]:
+        """The neighbours of what a place of the grid looks at, as `grid_places` has it."""
+        places: list[Number] = []
+        for part, size in ((1, sizes[0]), (0, sizes[1])):
+            share, count = Grid[(*at, part)] + 1.0, k.astype(k.size(size), Grid.type.dtype)
+            ends = share * ((count - 1) * 0.5)
+            places.append(ends if self.align_corners else (share * count - 1.0) * 0.5)
+        return corners(k, places[0], places[1], sizes)

@@ -6,27 +6,29 @@ ROIs [R, 4] are boxes (x1, y1, x2, y2) of the pictures X [N, C, H, W], sequences
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ
+from compiler.ops.image import region_lanes
 from compiler.ops.image.pool_index import add_at_places, largest_places, take_places
+from compiler.ops.image.region_lanes import Boxes
 from compiler.ops.image.region_loops import (
     aligned_weights,
     away_from_zero,
-    cell_edges,
-    edge_gradient,
     picture_numbers,
     pooled_span,
-    precise_weights,
     spans,
 )
 from compiler.ops.image.windows import as_numbers, require_images
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 class RegionPooling(OpDef):
@@ -53,6 +55,20 @@ class RegionPooling(OpDef):
 
     def infer_grad(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
         return {"X": X, "ROIs": ROIs}
+
+    def boxes(
+        self, k: Lanes, X: Shape, ROIs: DeviceOperand, *offsets: DeviceOperand | None
+    ) -> Boxes:
+        """The boxes as kernels have them; the first offsets there are say whose they are."""
+        known = next((each for each in offsets if each is not None), None)
+        owners = None if known is None else owner_rows(k, known, ROIs.shape[0])
+        cells = (self.pooled_height, self.pooled_width)
+        return Boxes(ROIs, owners, X[0], self.spatial_scale, cells)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        told = any(types.get(slot) for slot in ("ROIs_lod", "RoisLod", "BatchRoINums"))
+        one = "X" in types and types["X"].shape[0] == 1
+        return "" if told or one else "nobody says which picture each box lies in"
 
 
 class RoiPool(RegionPooling, op="roi_pool"):
@@ -100,6 +116,37 @@ class RoiPool(RegionPooling, op="roi_pool"):
             d_x[picture] += add_at_places(d_Out[one], Argmax[one], (1, *shape[1:]))[0]
         return {"X": d_x}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        RoisLod: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand | None,
+        Argmax: DeviceOperand | None,
+    ) -> None:
+        boxes = self.boxes(k, X.shape, ROIs, RoisLod, last_of(ROIs_lod))
+        region_lanes.largest(k, boxes, X, Out, Argmax)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        ROIs: DeviceOperand,
+        RoisLod: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        Argmax: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, last_of(ROIs_lod))
+        region_lanes.largest_gradient(k, boxes, Argmax, d_Out, d_X)
+
+
+def last_of(levels: list[DeviceOperand] | None) -> DeviceOperand | None:
+    """The innermost offsets of a LoD, if there is one."""
+    return levels[-1] if levels else None
+
 
 class RoiAlign(RegionPooling, op="roi_align"):
     """Out = the mean of `sampling_ratio`² samples in each cell, linear between elements.
@@ -142,6 +189,30 @@ class RoiAlign(RegionPooling, op="roi_align"):
             across = aligned_weights(left, right, self.pooled_width, shape[3], *options)
             d_x[numbers[number]] += down.T @ d_Out[number] @ across
         return {"X": d_x}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        RoisLod: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand,
+    ) -> None:
+        boxes = self.boxes(k, X.shape, ROIs, RoisLod, last_of(ROIs_lod))
+        region_lanes.aligned_means(k, boxes, X, self.sampling_ratio, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        ROIs: DeviceOperand,
+        RoisLod: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        boxes = self.boxes(k, d_X.shape, ROIs, RoisLod, last_of(ROIs_lod))
+        region_lanes.aligned_gradient(k, boxes, d_Out, self.sampling_ratio, d_X)
 
 
 def sensitive_spans(box: Array, scale: float, cells: Any, sizes: Any) -> list[Any]:
@@ -200,67 +271,24 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
                 cell += (d_Out[number, :, i, j] / max(cell[0].size, 1))[:, None, None]
         return {"X": d_x.reshape(shape)}
 
-
-class PrroiPool(RegionPooling, op="prroi_pool"):
-    """Out = the integral over each cell, linear between elements, over its area.
-
-    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may say how many boxes each
-    picture has. Reference: prroi_pool_op.h.
-    """
-
-    ROIs = reads()
-    BatchRoINums = reads(optional=True, no_grad=True)
-
-    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
-        return self.pooled(X, ROIs, X.shape[1])
-
-    def numpy(
-        self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None
-    ) -> Array:
-        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
-        shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
-        out = np.zeros(shape, X.dtype)
-        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
-            rows = cell_edges(top, bottom, self.pooled_height)
-            columns = cell_edges(left, right, self.pooled_width)
-            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
-            if area > 0:
-                down = precise_weights(rows, X.shape[2])
-                across = precise_weights(columns, X.shape[3])
-                out[number] = down @ X[numbers[number]] @ across.T / area
-        return out
-
-    def grad(
+    def triton(
         self,
-        X: Array,
-        ROIs: Array,
-        BatchRoINums: Array | None,
-        ROIs_lod: list[Array] | None,
-        Out: Array,
-        d_Out: Array,
-    ) -> dict[str, Array]:
-        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
-        d_x, d_rois = np.zeros_like(X), np.zeros_like(ROIs)
-        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
-            rows = cell_edges(top, bottom, self.pooled_height)
-            columns = cell_edges(left, right, self.pooled_width)
-            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
-            if area <= 0:
-                continue
-            above, picture = d_Out[number] / area, X[numbers[number]]
-            down = precise_weights(rows, X.shape[2])
-            across = precise_weights(columns, X.shape[3])
-            d_x[numbers[number]] += down.T @ above @ across
-            lost = (d_Out[number] * Out[number]).sum()
-            by_row = np.einsum("cpw,chw->ph", above @ across, picture)
-            by_column = np.einsum("chq,chw->qw", down.T @ above, picture)
-            vertical = edge_gradient(by_row, rows, lost)
-            horizontal = edge_gradient(by_column, columns, lost)
-            box = (horizontal[0], vertical[0], horizontal[1], vertical[1])
-            d_rois[number] = np.array(box) * self.spatial_scale
-        return {"X": d_x, "ROIs": d_rois}
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand,
+    ) -> None:
+        boxes = self.boxes(k, X.shape, ROIs, last_of(ROIs_lod))
+        region_lanes.sensitive_means(k, boxes, X, Out)
 
-
-def starts_of(counts: Array | None) -> Array | None:
-    """Offsets of as many boxes as a tensor says for each picture."""
-    return None if counts is None else np.concatenate([[0], np.cumsum(counts.reshape(-1))])
+    def triton_grad(
+        self,
+        k: Lanes,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[DeviceOperand] | None,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        boxes = self.boxes(k, d_X.shape, ROIs, last_of(ROIs_lod))
+        region_lanes.sensitive_gradient(k, boxes, d_Out, d_X)

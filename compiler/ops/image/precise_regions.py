@@ -1,0 +1,114 @@
+"""`prroi_pool`: regions of interest pooled by integrals, with gradients of their edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import reads
+from compiler.ir.types import Array, TensorType
+from compiler.ops.image import precise_lanes, region_lanes
+from compiler.ops.image.region_loops import (
+    cell_edges,
+    edge_gradient,
+    picture_numbers,
+    precise_weights,
+)
+from compiler.ops.image.regions import RegionPooling, last_of
+
+
+class PrroiPool(RegionPooling, op="prroi_pool"):
+    """Out = the integral over each cell, linear between elements, over its area.
+
+    Nothing is rounded, and boxes have a gradient too. BatchRoINums [N] may say how many boxes each
+    picture has. Reference: prroi_pool_op.h.
+    """
+
+    ROIs = reads()
+    BatchRoINums = reads(optional=True, no_grad=True)
+
+    def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
+        return self.pooled(X, ROIs, X.shape[1])
+
+    def numpy(
+        self, X: Array, ROIs: Array, BatchRoINums: Array | None, ROIs_lod: list[Array] | None
+    ) -> Array:
+        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        shape = (len(ROIs), X.shape[1], self.pooled_height, self.pooled_width)
+        out = np.zeros(shape, X.dtype)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            rows = cell_edges(top, bottom, self.pooled_height)
+            columns = cell_edges(left, right, self.pooled_width)
+            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
+            if area > 0:
+                down = precise_weights(rows, X.shape[2])
+                across = precise_weights(columns, X.shape[3])
+                out[number] = down @ X[numbers[number]] @ across.T / area
+        return out
+
+    def grad(
+        self,
+        X: Array,
+        ROIs: Array,
+        BatchRoINums: Array | None,
+        ROIs_lod: list[Array] | None,
+        Out: Array,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        numbers = picture_numbers(len(ROIs), len(X), starts_of(BatchRoINums), ROIs_lod)
+        d_x, d_rois = np.zeros_like(X), np.zeros_like(ROIs)
+        for number, (left, top, right, bottom) in enumerate(ROIs * self.spatial_scale):
+            rows = cell_edges(top, bottom, self.pooled_height)
+            columns = cell_edges(left, right, self.pooled_width)
+            area = (rows[1] - rows[0]) * (columns[1] - columns[0])
+            if area <= 0:
+                continue
+            above, picture = d_Out[number] / area, X[numbers[number]]
+            down = precise_weights(rows, X.shape[2])
+            across = precise_weights(columns, X.shape[3])
+            d_x[numbers[number]] += down.T @ above @ across
+            lost = (d_Out[number] * Out[number]).sum()
+            by_row = np.einsum("cpw,chw->ph", above @ across, picture)
+            by_column = np.einsum("chq,chw->qw", down.T @ above, picture)
+            vertical = edge_gradient(by_row, rows, lost)
+            horizontal = edge_gradient(by_column, columns, lost)
+            box = (horizontal[0], vertical[0], horizontal[1], vertical[1])
+            d_rois[number] = np.array(box) * self.spatial_scale
+        return {"X": d_x, "ROIs": d_rois}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        BatchRoINums: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand,
+    ) -> None:
+        starts = BatchRoINums and region_lanes.starts_of_counts(k, BatchRoINums)
+        boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
+        precise_lanes.integrals(k, boxes, X, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        BatchRoINums: DeviceOperand | None,
+        ROIs_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_ROIs: DeviceOperand | None,
+    ) -> None:
+        starts = BatchRoINums and region_lanes.starts_of_counts(k, BatchRoINums)
+        boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
+        if d_X is not None:
+            precise_lanes.picture_gradient(k, boxes, d_Out, d_X)
+        if d_ROIs is not None:
+            precise_lanes.box_gradient(k, boxes, X, Out, d_Out, d_ROIs)
+
+
+def starts_of(counts: Array | None) -> Array | None:
+    """Offsets of as many boxes as a tensor says for each picture."""
+    return None if counts is None else np.concatenate([[0], np.cumsum(counts.reshape(-1))])
