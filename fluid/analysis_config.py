@@ -17,7 +17,7 @@ __all__ = ["AnalysisConfig", "NativeConfig", "PaddlePassBuilder", "PaddlePlace",
 
 IR_PASSES = (
     "remove_dropout", "remove_identities", "fuse_batch_norm", "split_batch_norm", "narrow_floats",
-    "fold_constants",
+    "layout", "fold_constants",
     "merge_transposes", "merge_reshapes", "merge_common", "fuse_pointwise", "fuse_epilogue",
 )  # fmt: skip
 """The compiler's passes that run other ops than the model has, or fewer kernels than ops."""

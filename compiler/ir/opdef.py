@@ -59,6 +59,7 @@ from compiler.ir.slots import (
     writes_lod,
     writes_rows,
 )  # fmt: skip
+from compiler.ir.turning import GradTurnRules, Order, Turned, TurnRules, all_alike
 from compiler.ir.types import Shape, TensorType, type_of
 from compiler.ir.widening import mapped, narrowed, widened
 
@@ -86,7 +87,7 @@ class Typed(Protocol):
         ...
 
 
-class OpDef(MemoryRules):
+class OpDef(TurnRules, MemoryRules):
     """An op with its attributes bound; the module's text says what a class holds."""
 
     kind: ClassVar[str] = ""
@@ -189,6 +190,10 @@ class Pointwise(OpDef):
         """The type of an output, given the broadcast shape in the first input's element type."""
         return operand
 
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        """The same op, over operands with the same axes."""
+        return all_alike(types, order)
+
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs declared in place have the type of what they overwrite, others the broadcast."""
         flat = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
@@ -229,6 +234,8 @@ class Pointwise(OpDef):
 class Rowwise(Pointwise):
     """Like `Pointwise`, and may reduce axes that it keeps as size 1 (softmax)."""
 
+    turned = TurnRules.turned
+
 
 class HostOp(OpDef):
     """Work for the host beside the kernels: input, output, messages. Run for its effect."""
@@ -237,7 +244,7 @@ class HostOp(OpDef):
     widens = False
 
 
-class GradOp(GradMemoryRules, OpDef):
+class GradOp(GradTurnRules, GradMemoryRules, OpDef):
     """The gradient of another op, made from that op's `grad`."""
 
     forward: ClassVar[type[OpDef]]
@@ -249,6 +256,8 @@ class GradOp(GradMemoryRules, OpDef):
     def forward_rules(self) -> OpDef:
         """The op it is the gradient of."""
         return self.origin
+
+    turn_rules = forward_rules
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""

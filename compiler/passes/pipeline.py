@@ -15,6 +15,7 @@ from compiler.passes.fuse_epilogue import FuseEpilogue
 from compiler.passes.fuse_pointwise import FusePointwise
 from compiler.passes.group_updates import GroupUpdates
 from compiler.passes.insert_deletes import InsertDeletes
+from compiler.passes.layout import Layout
 from compiler.passes.merge_common import MergeCommon
 from compiler.passes.merge_reshapes import MergeReshapes
 from compiler.passes.merge_transposes import MergeTransposes
@@ -33,6 +34,7 @@ PASSES: tuple[type[Pass], ...] = (
     FuseBatchNorm,
     SplitBatchNorm,
     NarrowFloats,
+    Layout,
     FoldConstants,
     MergeTransposes,
     MergeReshapes,
@@ -52,14 +54,14 @@ PASSES: tuple[type[Pass], ...] = (
 def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
 
-    Updates are grouped for a device only. Memory is planned for an order that does not change any
-    more, so without its search `schedule` still settles the order as written. Without a budget
-    nothing is computed twice, without a `dtype` nothing is in float16. Registered passes that
-    options name stand where they were registered to; CompileError for others.
+    Images are laid out, and updates grouped, for a device only. Memory is planned for an order that
+    does not change any more, so without its search `schedule` still settles the order as written.
+    Without a budget nothing is computed twice, without a `dtype` nothing is in float16. Registered
+    passes that options name stand where they were registered to; CompileError for others.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
-    off |= {GroupUpdates.name} if supports is None else set[str]()
+    off |= {GroupUpdates.name, Layout.name} if supports is None else set[str]()
     off |= {NarrowFloats.name} if options.dtype in (None, "fp32") else set[str]()
     kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]

@@ -8,7 +8,8 @@ from typing import ClassVar, TypeAlias
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
@@ -56,6 +57,7 @@ class Convolution(OpDef):
     linear_in = (("Input",), ("Filter",))
 
     image_axes: ClassVar[int] = 2
+    prefers_channels_last = True
     epilogue = "Output"
 
     Input = reads()
@@ -106,6 +108,9 @@ class Convolution(OpDef):
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
         """What kernels of a device go by."""
         return Windows(self.data_format, self.groups, self.axes(Input.shape, Filter.shape))
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Products of two numbers that Output takes, given the shapes of Filter and Output."""

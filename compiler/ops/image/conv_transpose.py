@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
@@ -84,6 +85,7 @@ class ConvTranspose(OpDef):
     """
 
     image_axes: ClassVar[int] = 2
+    prefers_channels_last = True
     epilogue = "Output"
 
     Input = reads()
@@ -97,6 +99,9 @@ class ConvTranspose(OpDef):
     output_padding = attr(list[int]())
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Products of two numbers that Output takes, given the shapes of Input and Filter."""

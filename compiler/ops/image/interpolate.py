@@ -13,7 +13,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import interpolate_lanes
 from compiler.ops.image.interpolate_lanes import Resampling
@@ -24,7 +25,7 @@ from compiler.ops.image.interpolate_loops import (
     scale_of,
     wanted_sizes,
 )
-from compiler.ops.image.windows import channels_first, in_layout
+from compiler.ops.image.windows import channels_first, in_layout, turned_layout
 
 EXACT = 4096
 """A scale whose denominator is smaller gives the sizes the reference gets in single precision."""
@@ -53,6 +54,9 @@ class Interpolation(OpDef):
     interp_method = attr("bilinear")
     align_corners = attr(True)
     align_mode = attr(1)
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return turned_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(
         self,

@@ -14,7 +14,8 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import pool_lanes, windows
 from compiler.ops.image.pool_loops import (
@@ -70,6 +71,9 @@ class Pooling(OpDef):
         batch, channels, *_ = windows.channels_first(self.data_format, X.shape)
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return windows.turned_layout("data_format", self.data_format, order, "X", "Out")
 
     def axes(self, X: Shape) -> Axes:
         """Where the windows stand on each axis."""

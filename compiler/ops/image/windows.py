@@ -14,6 +14,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.turning import Order, Turned, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 
@@ -172,6 +173,16 @@ def image_table(shape: Shape) -> tuple[Size, Size, Size]:
 def is_channels_last(data_format: str) -> bool:
     """True for the layouts whose channels are the last axis; others have them behind the batch."""
     return data_format in ("NHWC", "NDHWC")
+
+
+def turned_layout(name: str, layout: str, order: Order, *slots: str) -> Turned | None:
+    """An op with a layout over images of which the channels come last; None for other orders.
+
+    `name` is the attribute that says so, `slots` hold the images.
+    """
+    if is_channels_last(layout) or order != channels_last(len(order)):
+        return None
+    return Turned(frozenset(slots), {name: "NDHWC" if len(order) == 5 else "NHWC"})
 
 
 def channels_first(data_format: str, shape: Shape) -> Shape:

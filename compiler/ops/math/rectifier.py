@@ -14,9 +14,11 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, required, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
+from compiler.ops.image.windows import turned_layout
 from compiler.ops.math.activation import Unary
 
 
@@ -171,6 +173,10 @@ class Prelu(Pointwise, op="prelu"):
             text = shown(X=types["X"], Alpha=types["Alpha"])
             raise ShapeError(f"prelu: {text} do not fit in mode {self.mode!r}")
         return {"Alpha": wanted}
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        known = turned_layout("data_format", self.data_format, order, "X", "Out")
+        return None if self.mode == "element" else known
 
     def alpha_view(self, X: Shape) -> Shape:
         """The shape Alpha is seen in, with as many axes as X."""

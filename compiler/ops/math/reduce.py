@@ -14,7 +14,8 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned, axes_in
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype
 
@@ -113,6 +114,10 @@ class Reduction(OpDef):
     def axes(self, rank: int) -> tuple[int, ...]:
         """The axes that are reduced: here all of them."""
         return tuple(range(rank))
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        whole = len(self.axes(len(order))) == len(order)
+        return Turned(frozenset({"X"})) if whole else None
 
     def spread(self, X: Shape) -> Shape:
         """The shape of Out with every reduced axis in its place, of size 1."""
@@ -222,6 +227,14 @@ class AxisReduction(Reduction):
         if any(not -rank <= axis < rank for axis in self.dim):
             raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
         return axes_of(rank, self.dim, self.reduce_all)
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        """The same sum finds its axes elsewhere; those that stay must stay as they were."""
+        gone = axes_of(len(order), self.dim, self.reduce_all)
+        kept = [axis for axis in order if axis not in gone]
+        slots = {"X", "Out"} if self.keep_dim else {"X"}
+        fits = self.keep_dim or kept == sorted(kept)
+        return Turned(frozenset(slots), {"dim": axes_in(self.dim, order)}) if fits else None
 
     def infer(self, X: TensorType) -> TensorType:
         result = super().infer(X)

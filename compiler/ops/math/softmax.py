@@ -6,7 +6,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, Rowwise, Value, Xp, attr, reads, writes
+from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
+from compiler.ir.turning import Order, Turned, axes_in
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
 
@@ -23,6 +24,9 @@ class Softmax(Rowwise, op="softmax"):
     axis = attr(-1)
     data_format = attr("AnyLayout")
     is_test = attr(False)
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return Turned(frozenset({"X", "Out"}), {"axis": axes_in([self.axis], order)[0]})
 
     def compute(self, xp: Xp, X: Value) -> Value:
         shifted = xp.maximum(X - xp.max(X, axis=self.axis, keepdims=True), -64.0)

@@ -7,7 +7,8 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
@@ -16,6 +17,7 @@ from compiler.ops.image.windows import (
     laid_out,
     require_images,
     seen_channels_first,
+    turned_layout,
 )
 from compiler.ops.norm.group_norm import require_channels
 from compiler.ops.norm.lanes import Channels, sums
@@ -47,6 +49,9 @@ class Lrn(OpDef, op="lrn"):
     beta = attr(0.75)
     data_format = attr("AnyLayout")
     is_test = attr(False)
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return turned_layout("data_format", self.data_format, order, "X", "Out", "MidOut")
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
@@ -115,6 +120,9 @@ class AffineChannel(OpDef, op="affine_channel"):
     Bias = reads()
     Out = writes()
     data_layout = attr("AnyLayout")
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return turned_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(self, X: TensorType, Scale: TensorType, Bias: TensorType) -> TensorType:
         require_channels(self.kind, X, self.data_layout, Scale=Scale, Bias=Bias)

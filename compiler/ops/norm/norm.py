@@ -10,10 +10,11 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import Again, OpDef, attr, reads, writes
+from compiler.ir.opdef import Again, OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, shown
-from compiler.ops.image.windows import is_channels_last
+from compiler.ops.image.windows import is_channels_last, turned_layout
 from compiler.ops.norm import batch_lanes
 from compiler.ops.norm.lanes import Channels
 from compiler.ops.norm.loops import (
@@ -38,6 +39,9 @@ class Layouts(OpDef):
         return super().may_have_gaps(slot, axes) and not is_channels_last(self.data_layout)
 
     data_layout = attr("NCHW")
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        return turned_layout("data_layout", self.data_layout, order, "X", "Y")
 
     def channel_axis(self, rank: int) -> int:
         """The axis of the channels."""

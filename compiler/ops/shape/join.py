@@ -12,6 +12,7 @@ from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, required, writes
 from compiler.ir.program import OpDesc
+from compiler.ir.turning import AlongAxis
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype
 from compiler.ops.lanes import window, with_axis
@@ -61,7 +62,7 @@ def ends_along(shapes: Sequence[Sizes], axis: int) -> list[int]:
     return [sum(sizes[axis] for sizes in shapes[: i + 1]) for i in range(len(shapes))]
 
 
-class Concat(OpDef, op="concat"):
+class Concat(AlongAxis, OpDef, op="concat"):
     """Out = the tensors of X, one behind the other along `axis`, or the axis AxisTensor says.
 
     Reference: concat_op.cc.
@@ -188,7 +189,7 @@ def section_sizes(size: int, num: int, sections: list[int]) -> list[int]:
     return parts
 
 
-class Split(OpDef, op="split"):
+class Split(AlongAxis, OpDef, op="split"):
     """Out = parts of X along `axis`: `num` equal ones, or one for each of `sections`.
 
     One section may be -1 and takes what remains. The axis may stand in AxisTensor, the sections in

@@ -9,9 +9,11 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
+from compiler.ops.image.windows import turned_layout
 from compiler.ops.lanes import fill, window
 from compiler.ops.math.axes import Sizes, blank, whole_numbers
 
@@ -114,6 +116,10 @@ class Pad(OpDef, op="pad"):
     paddings = attr(list[int]())
     pad_value = attr(0.0)
 
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        paddings = [n for axis in order for n in self.paddings[2 * axis : 2 * axis + 2]]
+        return Turned(frozenset({"X", "Out"}), {"paddings": paddings})
+
     def infer(self, X: TensorType) -> TensorType:
         if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
             raise BadAttribute(
@@ -147,6 +153,10 @@ class SpatialPad(OpDef):
 
     modes = ("constant", "reflect", "edge")
     axes = 2
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        layout = self.attributes["data_format"]
+        return turned_layout("data_format", layout, order, "X", "Out")
 
     def result(self, X: TensorType, paddings: Sequence[int], told: bool) -> TensorType:
         """The type of Out; errors for other modes, layouts or numbers of paddings."""

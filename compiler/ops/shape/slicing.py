@@ -8,6 +8,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, writes
+from compiler.ir.turning import Order, Turned, axes_in
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.lanes import window
 from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
@@ -84,6 +85,10 @@ class Slicing(OpDef):
     ends = attr(list[int]())
     infer_flags = attr(list[int]())
     decrease_axis = attr(list[int]())
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        axes = {"axes": axes_in(self.axes, order)}
+        return None if self.decrease_axis else Turned(frozenset({"Input", "Out"}), axes)
 
     def known(
         self,

@@ -1,0 +1,70 @@
+"""Pictures with their channels last inside a graph: the same numbers, and few transposes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fluid
+import runtime
+from compiler.codegen.triton.target import TritonTarget
+from compiler.freeze import freeze
+from compiler.interpret import run
+from compiler.ir.convert import to_graph
+from compiler.ir.text import parse, show
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import named, pipeline
+from tests.passes.random_pictures import random_pictures
+
+SHAPE = (2, 4, 9, 11)
+
+
+def graph_of(seed, train):
+    """A random network as a graph, a batch for it, and its state from the startup program."""
+    main, startup, fetched = random_pictures(seed, train)
+    graph = to_graph(main, {"picture": SHAPE}, [var.name for var in fetched])
+    scope, random = fluid.Scope(), np.random.RandomState(seed % 2**32)
+    with fluid.scope_guard(scope):
+        fluid.Executor(fluid.CPUPlace()).run(startup)
+    state = {var.name: np.array(scope.find_var(var.name).get_tensor()) for var in graph.params()}
+    return graph, {"picture": random.standard_normal(SHAPE).astype("float32")}, state
+
+
+def numbers(graph, feed, state):
+    """What a graph returns, and the state it leaves behind."""
+    left = {name: array.copy() for name, array in state.items()}
+    return [*run(graph, feed, left), *left.values()]
+
+
+def hold(got, want):
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_random_networks_keep_every_number(seed, train, lent):
+    graph, feed, state = graph_of(seed, train)
+    want = numbers(parse(show(graph)), feed, state)
+    run_passes(graph, named(["layout", "merge_transposes"]), Context(dict(state) if lent else None))
+    hold(numbers(parse(show(graph)), feed, state), want)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("off", [(), ("layout",)], ids=["channels last", "as written"])
+def test_random_networks_run_on_the_device(seed, off):
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    graph, feed, state = graph_of(seed, train=True)
+    want = numbers(parse(show(graph)), feed, state)
+    target, mine = TritonTarget(), {name: array.copy() for name, array in state.items()}
+    run_passes(graph, pipeline(Options(disable=frozenset(off)), target.supports), Context())
+    compute = runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), mine)
+    hold([*compute(feed), *mine.values()], want)
+
+
+def test_numpy_code_leaves_pictures_as_written():
+    assert "layout" not in [each.name for each in pipeline(Options())]
+    assert "layout" in [each.name for each in pipeline(Options(), TritonTarget().supports)]
