@@ -11,11 +11,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.image import windows
+from compiler.ops.image import deformable_lanes, windows
 from compiler.ops.image.conv_loops import Axes, window_axes
+from compiler.ops.image.deformable_lanes import Deformed
 from compiler.ops.image.windows import Sliding
 from compiler.ops.math.bilinear import every, sample, sample_gradient
 
@@ -141,6 +143,31 @@ class DeformableConvolution(OpDef):
             shape = type.with_shape(wanted)
             raise ShapeError(f"{self.kind}: {slot} is {type}, expected {shape}")
 
+    def deformed(
+        self, Input: DeviceOperand, Offset: DeviceOperand, Mask: DeviceOperand | None, Filter: Shape
+    ) -> Deformed:
+        """The convolution as kernels have it."""
+        sliding = Sliding(self.kind, self.strides, self.paddings, self.dilations)
+        axes = sliding.over(Input.shape[2:], Filter[2:])
+        return Deformed(Input, Offset, Mask, axes, self.deformable_groups, self.groups)
+
+
+def gradients(
+    k: Lanes, d: Deformed, Filter: DeviceOperand, d_Output: DeviceOperand,
+    wanted: tuple[DeviceOperand | None, ...],
+) -> None:  # fmt: skip
+    """Kernels for those gradients that are wanted: of the input, offsets, mask and filters."""
+    images, offset, mask, filters = wanted
+    if filters is not None:
+        deformable_lanes.filter_gradient(k, d, d_Output, filters)
+    if images is None and offset is None and mask is None:
+        return
+    seen = deformable_lanes.seen_gradient(k, d, Filter, d_Output)
+    if images is not None:
+        deformable_lanes.image_gradient(k, d, seen, images)
+    if offset is not None or mask is not None:
+        deformable_lanes.moves_gradient(k, d, seen, offset, mask)
+
 
 class DeformableConv(DeformableConvolution, op="deformable_conv"):
     """Deformable convolution with a mask (version 2)."""
@@ -165,6 +192,34 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
         given, parts = (Input, Offset, Mask, Filter, d_Output), self.deformable_groups
         return deformable_gradient(*given, axes, parts)
 
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Offset: DeviceOperand,
+        Mask: DeviceOperand,
+        Filter: DeviceOperand,
+        Output: DeviceOperand,
+    ) -> None:
+        d = self.deformed(Input, Offset, Mask, Filter.shape)
+        deformable_lanes.forward(k, d, Filter, Output)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Offset: DeviceOperand,
+        Mask: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Offset: DeviceOperand | None,
+        d_Mask: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        d = self.deformed(Input, Offset, Mask, Filter.shape)
+        gradients(k, d, Filter, d_Output, (d_Input, d_Offset, d_Mask, d_Filter))
+
 
 class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
     """Deformable convolution without a mask."""
@@ -183,3 +238,28 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
         given, parts = (Input, Offset, None, Filter, d_Output), self.deformable_groups
         found = deformable_gradient(*given, axes, parts)
         return {slot: found[slot] for slot in ("Input", "Offset", "Filter")}
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Offset: DeviceOperand,
+        Filter: DeviceOperand,
+        Output: DeviceOperand,
+    ) -> None:
+        d = self.deformed(Input, Offset, None, Filter.shape)
+        deformable_lanes.forward(k, d, Filter, Output)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Offset: DeviceOperand,
+        Filter: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Offset: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        d = self.deformed(Input, Offset, None, Filter.shape)
+        gradients(k, d, Filter, d_Output, (d_Input, d_Offset, None, d_Filter))

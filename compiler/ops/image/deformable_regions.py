@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
+from compiler.ops.image import deformable_region_lanes
+from compiler.ops.image.deformable_region_lanes import Parts
+from compiler.ops.image.region_lanes import Boxes
 from compiler.ops.image.region_loops import away_from_zero, picture_numbers
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import sample, sample_gradient
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:
@@ -148,6 +154,57 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
                 flat[:, 0, part] += right[:, cell] * self.trans_std
                 flat[:, 1, part] += down[:, cell] * self.trans_std
         return {"Input": d_input, "Trans": d_trans}
+
+    def parts(
+        self,
+        k: Lanes,
+        Input: Shape,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[DeviceOperand] | None,
+        Trans: DeviceOperand,
+    ) -> Parts:
+        """How kernels look at the boxes."""
+        owners = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
+        cells = (self.pooled_height, self.pooled_width)
+        boxes = Boxes(ROIs, owners, Input[0], self.spatial_scale, cells)
+        groups, parts = ((sizes[0], sizes[1]) for sizes in (self.group_size, self.part_size))
+        trans = None if self.no_trans else Trans
+        return Parts(boxes, groups, parts, trans, self.trans_std, self.sample_per_part)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        one = types.get("ROIs_lod") or types["Input"].shape[0] == 1
+        return "" if one else "nobody says which picture each box lies in"
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[DeviceOperand] | None,
+        Trans: DeviceOperand,
+        TopCount: DeviceOperand | None,
+        Output: DeviceOperand | None,
+    ) -> None:
+        p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
+        deformable_region_lanes.pooled(k, p, Input, self.output_dim, Output, TopCount)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[DeviceOperand] | None,
+        Trans: DeviceOperand,
+        TopCount: DeviceOperand,
+        d_Output: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Trans: DeviceOperand | None,
+    ) -> None:
+        p = self.parts(k, Input.shape, ROIs, ROIs_lod, Trans)
+        if d_Input is not None:
+            deformable_region_lanes.image_gradient(k, p, TopCount, d_Output, d_Input)
+        if d_Trans is not None:
+            deformable_region_lanes.moves_gradient(k, p, Input, TopCount, d_Output, d_Trans)
 
 
 def part_moves(trans: Array, parts: Array, no_trans: bool, factor: float) -> Array:
