@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.sharing import shared
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.norm_folding import NORMS, is_frozen
-from compiler.passes.same_value import merge
+from compiler.passes.same_value import merge, refuse
 
 _ALWAYS = frozenset({"assign", "cast", "sum", "concat"})
 """Ops that hand on what they are given wherever the type stays; of a list, the only item."""
@@ -24,7 +25,7 @@ class RemoveIdentities(Pass):
     """y = x  =  whoever reads y reads x.
 
     Copies, a scale by 1, a cast or a reshape to the same type, a sum of one, a transpose that moves
-    no axis. So are the running statistics of a batch norm that does not learn them: it hands them
+    no axis, the gradients of a sum that spread nothing. So are the running statistics of a batch norm that does not learn them: it hands them
     on as they are, and after this pass it writes no state.
     """
 
@@ -41,6 +42,29 @@ class RemoveIdentities(Pass):
             original = _handed_on(op)
             if original is not None and (why := merge(g, op, op["Out"], original)):
                 ctx.miss(self.name, op, why)
+            elif original is None:
+                _share(g, op)
+
+
+def _share(g: Graph, op: Op) -> None:
+    """Let who reads an output read the input that it is, as the op says for memory; others stay."""
+    same = {
+        made: given
+        for given, made, share in shared(op)
+        if share.size is None and given in op.reads() and [made] in op.outputs.values()
+        and made not in g.results and not refuse(g, made, given)
+    }  # fmt: skip
+    if not same:
+        return
+    others = {slot: vars for slot, vars in op.outputs.items() if same.keys().isdisjoint(vars)}
+    if others:
+        g.replace(op, op.kind, op.inputs, others, op.attrs)
+    else:
+        g.remove(op)
+    for made, given in same.items():
+        g.hand_over(made, given)
+        if others:
+            g.drop(made)
 
 
 def _handed_on(op: Op) -> Var | None:
