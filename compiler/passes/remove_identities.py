@@ -25,8 +25,9 @@ class RemoveIdentities(Pass):
     """y = x  =  whoever reads y reads x.
 
     Copies, a scale by 1, a cast or a reshape to the same type, a sum of one, a transpose that moves
-    no axis, the gradients of a sum that spread nothing. So are the running statistics of a batch norm that does not learn them: it hands them
-    on as they are, and after this pass it writes no state.
+    no axis, the gradients of a sum that spread nothing. So are the running statistics of a batch
+    norm that does not learn them: it hands them on as they are, and after this pass it writes no
+    state.
     """
 
     name = "remove_identities"
