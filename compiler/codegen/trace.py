@@ -7,7 +7,7 @@ with the shape and element type of each part, from which a code generator writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -219,8 +219,10 @@ class Tracer:
         return self._known[key]
 
 
-def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:
-    """Every part of an expression, operands before what reads them.
+def ordered(
+    root: Expr, known: Container[Expr] = (), below: Callable[[Expr], Sequence[Expr]] = Expr.parts
+) -> list[Expr]:
+    """Every part of an expression, operands (those `below` it) before what reads them.
 
     What is below a part that is known, and not needed elsewhere, is left out.
     """
@@ -234,7 +236,7 @@ def ordered(root: Expr, known: Container[Expr] = ()) -> list[Expr]:
             order[part] = None
         else:
             stack.append((part, True))
-            stack += [(arg, False) for arg in reversed(part.parts())]
+            stack += [(arg, False) for arg in reversed(below(part))]
     return list(order)
 
 

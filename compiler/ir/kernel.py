@@ -145,6 +145,15 @@ class Lanes(Protocol):
         """The product over all turns of a loop."""
         ...
 
+    def moments(
+        self, value: Number, over: Number, where: Number | None = None
+    ) -> tuple[Number, Number]:
+        """The mean and the (biased) variance over the turns of a loop where `where` holds.
+
+        No digits are lost where the mean is large beside the deviation.
+        """
+        ...
+
     def argmax(self, value: Number, over: Number) -> Number:
         """The first turn in which a value is the largest."""
         ...

@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from compiler.codegen.triton.expressions import programs, roots_of, size_type
+from compiler.codegen.triton.expressions import levels_of, programs, roots_of, size_type
+from compiler.codegen.triton.forms import WARPS
 from compiler.codegen.triton.lanes import Lanes, Store
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.spelling import SIZE
 from compiler.codegen.triton.traffic import Traffic, traffic_of
 from compiler.codegen.writer import Names
 from compiler.ir.dims import product
-
-LANES = 1024
-"""Lanes of a program without loops."""
-
-ELEMENTS = 4096
-"""Lanes times turns of a tile, about."""
 
 
 @dataclass
@@ -53,29 +48,27 @@ def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
 class Emitter(Reductions):
     """Writes one kernel, line by line."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        widest = max((loop.width for loop in self.loops), default=0)
-        elements = ELEMENTS // 4 if self.lanes.ends else ELEMENTS
-        self.width = max(1, elements // widest) if widest else LANES
-
     # ---- the whole ----
 
     def emit(self) -> Written:
         """Lanes, then reductions level by level, then what is stored."""
         self._head()
-        for level in self._levels():
+        for level in levels_of(self.lanes.stores):
             self._reduce(level)
         self._store_all()
-        return self._written({"LANES": self.width})
+        return self._written({"LANES": self.form.lanes}, self._options())
 
-    def _written(self, constants: dict[str, int]) -> Written:
+    def _written(self, constants: dict[str, int], options: dict[str, int]) -> Written:
         """The kernel as it stands."""
         traffic = traffic_of(self.lanes, self.loads, self.reach)
         return Written(
             self.name, self._lines(), list(self.helpers), self._launch(), self._types(), constants,
-            traffic,
+            traffic, options,
         )  # fmt: skip
+
+    def _options(self) -> dict[str, int]:
+        """What the launch tells the compiler."""
+        return {} if self.form.warps == WARPS else {"num_warps": self.form.warps}
 
     def _types(self) -> dict[str, str]:
         """What each parameter is."""
@@ -83,12 +76,14 @@ class Emitter(Reductions):
         return pointers | {name: size_type(size) for size, name in self.sizes.items()}
 
     def _head(self) -> None:
-        side = "[:, None]" if self.loops else ""
+        side = self.column if self.loops else ""
         self.body.line(f"lane = tl.program_id(0).to(INDEX) * LANES + tl.arange(0, LANES){side}")
         self.body.line(f"live = lane < {self._size(product(self.lanes.shape))}")
-        for loop in (loop for loop in self.loops if loop.whole):
-            self.body.line(f"{loop.name} = tl.arange(0, {loop.width})[None, :]")
-            self.body.line(f"{loop.live} = {loop.name} < {self._size(loop.size)}")
+        if self.lanes.part is not None:
+            place = self._value(self.lanes.indices[0])
+            self.body.line(f"first = {place} * {self._size(self.lanes.part)}")
+        for index in (n for n, loop in enumerate(self.loops) if loop.whole):
+            self._turns(index)
 
     def _lines(self) -> list[str]:
         parameters = [*self.pointers.values(), *self.sizes.values()]
@@ -107,8 +102,9 @@ class Emitter(Reductions):
 
     def _launch(self) -> str:
         count = product(self.lanes.shape)
-        grid = programs(count, self.width)
-        arguments = [*self.pointers, *map(str, self.sizes), f"LANES={self.width}", "INDEX=INDEX"]
+        grid = programs(count, self.form.lanes)
+        arguments = [*self.pointers, *map(str, self.sizes), f"LANES={self.form.lanes}"]
+        arguments += ["INDEX=INDEX", *(f"{key}={n}" for key, n in self._options().items())]
         return f"{self.name}[({grid},)]({', '.join(arguments)})"
 
     # ---- stores ----

@@ -98,6 +98,18 @@ def roots_of(stores: Iterable[Store]) -> Iterator[Expr]:
                 yield term
 
 
+def levels_of(stores: Iterable[Store]) -> list[list[Expr]]:
+    """Reductions that can share a run through their loop, those that others wait for first."""
+    depth: dict[Expr, int] = {}
+    for part in (part for root in roots_of(stores) for part in ordered(root)):
+        below = max((depth[each] for each in part.parts()), default=0)
+        depth[part] = below + (part.fn == "reduce")
+    found: dict[tuple[int, int], list[Expr]] = {}
+    for part in (part for part in depth if part.fn == "reduce"):
+        found.setdefault((depth[part], loop_of(part)), []).append(part)
+    return [found[key] for key in sorted(found)]
+
+
 def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
     """The loops that each expression changes with."""
     reach: dict[Expr, frozenset[int]] = {}

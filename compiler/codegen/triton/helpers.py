@@ -21,6 +21,16 @@ def smaller(a, b):
     """The smaller of two; NaN where either is."""
     return tl.where((a < b) | (a != a), a, b)
 
+def largest(x, axis: tl.constexpr):
+    """The largest along an axis; NaN where there is one."""
+    missing = tl.max((x != x).to(tl.int32), axis)
+    return tl.where(missing > 0, float("nan"), tl.max(x, axis))
+
+def smallest(x, axis: tl.constexpr):
+    """The smallest along an axis; NaN where there is one."""
+    missing = tl.max((x != x).to(tl.int32), axis)
+    return tl.where(missing > 0, float("nan"), tl.min(x, axis))
+
 def expm1(x):
     """exp(x) - 1, exact near 0 by its series."""
     small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))

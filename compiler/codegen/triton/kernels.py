@@ -14,6 +14,7 @@ from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
 from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
@@ -82,8 +83,10 @@ class Kernels:
 
     def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
         """Working memory of the device during this op; contents undefined."""
-        made = self._frame.scratch(shape, dtype, on_device=True)
-        return DeviceOperand(self, made, tuple(shape))
+        return DeviceOperand(self, self._room(shape, dtype), tuple(shape))
+
+    def _room(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
+        return self._frame.scratch(shape, dtype, on_device=True)
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True where both are one memory, so that copying would be idle."""
@@ -125,7 +128,8 @@ class Kernels:
             if isinstance(begun, Tiles):
                 self._launch(emit_tiles(begun, names, comment))
             else:
-                self._launch(emit(begun, names, comment))
+                for lanes in split(begun, self._room):
+                    self._launch(emit(lanes, names, comment))
         self._current = None
 
     def product(

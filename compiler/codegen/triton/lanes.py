@@ -19,7 +19,7 @@ from typing import Any, cast
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import Expr, Term, Tracer
 from compiler.errors import CompileError
-from compiler.ir.dims import Dim, Size
+from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape, TensorType
 
 INDEX = DType.INT64
@@ -85,6 +85,13 @@ def number_of(part: Expr) -> int:
     return cast(int, part.extra)
 
 
+def size_of(term: Term) -> Size | None:
+    """A number that is the same in every lane, where it is known as a size."""
+    if isinstance(term, Expr):
+        return cast(Size, term.extra) if term.fn == "size" else None
+    return term if isinstance(term, int) else None
+
+
 class Lanes(Tracer):
     """The expressions of one kernel; also the `xp` that its arithmetic is written with."""
 
@@ -95,6 +102,7 @@ class Lanes(Tracer):
         self.indices = tuple(self.node("index", (), INDEX, axis) for axis in range(len(self.shape)))
         self.loops: list[Size] = []
         self.ends: dict[int, Expr] = {}
+        self.part: Size | None = None
         self.stores: list[Store] = []
 
     def node(self, fn: str, args: tuple[Any, ...], dtype: DType, extra: Any = None) -> Expr:
@@ -116,6 +124,10 @@ class Lanes(Tracer):
         self.loops.append(size if until is None or isinstance(until, Expr) else int(until))
         return self.node("loop", (), INDEX, len(self.loops) - 1)
 
+    def run(self, loop: int) -> Size:
+        """How many turns a lane runs: those of its part, if the first index is that of a part."""
+        return self.loops[loop] if self.part is None else self.part
+
     def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:
         """The indices in a shape of the element at a flat position."""
         parts: list[Term] = []
@@ -129,6 +141,10 @@ class Lanes(Tracer):
         """The quotient of two indices, which are not negative."""
         if isinstance(b, int) and b == 1:
             return a
+        if isinstance(a, Expr) and a.fn == "index_div":
+            inner, outer = size_of(a.args[1]), size_of(b)
+            if inner is not None and outer is not None:
+                return self.div(a.args[0], self.size(inner * outer))
         return self.node("index_div", (a, b), INDEX)
 
     def mod(self, a: Term, b: Term) -> Term:
@@ -136,6 +152,38 @@ class Lanes(Tracer):
         if isinstance(b, int) and b == 1:
             return 0
         return self.node("index_mod", (a, b), INDEX)
+
+    def joined(self, indices: Sequence[Term], shape: Shape) -> list[tuple[Term, Size]]:
+        """Indices with their strides; those that only took a number apart are that number again."""
+        pairs: list[tuple[Term, Size]] = []
+        for axis, index in enumerate(indices):
+            pairs.append((index, product(shape[axis + 1 :])))
+            while len(pairs) > 1 and (whole := self._put_together(*pairs[-2:])) is not None:
+                pairs[-2:] = [whole]
+        return [(i, n) for i, n in pairs if not self._is_zero(i)]
+
+    def _put_together(
+        self, outer: tuple[Term, Size], inner: tuple[Term, Size]
+    ) -> tuple[Term, Size] | None:
+        """What `unravel` took apart into two indices of neighbouring axes."""
+        (a, apart), (b, stride) = outer, inner
+        size = size_of(b.args[1]) if isinstance(b, Expr) and b.fn == "index_mod" else None
+        if not isinstance(a, Expr) or not isinstance(b, Expr) or size is None:
+            return None
+        whole = b.args[0]
+        rest = self.div(whole, b.args[1])
+        if apart != stride * size:
+            return None
+        if a is rest:
+            return whole, stride
+        more = size_of(a.args[1]) if a.fn == "index_mod" and a.args[0] is rest else None
+        return None if more is None else (self.mod(whole, self.size(size * more)), stride)
+
+    def _is_zero(self, index: Term) -> bool:
+        """True for the index of an axis of size 1."""
+        if not isinstance(index, Expr):
+            return index == 0
+        return index.fn == "index" and self.shape[number_of(index)] == 1
 
     def sum(self, value: Term, over: Expr) -> Expr:
         """The sum over all turns of a loop."""
@@ -152,6 +200,13 @@ class Lanes(Tracer):
     def prod(self, value: Term, over: Expr) -> Expr:
         """The product over all turns of a loop."""
         return self._closed("prod", value, over)
+
+    def moments(self, value: Expr, over: Expr, where: Term | None = None) -> tuple[Expr, Expr]:
+        """The mean and the (biased) variance over the turns of a loop where `where` holds."""
+        args = (value, over) if where is None else (value, over, where)
+        made = self.node("reduce", args, value.dtype, "moments")
+        count, mean, squares = (self.node("moment", (made,), value.dtype, n) for n in range(3))
+        return mean, squares / count
 
     def argmax(self, value: Term, over: Expr) -> Expr:
         """The first turn of a loop in which the value is the largest."""

@@ -69,7 +69,7 @@ class _TileEmitter(Emitter):
         self._head()
         self._sum()
         self._store(self.lanes.stores)
-        return self._written({**self._sides(), "GROUP": GROUP})
+        return self._written({**self._sides(), "GROUP": GROUP}, {})
 
     def _head(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
@@ -164,13 +164,12 @@ class _TileEmitter(Emitter):
         self, indices: Sequence[Term], shape: Shape, over: frozenset[str] = frozenset("ij")
     ) -> str:
         """Where an element lies behind the first, spread over sides of the tile."""
-        pairs = [(i, product(shape[axis + 1 :])) for axis, i in enumerate(indices)]
-        pairs = [(i, stride) for i, stride in pairs if isinstance(i, Expr) or i != 0]
+        pairs = self._joined(indices, shape)
         parts = [
             self._value(i) + (f" * {self._size(stride)}" if stride != 1 else "")
             for i, stride in pairs
         ]
-        parts += [f"{side} * 0" for side in sorted(over - self._all(indices))]
+        parts += [f"{side} * 0" for side in sorted(over - self._all(i for i, _ in pairs))]
         return f"({' + '.join(parts) or '0'})"
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:

@@ -1,41 +1,35 @@
 """Loops of a kernel, and the reductions that close them.
 
-A loop whose turns fit into one tile is that tile, and what several reductions read of it is loaded
-once; a longer one is run through tile by tile, once for all reductions that wait for the same
-others, and once more for what is stored in it.
+A loop whose turns a program holds all at once is a tile, and what several reductions read of it is
+loaded once; a longer one is run through tile by tile, once for all reductions that wait for the
+same others, and once more for what is stored in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.codegen.trace import Expr, ordered
-from compiler.codegen.triton.expressions import (
-    Loop,
-    held_in,
-    limits_of,
-    loop_of,
-    power_of_two,
-    roots_of,
-)
+from compiler.codegen.trace import Expr
+from compiler.codegen.triton.expressions import Loop, held_in, limits_of, loop_of
+from compiler.codegen.triton.forms import form_of
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.values import Values
-from compiler.ir.dims import Size
+from compiler.ir.dims import is_multiple
 from compiler.ir.types import DType
-
-TILE = 1024
-"""Turns of a loop that stand side by side at most."""
-
-FEW = 32
-"""Turns side by side of a loop whose end differs from lane to lane."""
-
-WHOLE_LOOP = 4096
-"""Turns up to which a loop is one tile."""
 
 _START = {"sum": "0", "prod": "1", "max": 'float("-inf")', "min": 'float("inf")'}
 _STEP = {
     "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "larger({0}, {1})", "min": "smaller({0}, {1})",
 }  # fmt: skip
+_JOIN = {"max": "larger", "min": "smaller"}
+"""The helpers that join two numbers; NaN wins, as NumPy has it."""
+
+_CLOSE = {
+    "prod": ("times", "tl.reduce({0}, {1}, times)"),
+    "max": ("largest", "largest({0}, {1})"),
+    "min": ("smallest", "smallest({0}, {1})"),
+}
+"""The helpers that make one number of many, and their calls."""
 
 
 @dataclass
@@ -44,27 +38,19 @@ class Reductions(Values):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.loops = [self._loop(i, size) for i, size in enumerate(self.lanes.loops)]
+        self.form = form_of(self.lanes)
+        self.column, self.row = "[:, None]", "[None, :]"
+        if self.form.across:
+            self.column, self.row = self.row, self.column
+        self.loops = [self._loop(i) for i in range(len(self.form.turns))]
 
-    def _loop(self, index: int, size: Size) -> Loop:
-        ends = index in self.lanes.ends
-        whole = isinstance(size, int) and size <= WHOLE_LOOP and not ends
-        width = power_of_two(size) if whole and isinstance(size, int) else FEW if ends else TILE
+    def _loop(self, index: int) -> Loop:
         name = self.names.make(f"r{index}" if index else "r")
-        return Loop(size, width, whole, name, self.names.make(f"{name}_live"))
+        live = self.names.make(f"{name}_live")
+        size, form = self.lanes.loops[index], self.form
+        return Loop(size, form.turns[index], form.whole[index], name, live)
 
     # ---- reductions ----
-
-    def _levels(self) -> list[list[Expr]]:
-        """Reductions that can share a run through their loop, those that others wait for first."""
-        depth: dict[Expr, int] = {}
-        for part in (part for root in roots_of(self.lanes.stores) for part in ordered(root)):
-            below = max((depth[each] for each in part.parts()), default=0)
-            depth[part] = below + (part.fn == "reduce")
-        found: dict[tuple[int, int], list[Expr]] = {}
-        for part in (part for part in depth if part.fn == "reduce"):
-            found.setdefault((depth[part], loop_of(part)), []).append(part)
-        return [found[key] for key in sorted(found)]
 
     def _reduce(self, parts: list[Expr]) -> None:
         loop = self.loops[loop_of(parts[0])]
@@ -73,21 +59,34 @@ class Reductions(Values):
         totals = [self._begin(part, loop) for part in parts]
         self._enter(loop, loop_of(parts[0]))
         for part, total in zip(parts, totals, strict=True):
-            self._take(part, loop, total)
+            take = self._take_moments if part.extra == "moments" else self._take
+            take(part, loop, total)
         self._leave(loop)
         for part, total in zip(parts, totals, strict=True):
-            self._close(part, total)
+            close = self._close_moments if part.extra == "moments" else self._close
+            close(part, loop, total)
 
     def _begin(self, part: Expr, loop: Loop) -> str:
+        """Name the total, and start it where it grows tile by tile."""
         total = self.names.make(f"{part.extra}_{loop.name}")
-        if not loop.whole:
-            start, kind = self._start(part), TYPES[held_in(part.dtype)]
-            self.body.line(f"{total} = tl.full((LANES, {loop.width}), {start}, {kind})")
+        if part.extra == "moments":
+            for each in self._moments(total):
+                self._start_tile(each, "0", part, loop)
+        else:
+            self._start_tile(total, self._start(part), part, loop)
         return total
+
+    def _start_tile(self, name: str, start: str, part: Expr, loop: Loop) -> None:
+        if loop.whole:
+            return
+        shape = f"({loop.width}, LANES)" if self.form.across else f"(LANES, {loop.width})"
+        self.body.line(f"{name} = tl.full({shape}, {start}, {TYPES[held_in(part.dtype)]})")
 
     def _take(self, part: Expr, loop: Loop, total: str) -> None:
         """Join the turns of a tile, those that are none left out."""
         value = self._cast(part.args[0], held_in(part.dtype))
+        if part.dtype is DType.INT64:
+            value = f"{value}.to(tl.int64)"
         value = f"tl.where({loop.live} & live, {value}, {self._start(part)})"
         if loop.whole:
             self.body.line(f"{total} = {value}")
@@ -95,23 +94,26 @@ class Reductions(Values):
             self._need(part)
             self.body.line(f"{total} = {_STEP[str(part.extra)].format(total, value)}")
 
-    def _close(self, part: Expr, total: str) -> None:
-        """One number a lane from a tile; NaN wins, as NumPy has it."""
-        call = {"sum": "sum", "max": "max", "min": "min"}.get(str(part.extra))
-        if call is None:
-            self.helpers["times"] = None
-            text = f"tl.reduce({total}, 1, times)[:, None]"
-        elif call == "sum" or not part.dtype.is_float:
-            text = f"tl.{call}({total}, 1)[:, None]"
-        else:
-            self.helpers[{"max": "larger", "min": "smaller"}[call]] = None
-            text = f"tl.reduce({total}, 1, {'larger' if call == 'max' else 'smaller'})[:, None]"
-        self.body.line(f"{total} = {text}")
+    def _close(self, part: Expr, loop: Loop, total: str) -> None:
+        """One number a lane from a tile."""
+        fn, call = str(part.extra), "tl.{fn}({0}, {1})"
+        if fn == "prod" or (fn != "sum" and part.dtype.is_float):
+            helper, call = _CLOSE[fn]
+            self.helpers[helper] = None
+        self._total(total, call.format(total, self._axis, fn=fn))
         self.text[part] = total
 
+    def _total(self, name: str, text: str) -> None:
+        self.body.line(f"{name} = {text}{self.column}")
+
+    @property
+    def _axis(self) -> int:
+        """The axis of a tile in which turns lie."""
+        return 0 if self.form.across else 1
+
     def _need(self, part: Expr) -> None:
-        if part.extra in ("max", "min"):
-            self.helpers[{"max": "larger", "min": "smaller"}[str(part.extra)]] = None
+        if part.extra in _JOIN:
+            self.helpers[_JOIN[str(part.extra)]] = None
 
     def _start(self, part: Expr) -> str:
         if part.extra in ("sum", "prod") or part.dtype.is_float:
@@ -119,20 +121,74 @@ class Reductions(Values):
         limits = (0, 1) if part.dtype is DType.BOOL else limits_of(part.dtype)
         return str(limits[0] if part.extra == "max" else limits[1])
 
+    # ---- means, and squares around them ----
+
+    def _moments(self, total: str) -> tuple[str, str, str]:
+        return f"{total}_count", f"{total}_mean", f"{total}_squares"
+
+    def _take_moments(self, part: Expr, loop: Loop, total: str) -> None:
+        """Take a tile into counts, means and squares around means, each turn for itself.
+
+        Reference: Welford, Note on a method for calculating corrected sums, 1962.
+        """
+        count, mean, squares = self._moments(total)
+        value, line = self._value(part.args[0]), self.body.line
+        guard = [f"({self._cast(each, DType.BOOL)})" for each in part.args[2:]]
+        line(f"here = {' & '.join([loop.live, 'live', *guard])}")
+        if loop.whole:
+            line(f"{count} = here.to({TYPES[part.dtype]})")
+            line(f"{mean} = tl.where(here, {value}, 0)")
+            return
+        line(f"{count} += here.to({TYPES[part.dtype]})")
+        line(f"apart = tl.where(here, {value} - {mean}, 0)")
+        line(f"{mean} += apart / tl.maximum({count}, 1)")
+        line(f"{squares} += apart * tl.where(here, {value} - {mean}, 0)")
+
+    def _close_moments(self, part: Expr, loop: Loop, total: str) -> None:
+        """One count, mean and sum of squares a lane from a tile of them.
+
+        Reference: Chan, Golub, LeVeque, Algorithms for computing the sample variance, 1983.
+        """
+        count, mean, squares = names = self._moments(total)
+        line, axis = self.body.line, self._axis
+        line(f"whole = tl.sum({count}, {axis}){self.column}")
+        line(f"middle = tl.sum({mean} * {count}, {axis}){self.column} / tl.maximum(whole, 1)")
+        line(f"apart = {mean} - middle")
+        before = "" if loop.whole else f"{squares} + "
+        line(f"{squares} = tl.sum({before}{count} * apart * apart, {axis}){self.column}")
+        line(f"{count}, {mean} = whole, middle")
+        self.text[part] = total
+        self.moments[part] = names
+
     # ---- loops ----
+
+    def _end(self, index: int) -> str:
+        """Where the turns of a loop end, which may differ from lane to lane."""
+        ends = self.lanes.ends
+        return self._value(ends[index]) if index in ends else self._size(self.loops[index].size)
+
+    def _turns(self, index: int, start: str = "") -> None:
+        """Name the turns that stand side by side from a start on, and which of them there are."""
+        loop = self.loops[index]
+        part = self.lanes.part
+        first = "" if part is None else "first + "
+        own = f"tl.arange(0, {loop.width}){self.row}"
+        self.body.line(f"{loop.name} = {first}{start}{own}")
+        live = f"{loop.name} < {self._end(index)}"
+        if part is not None and not is_multiple(part, loop.width):
+            live = f"({live}) & ({loop.name} < first + {self._size(part)})"
+        self.body.line(f"{loop.live} = {live}")
 
     def _enter(self, loop: Loop, index: int) -> None:
         if loop.whole:
             return
         self.run += 1
-        end = stop = self._size(loop.size)
+        stop = self._size(self.lanes.run(index))
         if index in self.lanes.ends:
-            end = self._value(self.lanes.ends[index])
-            stop = f"tl.max(tl.where(live, {end}, 0))"
+            stop = f"tl.max(tl.where(live, {self._end(index)}, 0))"
         self.body.line(f"for start in range(0, {stop}, {loop.width}):")
         self.body.depth += 1
-        self.body.line(f"{loop.name} = start + tl.arange(0, {loop.width})[None, :]")
-        self.body.line(f"{loop.live} = {loop.name} < {end}")
+        self._turns(index, "start + ")
         self.open = frozenset({index})
 
     def _leave(self, loop: Loop) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from compiler.codegen.frame import Frame
 from compiler.codegen.triton.blocks import Block
 from compiler.codegen.triton.columns import Columns, width
-from compiler.codegen.triton.emit import LANES, Written
+from compiler.codegen.triton.emit import Written
+from compiler.codegen.triton.forms import LANES
 from compiler.codegen.triton.lanes import Lanes
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.traffic import Access, Sizes, Traffic, whole, work_on

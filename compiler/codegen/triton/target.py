@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from compiler.codegen.epilogue import head_and_tail
@@ -18,6 +19,7 @@ from compiler.codegen.triton.kernels import Kernels
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.several import emit_several
 from compiler.codegen.triton.spelling import TYPES
+from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Op
@@ -178,8 +180,9 @@ def _emit(frame: Frame, step: Step) -> None:
 
 
 def _emit_pointwise(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
-    for lanes in kernels_of(step, fused_name(step.ops), frame):
-        frame.launch(emit(lanes, frame.names, comment))
+    for whole in kernels_of(step, fused_name(step.ops), frame):
+        for lanes in split(whole, partial(frame.scratch, on_device=True)):
+            frame.launch(emit(lanes, frame.names, comment))
 
 
 def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from compiler.plan import Storage
 Sizes = tuple[Size, ...]
 """Factors of a count."""
 
-_FREE = frozenset("load index loop size full astype index_div index_mod dot".split())
+_FREE = frozenset("load index loop size full astype index_div index_mod dot moment".split())
 """Parts of expressions that are no arithmetic on elements; sums of products are counted apart."""
 
 
@@ -64,7 +64,7 @@ def traffic_of(
     values = [store.value for store in lanes.stores]
     dots = [part for part in _computed(values) if part.fn == "dot"]
     work = Counter(
-        (*lanes.shape, *(lanes.loops[i] for i in sorted(_turns(part, reach))))
+        (*lanes.shape, *(lanes.run(i) for i in sorted(_turns(part, reach))))
         for part in _computed(values)
         if part.fn not in _FREE
     )

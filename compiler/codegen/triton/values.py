@@ -27,8 +27,13 @@ from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
 
-RESERVED = frozenset("tl triton lane live start LANES INDEX range float".split())
+RESERVED = frozenset(
+    "tl triton lane live start first here whole middle apart LANES INDEX range float".split()
+)
 """Names that kernels use themselves."""
+
+NAMELESS = frozenset({"size", "loop", "full", "moment"})
+"""What needs no line of its own, since it has a name or is a number."""
 
 
 @dataclass
@@ -50,6 +55,9 @@ class Values:
     open: frozenset[int] = frozenset()
     run: int = 0
     loads: list[tuple[Expr, int]] = field(default_factory=list[tuple[Expr, int]])
+    moments: dict[Expr, tuple[str, str, str]] = field(
+        default_factory=dict[Expr, "tuple[str, str, str]"]
+    )
 
     def __post_init__(self) -> None:
         self.names = Names({*HELPERS, *RESERVED})
@@ -59,7 +67,7 @@ class Values:
     def _hoist(self, value: Term, index: int) -> None:
         """Name what does not change from turn to turn before the loop begins."""
         if isinstance(value, Expr):
-            for part in ordered(value, self.text):
+            for part in ordered(value, self.text, self._below):
                 if index not in self.reach[part]:
                     self._name(part)
 
@@ -69,7 +77,7 @@ class Values:
         """A term as text, with all it is made of named before."""
         if not isinstance(term, Expr):
             return number(term)
-        for part in ordered(term, self.text):
+        for part in ordered(term, self.text, self._below):
             self._name(part)
         return self.text[term]
 
@@ -77,7 +85,9 @@ class Values:
         if part in self.text:
             return
         text = self._text(part)
-        if part.fn in ("size", "loop", "full") or (part.fn == "index" and text.isidentifier()):
+        if part.fn in ("size", "loop", "full", "moment") or (
+            part.fn == "index" and text.isidentifier()
+        ):
             self.text[part] = text
             return
         self.text[part] = self.names.make(stem_of(part))
@@ -91,6 +101,8 @@ class Values:
                 return self.loops[number_of(part)].name
             case "size":
                 return self._size(cast(Size, part.extra))
+            case "moment":
+                return self.moments[part.parts()[0]][number_of(part)]
             case "full":
                 return self._value(part.args[0])
             case "load":
@@ -121,16 +133,30 @@ class Values:
         own = zip(indices, self.lanes.indices, strict=False)
         if shape == self.lanes.shape and all(a is b for a, b in own):
             return "lane"
-        parts: list[str] = []
-        for axis, index in enumerate(indices):
-            stride = product(shape[axis + 1 :])
-            if isinstance(index, int) and index == 0:
-                continue
-            text = self._value(index)
-            parts.append(text if stride == 1 else f"{text} * {self._size(stride)}")
-        if not any(isinstance(i, Expr) and self._spreads(i) for i in indices):
+        pairs = self._joined(indices, shape)
+        parts = [
+            self._value(index) + (f" * {self._size(stride)}" if stride != 1 else "")
+            for index, stride in pairs
+        ]
+        if not any(isinstance(i, Expr) and self._spreads(i) for i, _ in pairs):
             parts.append("lane * 0")
         return parts[0] if len(parts) == 1 else f"({' + '.join(parts)})"
+
+    def _joined(self, indices: Sequence[Term], shape: Shape) -> list[tuple[Term, Size]]:
+        """Indices and their strides, as few as there need be."""
+        pairs = self.lanes.joined(indices, shape)
+        for index in (index for index, _ in pairs if isinstance(index, Expr)):
+            for part in ordered(index, self.reach):
+                self.reach[part] = frozenset[int]().union(*(self.reach[p] for p in part.parts()))
+        return pairs
+
+    def _below(self, part: Expr) -> list[Expr]:
+        """What must have a name before a part is said."""
+        if part.fn != "load":
+            return part.parts()
+        shape = cast(Source, part.extra).shape
+        indices = [index for index, _ in self._joined(part.args[: len(shape)], shape)]
+        return [e for e in (*indices, *part.args[len(shape) :]) if isinstance(e, Expr)]
 
     def _spreads(self, term: Expr) -> bool:
         """True where an index differs from lane to lane, and so gives each a place of its own."""

@@ -1,0 +1,120 @@
+"""Reductions on the device take the form that their shape asks for, and give the same in each."""
+
+import pytest
+
+from compiler.codegen.triton.forms import form_of
+from compiler.codegen.triton.lanes import Lanes, Ref
+from compiler.codegen.triton.strides import step_of
+from compiler.ir.dims import Dim
+from tests.codegen.test_triton import compare
+
+N = Dim.named("N")
+
+ROWS = """graph main {{
+  feed x: f32[{rows}, {columns}]
+  (Out=y: f32[{rows}, {columns}]) = softmax(X=x)
+  (Out=s: f32[{rows}]) = reduce_sum(X=y) {{'dim': [1]}}
+  return y, s
+}}
+"""
+WHOLE = """graph main {{
+  feed x: f32[{shape}]
+  (Out=a: f32[1]) = mean(X=x)
+  (Out=b: f32[1]) = reduce_max(X=x) {{'reduce_all': True}}
+  (Out=c: f32[1]) = squared_l2_norm(X=x)
+  (Out=d: bool[1]) = isfinite(X=x)
+  return a, b, c, d
+}}
+"""
+COLUMNS = """graph main {{
+  feed x: f32[{shape}]
+  (Out=a: f32[{left}]) = reduce_sum(X=x) {{'dim': {axes}}}
+  (Out=b: f32[{left}]) = reduce_min(X=x) {{'dim': {axes}}}
+  return a, b
+}}
+"""
+
+
+def launches(module):
+    """How many kernels a step of a module launches."""
+    return module.source.count("INDEX=INDEX")
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "count"),
+    [(3, 1, 2), (3, 1000, 2), (140, 5000, 2), (67, 17001, 2), (2, 70001, 7)],
+)
+def test_rows_are_held_or_run_through_or_split(rows, columns, count):
+    module = compare(ROWS.format(rows=rows, columns=columns), steps=1, rtol=1e-4)
+    assert launches(module) == count
+    assert ("num_warps" in module.source) == (columns == 5000)
+    assert ("for start in range" in module.source) == (columns in (5000, 17001))
+
+
+@pytest.mark.parametrize("shape", ["5", "3, 100, 347", "N, 3, 1013"])
+def test_long_sums_are_made_of_parts(shape):
+    module = compare(WHOLE.format(shape=shape), size=2, rtol=1e-4)
+    assert launches(module) == (4 if shape == "5" else 8)
+    assert "atomic" not in module.source
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "left"),
+    [
+        ("3000, 70", [0], "70"),
+        ("70, 2500", [0], "2500"),
+        ("N, 33, 700", [0], "33, 700"),
+        ("9, 3000, 7", [1], "9, 7"),
+        ("40, 33, 20, 21", [0, 2, 3], "33"),
+        ("3000, 2, 50", [0, 2], "2"),
+    ],
+)
+def test_what_is_left_may_lie_anywhere(shape, axes, left):
+    compare(COLUMNS.format(shape=shape, axes=axes, left=left), steps=1, rtol=1e-4)
+
+
+def test_a_position_needs_no_cast():
+    text = """graph main {
+  feed x: f32[3, 5]
+  (Out=a: i64[3]) = arg_max(X=x) {'axis': 1}
+  (Out=b: i64[5]) = arg_min(X=x) {'axis': 0}
+  return a, b
+}
+"""
+    compare(text)
+
+
+class TestForms:
+    def lanes(self, shape, size, at):
+        lanes = Lanes("k", shape)
+        r = lanes.loop(size)
+        x = Ref(lanes, None, tuple(size if axis == "r" else shape[axis] for axis in at))
+        value = x[tuple(r if axis == "r" else lanes.indices[axis] for axis in at)]
+        lanes.store(Ref(lanes, None, tuple(shape)), lanes.indices, lanes.sum(value, r))
+        return lanes
+
+    @pytest.fixture(autouse=True)
+    def operands(self, monkeypatch):
+        from compiler.codegen.triton.lanes import Ref as Seen
+        from compiler.ir.types import DType, TensorType
+
+        monkeypatch.setattr(Seen, "type", property(lambda s: TensorType(DType.FP32, s.shape)))
+
+    def test_neighbours_are_read_side_by_side(self):
+        assert not form_of(self.lanes((100,), 50, (0, "r"))).across
+        assert form_of(self.lanes((100,), 50, ("r", 0))).across
+
+    def test_few_rows_get_a_program_each(self):
+        assert form_of(self.lanes((132,), 1024, (0, "r"))).lanes == 1
+        assert form_of(self.lanes((10**6,), 64, (0, "r"))).lanes == 64
+        assert form_of(self.lanes((N,), 64, (0, "r"))).lanes == 64
+
+    def test_steps(self):
+        lanes = Lanes("k", (4, 6))
+        i, j = lanes.indices
+        r = lanes.loop(N * 6)
+        a, b = lanes.unravel(r, (N, 6))
+        assert step_of(i * 6 + j, 1, None) == 1
+        assert step_of(i * 6 + j, 0, None) == 6
+        assert (step_of(a, None, 0), step_of(b, None, 0), step_of(r * 3, None, 0)) == (0, 1, 3)
+        assert step_of(r * r, None, 0) is None
