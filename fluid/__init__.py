@@ -29,6 +29,7 @@ from fluid import (
 )
 from fluid.as_paddle import install_as_paddle
 from fluid.backward import gradients
+from fluid.compiled import load_compiled
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feeder import DataFeeder
@@ -99,6 +100,7 @@ __all__ = [
     "cpu_places",
     "create_lod_tensor",
     "create_predictor",
+    "load_compiled",
     "create_random_int_lodtensor",
     "cuda_pinned_places",
     "cuda_places",

@@ -21,7 +21,7 @@ from fluid.files import PathName
 from fluid.framework import Program, Variable
 from fluid.inference_model import InferenceModel, read_inference_model
 from fluid.profiler import recorder
-from runtime.device import CPUPlace
+from runtime.device import CPUPlace, Place
 from runtime.errors import FeedError, missing_feed
 from runtime.executor import Executor
 from runtime.loader import Params
@@ -58,23 +58,35 @@ def create_predictor(
     return Predictor(read_inference_model(dirname, model_filename, params_filename), at_once)
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A module that was compiled before, where it runs, and the names its source finds there."""
+
+    module: Module
+    place: Place
+    names: Mapping[str, Any]
+
+
 class Predictor:
     """A model to call from any thread; `feed_names` and `fetch_names` are in the model's order.
 
     A model that changes state as it runs, such as counts of a metric, has its runs one by one.
-    `options` are the compiler's.
+    `options` are the compiler's; `ready` is what it would compile, where that was done before.
     """
 
     def __init__(
-        self, model: InferenceModel, at_once: int | None = None, options: Options | None = None
-    ) -> None:
+        self, model: InferenceModel, at_once: int | None = None, options: Options | None = None,
+        ready: Ready | None = None,
+    ) -> None:  # fmt: skip
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once is how many runs may be under way, not {at_once}")
         self.feeds = model.feeds
         self.fetches = model.fetches
         self._program = model.program
         self._scope = _scope_of(model)
-        self._library = Library(partial(_compile, options), self._scope)
+        self._ready = ready
+        make = partial(_compile, options) if ready is None else partial(_compiled, ready.module)
+        self._library = Library(make, self._scope)
         self._lanes = Lanes(
             self._lane, model.program, tuple(self.fetch_names), self._scope,
             1 if _changes_state(model.program) else at_once,
@@ -114,10 +126,10 @@ class Predictor:
         self._lanes.release()
 
     def _lane(self) -> Executor[Program]:
-        library = self._library
+        library, ready = self._library, self._ready
         return Executor(
-            library.module, declared, compiler.digest, CPUPlace(), recorder=recorder,
-            params=library.params,
+            library.module, declared, compiler.digest, ready.place if ready else CPUPlace(),
+            names=lambda _: ready.names if ready else {}, recorder=recorder, params=library.params,
         )  # fmt: skip
 
     def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
@@ -162,6 +174,13 @@ def _compile(
 ) -> Module:
     """A module over parameters that stay as they are."""
     return compiler.compile(program, feed=pattern, fetch=fetch, params=params, options=options)
+
+
+def _compiled(
+    module: Module, program: Program, pattern: Pattern, fetch: list[str], params: Params
+) -> Module:
+    """The one module that there is, whatever sizes are fed: they are held against it when bound."""
+    return module
 
 
 def _changes_state(program: Program) -> bool:

@@ -53,6 +53,21 @@ def _torch(place: CUDAPlace) -> Any:
     return import_module("torch")
 
 
+def gpu_of(device: str) -> str:
+    """The kind of GPU that a device is, as `fluid compile` names it: `cuda:90`, `hip:gfx942`."""
+    torch = import_module("torch")
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return f"hip:{found.gcnArchName.partition(':')[0]}"
+    return f"cuda:{found.major}{found.minor}"
+
+
+def stream_of(device: str) -> Callable[[], int]:
+    """What gives the stream of this thread that the work of a device goes to."""
+    cuda = import_module("torch").cuda
+    return lambda: int(cuda.current_stream(device).cuda_stream)
+
+
 def current(device: str) -> AbstractContextManager[object]:
     """While it is entered, kernels are launched on this device, whichever others there are."""
     if not device.startswith("cuda"):

@@ -6,26 +6,39 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from compiler.account import Account, Side, account
+from compiler.ir.types import Array
 from compiler.options import Cache
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.model import load_model
+from fluid.compiled import write_package
 
 COMPILE = """\
-Compile a saved model into a module of generated code. For GPUs every kernel is built as well, on
-any Linux machine: the table tells registers, shared memory and what did not fit into registers.
-What was built before is taken from ~/.cache/fluid, or the folder that FLUID_CACHE names.
+Compile a saved model into a package: a folder with a module of generated code, the parameters as it
+takes them, and for GPUs the machine code of every kernel. It is made on any Linux machine, and runs
+where such a GPU is without compiling anything: no Triton kernel is compiled there, and neither nvcc
+nor gcc is asked for. The table tells of each kernel its registers, what did not fit into them, its
+shared memory and code, and how often a run launches it, what it moves and computes then.
+
+Kernels that were built before, for any model, come from ~/.cache/fluid, or from the folder that
+FLUID_CACHE names; what is not used is dropped when they take more than FLUID_CACHE_SIZE (2GB).
+
+Run a package with `fluid infer OUT` or `fluid.load_compiled("OUT")`. Its module.py is Python that
+is executed: load packages only from where you would run programs from. Each file is held against
+the SHA-256 in kernels.json, so that a file that was damaged or changed is told and not used.
 """
 COMPILE_EXAMPLES = """\
 examples:
   fluid compile DIR -o out                                   NumPy code, out/module.py
   fluid compile DIR --target cuda:90 -o out                  for an H100 or H200
   fluid compile DIR --target cuda:80,cuda:100,hip:gfx942 -o out
+  fluid infer out --input x.npy                              on the machine with the GPU
 """
 
 
@@ -45,8 +58,16 @@ def add_compile(commands: Any) -> None:
         help="cuda:80, cuda:90, cuda:100, hip:gfx942, … (numpy unless given)",
     )  # fmt: skip
     command.add_argument(
+        "--without-params", action="store_true",
+        help="leave the parameters out; fluid.load_compiled is given them, as the model saved them",
+    )  # fmt: skip
+    command.add_argument(
         "--large", action="store_true", help="values may have 2^31 elements or more"
     )
+    command.add_argument(
+        "--batch", type=int, default=1, metavar="N",
+        help="what the table takes every open size for (%(default)s); the code is for any",
+    )  # fmt: skip
     command.add_argument(
         "--processes", type=int, metavar="N", help="kernels compiled at once (one a processor)"
     )
@@ -56,67 +77,66 @@ def add_compile(commands: Any) -> None:
 
 
 def compile_model(given: argparse.Namespace) -> int:
-    """Write the module, build its kernels, show what they need."""
+    """Write the package, its kernels built before; show what they need."""
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
     gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.triton.gpus")
     targets = gpus.gpus(given.target) if gpus else []
+    params: dict[str, Array] | None = None if given.without_params else dict(model.params)
     stages = import_module("compiler.driver").compile_stages(
         model.program, feed=[var.name for var in model.feeds], fetch=model.fetch_names,
-        params=dict(model.params), target="triton" if gpus else "numpy",
+        params=params, target="triton" if gpus else "numpy",
     )  # fmt: skip
-    module = stages.module
-    tell: Callable[[str], None] = (lambda _: None) if given.json else print
-    rows = _built(module, targets, given) if gpus else []
-    given.out.mkdir(parents=True, exist_ok=True)
-    module.save(given.out / "module.py")
-    tell(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
-    if gpus:
-        _tell_host_ops(stages.context.refusals, tell)
-        tell(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
-        spilled = sum(bool(row["spilled"]) for row in rows)
-        tell(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / KERNELS}")
+    code, rows = _built(stages.module, targets, given) if gpus else ({}, [])
+    write_package(given.out, stages.module, model.path.read_bytes(), params, code, rows)
+    told = _with_costs(rows, account(stages.plan, dict.fromkeys(stages.plan.dims, given.batch)))
     if given.json:
-        print(json.dumps(rows, indent=1))
+        print(json.dumps(told, indent=1))
+    else:
+        _tell(stages, given, told)
     return 0
 
 
-KERNELS = "kernels.json"
+def _tell(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> None:
+    """What was written, what has no kernels and why, and the table."""
+    module = stages.module
+    print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
+    if module.target == "numpy":
+        return
+    _tell_host_ops(stages.context.refusals)
+    print(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
+    spilled = sum(bool(row["spilled"]) for row in rows)
+    print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _tell_host_ops(refusals: Sequence[Any], tell: Callable[[str], None]) -> None:
+def _tell_host_ops(refusals: Sequence[Any]) -> None:
     """What no kernel is written for, by name and reason."""
     mine = [each for each in refusals if each.name == "assign_targets"]
     if mine:
-        tell(f"{count(len(mine), 'op')} will run on the host:")
+        print(f"{count(len(mine), 'op')} will run on the host:")
     for each in mine:
-        tell(f"  {each.op}: {each.reason}")
+        print(f"  {each.op}: {each.reason}")
 
 
-def _built(module: Any, targets: Sequence[Any], given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Build the kernels, write their code and a row for each."""
+def _built(
+    module: Any, targets: Sequence[Any], given: argparse.Namespace
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """The code of the kernels by file, and a row for each."""
     ahead = import_module("compiler.codegen.triton.ahead")
     manifest = import_module("compiler.codegen.triton.manifest")
     cache = Cache.from_env()
     (built,) = ahead.build(
-        [module], targets, cache.folder, cache.limit, _progress(), given.processes,
-        index="int64" if given.large else "int32",
-    )  # fmt: skip
-    for name, held in manifest.code_files(built).items():
-        file = given.out / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(held)
-    rows: list[dict[str, Any]] = manifest.kernel_rows(built)
-    (given.out / KERNELS).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    return rows
+        [module], targets, cache.folder, cache.limit, _progress(), given.processes, given.large
+    )
+    return manifest.code_files(built), manifest.kernel_rows(built)
 
 
 def _progress() -> Callable[[int, int, str], None]:
     """What writes a line on a terminal, how many kernels are done and how long the rest takes."""
-    start, before = time.perf_counter(), 0
+    start, before = time.perf_counter(), -1
 
     def told(done: int, whole: int, name: str) -> None:
         nonlocal before
-        before = before or done - 1  # those were built in another run
+        before = done - 1 if before < 0 else before  # those were built in another run
         left = (time.perf_counter() - start) / (done - before) * (whole - done)
         _line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
 
@@ -128,11 +148,26 @@ def _line(text: str) -> None:
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _shown(rows: Sequence[dict[str, Any]]) -> str:
-    head = ("kernel", "gpu", "registers", "spilled", "shared", "code")
+def _with_costs(rows: Sequence[Mapping[str, Any]], costs: Account) -> list[dict[str, Any]]:
+    """The rows of kernels with what all their launches in one run move and compute."""
+    return [{**row, **_cost(str(row["kernel"]), costs)} for row in rows]
+
+
+def _cost(kernel: str, costs: Account) -> dict[str, int]:
+    mine = [each for each in costs.of(Side.DEVICE) if each.kernel == kernel]
+    return {
+        "launches": len(mine),
+        "moved": sum(each.moved for each in mine),
+        "operations": sum(each.operations + each.products for each in mine),
+    }
+
+
+def _shown(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = ("kernel", "gpu", "registers", "spilled", "shared", "code", "launches", "moved", "ops")
     cells = [
         (row["kernel"], row["gpu"], _said(row["registers"]), _said(row["spilled"]),
-         size_text(row["shared"]), size_text(row["bytes"]))
+         size_text(row["shared"]), size_text(row["bytes"]), str(row["launches"]),
+         size_text(row["moved"]), f"{row['operations']:,}")
         for row in rows
     ]  # fmt: skip
     return table([head, *cells], indent="", left=2)

@@ -20,9 +20,10 @@ from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described
 from fluid.cli.inputs import Feed, read_feeds
 from fluid.cli.layout import Layout, locate
-from fluid.cli.model import load_model
+from fluid.cli.model import SavedModel, load_model, load_package
 from fluid.cli.pictures import PictureOptions
 from fluid.cli.results import shown
+from fluid.compiled import is_package
 from fluid.predictor import Predictor
 from fluid.profiler import tracing
 from runtime.sizes import LOD
@@ -39,12 +40,11 @@ CLEAR, EVERY = "\r\033[K", 0.1
 
 def infer(given: argparse.Namespace) -> int:
     """Describe a model, or feed it, print its outputs, and write, time and compare them."""
-    layout = locate(given.model_dir, given.model_filename, given.params_filename)
     if given.describe:
-        return _describe(layout)
+        return _describe(_layout(given))
     started = time.perf_counter()
     with _progress("loading"):
-        model = load_model(layout.folder, layout.model, layout.params)
+        model = _loaded(given)
         theirs = _other(given.check)
     if given.output:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
@@ -62,6 +62,18 @@ def infer(given: argparse.Namespace) -> int:
     if given.time or given.repeat:
         print(_timed(predictor, feed, given.repeat))
     return _kept(given, _arrays(outputs), theirs)
+
+
+def _layout(given: argparse.Namespace) -> Layout:
+    return locate(given.model_dir, given.model_filename, given.params_filename)
+
+
+def _loaded(given: argparse.Namespace) -> SavedModel:
+    """A saved model, or one in a package that `fluid compile` wrote."""
+    if is_package(given.model_dir):
+        return load_package(given.model_dir)
+    layout = _layout(given)
+    return load_model(layout.folder, layout.model, layout.params)
 
 
 def _describe(layout: Layout) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from fluid.compiled import load_compiled, model_of
 from fluid.framework import Program, Variable
 from fluid.inference_model import MODEL_FILE, InferenceModel, read_inference_model
 from fluid.predictor import Predictor
+from runtime.package import read_package
 from runtime.tensor import LoDTensor
 
 
@@ -37,6 +39,21 @@ class SavedModel:
         """What runs it, over its parameters."""
         params = {name: LoDTensor(array) for name, array in self.params.items()}
         return Predictor(InferenceModel(self.program, self.feeds, self.fetches, params))
+
+
+@dataclass(frozen=True)
+class CompiledModel(SavedModel):
+    """A model whose code was written before; its parameters are in its package."""
+
+    def predictor(self) -> Predictor:
+        """What runs it without compiling anything."""
+        return load_compiled(self.path.parent)
+
+
+def load_package(folder: Path) -> CompiledModel:
+    """The model in a package that `fluid compile` wrote; raises what `load_compiled` does."""
+    found = model_of(read_package(folder))
+    return CompiledModel(folder / MODEL_FILE, found.program, found.feeds, found.fetches, {})
 
 
 def load_model(folder: Path, model: str | None = None, params: str | None = None) -> SavedModel:

@@ -16,7 +16,7 @@ from pathlib import Path
 from compiler.codegen.module import Module
 from compiler.codegen.triton.code import Code, code_of
 from compiler.codegen.triton.gpus import Gpu
-from compiler.codegen.triton.jobs import Job, jobs_of, said
+from compiler.codegen.triton.jobs import Job, index_of, jobs_of, said
 from compiler.codegen.triton.pool import compiled
 from compiler.codegen.triton.shelf import Shelf
 from compiler.errors import CompileError
@@ -43,23 +43,23 @@ def build(
     limit: int,
     told: Told = lambda done, whole, name: None,
     processes: int | None = None,
-    index: str = "int32",
+    large: bool = False,
 ) -> list[list[Built]]:
     """The kernels of each module for every GPU, in the modules' order.
 
     What is compiled is kept in a folder, `limit` bytes of it. `processes` is how many are compiled
-    at once, by default one a processor; `index` the type that elements are counted in, int64 where
-    a value has 2^31 of them or more. Raises CompileError where Triton is missing, and where kernels
-    do not compile: it names all of them, and what was compiled is kept for the next time.
+    at once, by default one a processor; kernels are `large` where values of open sizes may have
+    2^31 elements or more. Raises CompileError where Triton is missing, and where kernels do not
+    compile: it names all of them, and what was compiled is kept for the next time.
     """
     wanted = [
-        [(spec, gpu, job) for gpu in targets for spec, job in jobs_of(module, gpu, index)]
-        for module in modules
+        [(spec, gpu, job, index) for gpu in targets for spec, job in jobs_of(module, gpu, index)]
+        for module, index in ((module, index_of(module, large)) for module in modules)
     ]
-    jobs = list(dict.fromkeys(job for rows in wanted for _, _, job in rows))
+    jobs = list(dict.fromkeys(job for rows in wanted for _, _, job, _ in rows))
     made = _made(jobs, told, processes, _shelf(folder, limit))
     return [
-        [Built(spec.name, gpu, job, made[job], said(spec, index)) for spec, gpu, job in rows]
+        [Built(spec.name, gpu, job, made[job], said(spec, index)) for spec, gpu, job, index in rows]
         for rows in wanted
     ]
 

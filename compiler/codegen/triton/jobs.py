@@ -69,6 +69,12 @@ def said(spec: KernelSpec, index: str) -> dict[str, object]:
     return {**spec.constants, INDEX: index, **spec.options}
 
 
+def index_of(module: Module, large: bool) -> str:
+    """The type that a module's kernels count elements in; `large` decides where sizes are open."""
+    fixed = re.search(r"^ *INDEX = tl\.(int\d+)$", module.source, re.MULTILINE)
+    return fixed[1] if fixed else "int64" if large else "int32"
+
+
 def jobs_of(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[KernelSpec, Job]]:
     """A job for each kernel of a module; `index` is the type indices have.
 

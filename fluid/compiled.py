@@ -1,0 +1,120 @@
+"""Packages: a saved model compiled for GPUs that were elsewhere, written here and loaded there.
+
+A package is a folder: `module.py`, the model's program as it was saved (`__model__`), its
+parameters as the module takes them (`params`), machine code of every kernel for every GPU, and
+`kernels.json`, which says of each file how large it is and its SHA-256. Where it is loaded nothing
+is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.errors import CompileError
+from compiler.ir.serial import load_program
+from compiler.ir.types import Array
+from fluid.files import PathName, as_path, replace_file
+from fluid.framework import Program
+from fluid.inference_model import MODEL_FILE, InferenceModel, edges
+from fluid.predictor import Predictor, Ready
+from runtime.checkpoint import load_combined, save_combined
+from runtime.cuda import device_of, interprets
+from runtime.device import CPUPlace, CUDAPlace
+from runtime.package import FORMAT, MANIFEST, MODULE, File, Package, on_device, read_package
+from runtime.tensor import LoDTensor
+
+__all__ = ["is_package", "load_compiled", "write_package"]
+
+PARAMS = "params"
+
+
+def load_compiled(
+    dirname: PathName, place: CUDAPlace | None = None, params: Mapping[str, Array] | None = None,
+    at_once: int | None = None,
+) -> Predictor:  # fmt: skip
+    """What runs a package that `fluid compile` wrote: a predictor that compiles nothing.
+
+    `place` is the GPU, the first unless given; a package of NumPy code needs none. `params` are
+    arrays by name, instead of those in the package or where it has none; `at_once` is as
+    `create_predictor` has it. With TRITON_INTERPRET=1 kernels are interpreted on the host. A
+    package's `module.py` is Python that is executed. Raises PackageError where a file is damaged or
+    was changed, and where there is no code for the GPU; PlaceError where there is no GPU.
+    """
+    package = read_package(as_path(dirname, "dirname"))
+    return Predictor(model_of(package, params), at_once, ready=_ready(package, place))
+
+
+def model_of(package: Package, params: Mapping[str, Array] | None = None) -> InferenceModel:
+    """The model of a package: what it is fed and gives, and its parameters.
+
+    Raises PackageError where a file was changed, and CompileError where a parameter is not there.
+    """
+    where = str(package.folder / MODEL_FILE)
+    program = load_program(package.read(MODEL_FILE), where, factory=Program)
+    feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
+    held = {**_packed(package), **(params or {})}
+    for tensor in package.module().params:
+        if tensor.given and tensor.name not in held:
+            hint = "pass params={name: array}, or compile it with its parameters"
+            raise CompileError(f"{package.folder} has no parameter {tensor.name!r}", hint=hint)
+    tensors = {name: LoDTensor(array) for name, array in held.items()}
+    return InferenceModel(program, feeds, fetches, tensors)
+
+
+def _packed(package: Package) -> dict[str, Array]:
+    if not package.params:
+        return {}
+    package.read(PARAMS)  # which is then known to be what was written
+    found = load_combined(package.folder / PARAMS, package.params)
+    return {name: array for name, (array, _) in found.items()}
+
+
+def _ready(package: Package, place: CUDAPlace | None) -> Ready:
+    """The module of a package for a place."""
+    module = package.module()
+    if module.target == "numpy":
+        return Ready(module, CPUPlace(), {})
+    where = place or CUDAPlace(0)
+    if interprets():
+        return Ready(module, where, {})
+    module, names = on_device(package, device_of(where))
+    return Ready(module, where, names)
+
+
+def is_package(folder: Path) -> bool:
+    """True for a folder with a manifest in it."""
+    return (folder / MANIFEST).is_file()
+
+
+def write_package(
+    out: Path,
+    module: Module,
+    program: bytes,
+    params: Mapping[str, Array] | None,
+    code: Mapping[str, bytes],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write a package; its manifest, without which it is none, comes last.
+
+    `program` is a saved program; `params` has at least those that the module takes, or is None to
+    leave them out; `code` are files by name; `rows` what the manifest says of the kernels.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MANIFEST).unlink(missing_ok=True)
+    files = {MODULE: module.source.encode(), MODEL_FILE: program, **code}
+    for name, held in files.items():
+        replace_file(out / name, held)
+    known = {name: File.of(held) for name, held in files.items()}
+    names = sorted(each.name for each in module.params if each.given) if params else []
+    if params and names:
+        save_combined(out / PARAMS, {name: (params[name], ()) for name in names})
+        known[PARAMS] = File.of((out / PARAMS).read_bytes())
+    told = {"format": FORMAT, "params": names, "kernels": list(rows)}
+    listed = {name: asdict(file) for name, file in sorted(known.items())}
+    text = json.dumps({**told, "files": listed}, indent=1)
+    replace_file(out / MANIFEST, f"{text}\n".encode())

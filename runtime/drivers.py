@@ -1,0 +1,125 @@
+"""The drivers of GPUs: machine code in, launches out, with nothing compiled between.
+
+What CUDA and HIP need of it is the same five calls under other names. The memory and the streams
+are torch's, which works in the primary context of a device; code is loaded into the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.errors import PlaceError
+
+USUAL_SHARED = 48 << 10
+"""Bytes of shared memory that a program gets without asking."""
+
+_MAX_SHARED = 8
+"""The attribute of a function by which it asks for more."""
+
+_LOST = (201, 400)
+"""What a driver says in a thread that it does not know yet, or that has another device."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a maker calls what is done here."""
+
+    library: str
+    load: str
+    find: str
+    attribute: str
+    launch: str
+    error: str
+
+
+CALLS = {
+    "cuda": Calls(
+        "libcuda.so.1", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+        "cuLaunchKernel", "cuGetErrorString",
+    ),
+    "hip": Calls(
+        "libamdhip64.so", "hipModuleLoadData", "hipModuleGetFunction", "hipFuncSetAttribute",
+        "hipModuleLaunchKernel", "hipGetErrorString",
+    ),
+}  # fmt: skip
+
+_LAUNCH = [ctypes.c_void_p, *(ctypes.c_uint,) * 7, *(ctypes.c_void_p,) * 3]
+
+
+class Driver:
+    """The driver of one device, by its number. Raises PlaceError where its library is missing.
+
+    `library` stands for the shared library, in tests.
+    """
+
+    def __init__(self, maker: str, device: int, library: Any = None) -> None:
+        self.maker = maker
+        self._calls = CALLS[maker]
+        self._device = device
+        self._library = library or _opened(self._calls)
+        self._context = ctypes.c_void_p()
+        self._launcher = getattr(self._library, self._calls.launch)
+        self._enter()
+
+    def load(self, code: bytes, entry: str, shared: int) -> Any:
+        """A function of machine code; PlaceError where the driver does not take it."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._do(self._calls.load, ctypes.pointer(module), code)
+        self._do(self._calls.find, ctypes.pointer(function), module, entry.encode())
+        if shared > USUAL_SHARED:
+            number, bytes_ = ctypes.c_int(_MAX_SHARED), ctypes.c_int(shared)
+            self._do(self._calls.attribute, function, number, bytes_)
+        return function
+
+    def launch(
+        self, function: Any, grid: Sequence[int], threads: int, shared: int, stream: int, given: Any
+    ) -> None:
+        """Start a function for a grid of programs; `given` are the addresses of its arguments."""
+        x, y, z = (*grid, 1, 1)[:3]
+        size = (x, y, z, threads, 1, 1, shared)
+        answer = self._launcher(function, *size, stream, given, None)
+        if answer in _LOST:
+            self._enter()
+            answer = self._launcher(function, *size, stream, given, None)
+        if answer:
+            raise PlaceError(f"{self._calls.launch} failed: {self._said(answer)}")
+
+    def _enter(self) -> None:
+        """Make the device that of this thread."""
+        if self.maker == "hip":
+            self._do("hipSetDevice", ctypes.c_int(self._device))
+            return
+        if not self._context:
+            self._do("cuInit", ctypes.c_uint(0))
+            device = ctypes.c_int()
+            self._do("cuDeviceGet", ctypes.pointer(device), ctypes.c_int(self._device))
+            self._do("cuDevicePrimaryCtxRetain", ctypes.pointer(self._context), device)
+        self._do("cuCtxSetCurrent", self._context)
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        answer = getattr(self._library, name)(*arguments)
+        if answer:
+            raise PlaceError(f"{name} failed: {self._said(answer)}")
+
+    def _said(self, answer: int) -> str:
+        """An error in the driver's words."""
+        call = getattr(self._library, self._calls.error)
+        if self.maker == "hip":
+            return f"{call(answer).decode()} ({answer})"
+        text = ctypes.c_char_p()
+        call(answer, ctypes.pointer(text))
+        return f"{(text.value or b'unknown error').decode()} ({answer})"
+
+
+def _opened(calls: Calls) -> Any:
+    try:
+        library = ctypes.CDLL(calls.library)
+    except OSError as error:
+        raise PlaceError(f"{calls.library} cannot be opened: is a GPU's driver here?") from error
+    getattr(library, calls.launch).argtypes = _LAUNCH
+    if calls is CALLS["hip"]:
+        getattr(library, calls.error).restype = ctypes.c_char_p
+    return library
