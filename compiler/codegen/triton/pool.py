@@ -66,11 +66,11 @@ def _working(place: Path) -> Generator[subprocess.Popen[str]]:
             stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8",
             start_new_session=True,
         )  # fmt: skip
-    try:
-        yield worker
-    finally:
-        worker.kill()
-        worker.wait()
+    with suppress(BrokenPipeError), worker:  # which closes its pipes
+        try:
+            yield worker
+        finally:
+            worker.kill()
 
 
 def _serve(

@@ -38,11 +38,11 @@ class Shelf:
     def find(self, job: Job) -> Code | None:
         """What became of a job before; None where it is not known, or damaged."""
         place = self._place(job)
+        if not place.exists():
+            return None
         try:
             about = json.loads(_read(place / ABOUT))
             code = _code(place, job, about)
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, CompileError):
             shutil.rmtree(place, ignore_errors=True)
             return None
