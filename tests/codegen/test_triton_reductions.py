@@ -1,12 +1,14 @@
 """Reductions on the device take the form that their shape asks for, and give the same in each."""
 
+import numpy as np
 import pytest
 
+import runtime
 from compiler.codegen.triton.forms import form_of
 from compiler.codegen.triton.lanes import Lanes, Ref
 from compiler.codegen.triton.strides import step_of
 from compiler.ir.dims import Dim
-from tests.codegen.test_triton import compare
+from tests.codegen.test_triton import compare, module_of
 
 N = Dim.named("N")
 
@@ -118,3 +120,45 @@ class TestForms:
         assert step_of(i * 6 + j, 0, None) == 6
         assert (step_of(a, None, 0), step_of(b, None, 0), step_of(r * 3, None, 0)) == (0, 1, 3)
         assert step_of(r * r, None, 0) is None
+
+
+LAYER = """graph main {{
+  feed x: f32[{rows}, {columns}]
+  (Y=y: f32[{rows}, {columns}], Mean=m: f32[{rows}], Variance=v: f32[{rows}]) = layer_norm(X=x) \
+{{'begin_norm_axis': 1, 'epsilon': 0.00001}}
+  return y, m, v
+}}
+"""
+INSTANCE = """graph main {{
+  feed x: f32[{rows}, 1, {columns}]
+  param s: f32[1]
+  param b: f32[1]
+  (Y=y: f32[{rows}, 1, {columns}], SavedMean=m: f32[{rows}], SavedVariance=v: f32[{rows}]) = \
+instance_norm(X=x, Scale=s, Bias=b)
+  return y
+}}
+"""
+GROUP = """graph main {{
+  feed x: f32[{rows}, 2, {columns}, 1]
+  (Y=y: f32[{rows}, 2, {columns}, 1], Mean=m: f32[{rows}, 1], Variance=v: f32[{rows}, 1]) = \
+group_norm(X=x) {{'groups': 1}}
+  return y
+}}
+"""
+
+
+@pytest.mark.parametrize("text", [LAYER, INSTANCE, GROUP], ids=["layer", "instance", "group"])
+@pytest.mark.parametrize(("rows", "columns"), [(5, 700), (67, 8500), (2, 30000), (3, "N")])
+def test_statistics_keep_their_digits_where_means_are_large(text, rows, columns):
+    """Mean 1e4, deviation 1: a sum of squares of float32 would have no digit left."""
+    module = module_of(text.format(rows=rows, columns=columns))
+    shape = [1237 if size == "N" else int(size) for size in map(str, module.feeds[0].shape)]
+    x = (1e4 + np.random.default_rng(0).standard_normal(shape)).astype(np.float32)
+    one, none = np.ones(1, np.float32), np.zeros(1, np.float32)
+    params = {"s": one, "b": none} if text is INSTANCE else {}
+    y, *told = runtime.load(module, runtime.CUDAPlace(0), params)({"x": x})
+    wide = x.astype(np.float64).reshape(rows, -1)
+    normal = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(y.reshape(rows, -1), normal, atol=2e-3)
+    for found, want in zip(told, (wide.mean(1), wide.var(1)), strict=False):
+        np.testing.assert_allclose(found, want, rtol=1e-4)

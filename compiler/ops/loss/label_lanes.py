@@ -27,7 +27,7 @@ def surprise(k: Lanes, share: Number) -> Number:
 
 def label_loss(k: Lanes, loss: Number, label: Number, known: Number, ignore: int) -> Number:
     """A loss where the label is known, 0 where it is ignored, else NaN."""
-    return k.where(known, loss, k.where(k.equal(label, ignore), 0.0, float("nan")))
+    return k.where(k.equal(label, ignore), 0.0, k.where(known, loss, float("nan")))
 
 
 def known_label(k: Lanes, label: Number, classes: Size, ignore: int) -> Number:

@@ -64,9 +64,8 @@ def by_batch(
         return
     (c,) = k.lanes(s.count)
     r = k.loop(s.places)
-    x, total = s.read(k, X, c, r), k.astype(k.size(s.places), held(X.type.dtype))
-    mean = k.sum(x, r) / total
-    variance = k.sum(k.square(x - mean), r) / total
+    x = s.read(k, X, c, r)
+    mean, variance = k.moments(x, r)
     tell(c, mean, variance)
     if Y is not None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
@@ -124,14 +123,14 @@ def gradient(
     dtype = X.type.dtype
     d_scale, d_bias = (out or k.scratch(scale.shape, dtype) for out in wanted)
 
-    def values(c: Number, place: Number, inside: Number | None) -> tuple[Number, Number]:
-        above = s.read(k, d_Y, c, place, inside)
-        normal = (s.read(k, X, c, place, inside) - mean[c]) * inverse[c]
+    def values(c: Number, place: Number) -> tuple[Number, Number]:
+        above = s.read(k, d_Y, c, place)
+        normal = (s.read(k, X, c, place) - mean[c]) * inverse[c]
         if not frozen:
             above = unless_alone(k, s.places, above, above * 0)
         return above * normal, above
 
-    sums(k, s, values, (d_scale, d_bias), dtype)
+    sums(k, s, values, (d_scale, d_bias))
     if d_X is None:
         return
     indices = k.lanes(*s.view)

@@ -172,14 +172,14 @@ class AffineChannel(OpDef, op="affine_channel"):
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
 
-        def values(c: Number, place: Number, inside: Number | None) -> list[Number]:
-            above = s.read(k, d_Out, c, place, inside)
-            pairs = ((d_Scale, above * s.read(k, X, c, place, inside)), (d_Bias, above))
+        def values(c: Number, place: Number) -> list[Number]:
+            above = s.read(k, d_Out, c, place)
+            pairs = ((d_Scale, above * s.read(k, X, c, place)), (d_Bias, above))
             return [value for out, value in pairs if out is not None]
 
         wanted = [out for out in (d_Scale, d_Bias) if out is not None]
         if wanted:
-            sums(k, s, values, wanted, X.type.dtype)
+            sums(k, s, values, wanted)
         if d_X is not None:
             place = k.lanes(*s.view)
             k.store(d_X.seen_as(s.view), place, d_Out.seen_as(s.view)[place] * Scale[place[1]])

@@ -78,8 +78,7 @@ def normalise(
     """Y, the mean and the variance of every group; `factors` are scale and bias."""
     e, (Y, *told) = g.begin(k, X), outs
     x = g.read(k, X, e)
-    mean = k.sum(x, e.turn) / e.count
-    variance = k.sum(kept(k, e.inside, k.square(x - mean)), e.turn) / e.count
+    mean, variance = k.moments(x, e.turn, e.inside)
     for out, value in zip(told, (mean, variance), strict=True):
         if out is not None:
             k.store(out, (e.n, e.group), value)
@@ -111,15 +110,15 @@ def gradient(
     d_X, *wanted = made
     s = Channels.of(g.layout, g.shape)
 
-    def values(c: Number, place: Number, inside: Number | None) -> list[Number]:
-        above = s.read(k, d_Y, c, place, inside)
+    def values(c: Number, place: Number) -> list[Number]:
+        above = s.read(k, d_Y, c, place)
         own = [None if each is None else wide(k, each[c]) for each in factors]
-        normal = normal_of(k, s.read(k, Y, c, place, inside), own[0], own[1])
+        normal = normal_of(k, s.read(k, Y, c, place), own[0], own[1])
         pairs = zip(wanted, (above * normal, above), strict=True)
         return [value for out, value in pairs if out is not None]
 
     if any(out is not None for out in wanted):
-        sums(k, s, values, [out for out in wanted if out is not None], Y.type.dtype)
+        sums(k, s, values, [out for out in wanted if out is not None])
     if d_X is None:
         return
     e = g.begin(k, Y)

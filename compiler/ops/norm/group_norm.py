@@ -97,9 +97,9 @@ class InstanceNorm(OpDef, op="instance_norm"):
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
         n, c = k.lanes(*images[:2])
         r = k.loop(images[2])
-        x, count = wide(k, X.seen_as(images)[n, c, r]), _count(k, images[2], X)
-        mean = k.sum(x, r) / count
-        inverse = 1.0 / k.sqrt(k.sum(k.square(x - mean), r) / count + self.epsilon)
+        x = wide(k, X.seen_as(images)[n, c, r])
+        mean, variance = k.moments(x, r)
+        inverse = 1.0 / k.sqrt(variance + self.epsilon)
         for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
             if out is not None:
                 k.store(out.seen_as(images[:2]), (n, c), value)
@@ -123,17 +123,17 @@ class InstanceNorm(OpDef, op="instance_norm"):
         s = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
         means, inverses = SavedMean.seen_as(s.view[:2]), SavedVariance.seen_as(s.view[:2])
 
-        def values(c: Number, place: Number, inside: Number | None) -> list[Number]:
+        def values(c: Number, place: Number) -> list[Number]:
             n = k.div(place, k.size(s.view[2]))
-            above = s.read(k, d_Y, c, place, inside)
-            mean, inverse = (wide(k, each.at(n, c, where=inside)) for each in (means, inverses))
-            normal = (s.read(k, X, c, place, inside) - mean) * inverse
+            above = s.read(k, d_Y, c, place)
+            mean, inverse = (wide(k, each[n, c]) for each in (means, inverses))
+            normal = (s.read(k, X, c, place) - mean) * inverse
             pairs = ((d_Scale, above * normal), (d_Bias, above))
             return [value for out, value in pairs if out is not None]
 
         wanted = [out for out in (d_Scale, d_Bias) if out is not None]
         if wanted:
-            sums(k, s, values, wanted, X.type.dtype)
+            sums(k, s, values, wanted)
         if d_X is None:
             return
         n, c = k.lanes(*s.view[:2])

@@ -1,9 +1,4 @@
-"""What the kernels of norms share: images as channels times places, and sums over the places.
-
-Few channels and many places would keep few lanes busy, so that long sums go by parts: a kernel
-takes every part once from memory, and a small one joins what the parts gave. Where a channel's
-places all fit into one tile, one kernel reads them once, sums them and writes what follows.
-"""
+"""What the kernels of norms share: images as channels times places, and sums over the places."""
 
 from __future__ import annotations
 
@@ -19,14 +14,8 @@ from compiler.ops.image.windows import channels_first, is_channels_last
 TILE = 4096
 """Places that a kernel holds at once."""
 
-PART = 1024
-"""Places of a part of a sum where they lie together in memory."""
-
-SHORT_PART = 32
-"""Places of a part where channels lie together."""
-
-Values: TypeAlias = Callable[[Number, Number, "Number | None"], Sequence[Number]]
-"""What is summed, for a channel and a place; 0 where the third is false."""
+Values: TypeAlias = Callable[[Number, Number], Sequence[Number]]
+"""What is summed, for a channel and a place."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +44,6 @@ class Channels:
         return product([self.view[0], *self.view[2:]])
 
     @property
-    def part(self) -> int:
-        """How many places a part of a sum has."""
-        return PART if len(self.view) == 3 else SHORT_PART
-
-    @property
     def fits(self) -> bool:
         """True where a kernel can hold all places of a channel at once."""
         return isinstance(self.places, int) and self.places <= TILE
@@ -71,11 +55,9 @@ class Channels:
         inner = k.size(self.view[2])
         return (k.div(place, inner), c, k.mod(place, inner))
 
-    def read(
-        self, k: Lanes, X: DeviceOperand, c: Number, place: Number, inside: Number | None = None
-    ) -> Number:
-        """An element, in no less than 32 bits; 0 where it is not inside."""
-        return wide(k, X.seen_as(self.view).at(*self.index(k, c, place), where=inside, other=0))
+    def read(self, k: Lanes, X: DeviceOperand, c: Number, place: Number) -> Number:
+        """An element, in no less than 32 bits."""
+        return wide(k, X.seen_as(self.view)[self.index(k, c, place)])
 
 
 def held(dtype: DType) -> DType:
@@ -93,58 +75,21 @@ def kept(k: Lanes, inside: Number | None, value: Number) -> Number:
     return value if inside is None else k.where(inside, value, 0)
 
 
-def sums(
-    k: Lanes, s: Channels, values: Values, outs: Sequence[DeviceOperand], dtype: DType
-) -> None:
-    """Kernels for outs[i][c] = the sum of values(c, place)[i] over all places of a channel."""
-    if s.fits:
-        (c,) = k.lanes(s.count)
-        r = k.loop(s.places)
-        for out, value in zip(outs, values(c, r, None), strict=True):
-            k.store(out, (c,), k.sum(value, r))
-        return
-    count = (s.places + s.part - 1) // s.part
-    partial = [k.scratch((count, s.count), held(dtype)) for _ in outs]
-    part, c = k.lanes(count, s.count)
-    r = k.loop(s.part)
-    place = part * s.part + r
-    for out, value in zip(partial, values(c, place, place < k.size(s.places)), strict=True):
-        k.store(out, (part, c), k.sum(value, r))
+def sums(k: Lanes, s: Channels, values: Values, outs: Sequence[DeviceOperand]) -> None:
+    """A kernel for outs[i][c] = the sum of values(c, place)[i] over all places of a channel."""
     (c,) = k.lanes(s.count)
-    r = k.loop(count)
-    for out, each in zip(outs, partial, strict=True):
-        k.store(out, (c,), k.sum(each[r, c], r))
+    r = k.loop(s.places)
+    for out, value in zip(outs, values(c, r), strict=True):
+        k.store(out, (c,), k.sum(value, r))
 
 
 def moments(
     k: Lanes, s: Channels, X: DeviceOperand, tell: Callable[[Number, Number, Number], None]
 ) -> None:
-    """Kernels for each channel's mean and (biased) variance, which `tell` is given to store.
-
-    Parts give mean and squares around it, which join without loss (Chan, Golub, LeVeque 1979).
-    """
-    dtype = held(X.type.dtype)
-    count = (s.places + s.part - 1) // s.part
-    means, squares = (k.scratch((count, s.count), dtype) for _ in range(2))
-    part, c = k.lanes(count, s.count)
-    r = k.loop(s.part)
-    place = part * s.part + r
-    inside = place < k.size(s.places)
-    x = s.read(k, X, c, place, inside)
-    mean = k.sum(x, r) / _weight(k, s, part, dtype)
-    k.store(means, (part, c), mean)
-    k.store(squares, (part, c), k.sum(kept(k, inside, k.square(x - mean)), r))
+    """A kernel for each channel's mean and (biased) variance, which `tell` is given to store."""
     (c,) = k.lanes(s.count)
-    r = k.loop(count)
-    weight, total = _weight(k, s, r, dtype), k.astype(k.size(s.places), dtype)
-    mean = k.sum(means[r, c] * weight, r) / total
-    around = squares[r, c] + weight * k.square(means[r, c] - mean)
-    tell(c, mean, k.sum(around, r) / total)
-
-
-def _weight(k: Lanes, s: Channels, part: Number, dtype: DType) -> Number:
-    """How many places a part has: the last one may have fewer."""
-    return k.astype(k.minimum(k.size(s.places) - part * s.part, s.part), dtype)
+    r = k.loop(s.places)
+    tell(c, *k.moments(s.read(k, X, c, r), r))
 
 
 def row_gradient(

@@ -154,9 +154,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         (i,) = k.lanes(rows)
         r = k.loop(columns)
         x = wide(k, X.seen_as((rows, columns))[i, r])
-        count = k.astype(k.size(columns), held(X.type.dtype))
-        mean = k.sum(x, r) / count
-        variance = k.sum(k.square(x - mean), r) / count
+        mean, variance = k.moments(x, r)
         for out, value in ((Mean, mean), (Variance, variance)):
             if out is not None:
                 k.store(out, (i,), value)
@@ -185,17 +183,17 @@ class LayerNorm(OpDef, op="layer_norm"):
         def normal(i: Number, value: Number) -> Number:
             return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
 
-        def values(j: Number, i: Number, inside: Number | None) -> list[Number]:
-            share = wide(k, above.at(i, j, where=inside, other=0))
-            mean = wide(k, Mean.at(i, where=inside, other=0))
-            variance = wide(k, Variance.at(i, where=inside, other=0))
-            seen = wide(k, x.at(i, j, where=inside, other=0)) - mean
+        def values(j: Number, i: Number) -> list[Number]:
+            share = wide(k, above[i, j])
+            mean = wide(k, Mean[i])
+            variance = wide(k, Variance[i])
+            seen = wide(k, x[i, j]) - mean
             made = {"s": share * (seen / k.sqrt(variance + self.epsilon)), "b": share}
             return [made[key] for key, out in (("s", d_Scale), ("b", d_Bias)) if out is not None]
 
         wanted = [out for out in (d_Scale, d_Bias) if out is not None]
         if wanted:
-            sums(k, Channels(table), values, wanted, X.type.dtype)
+            sums(k, Channels(table), values, wanted)
         if d_X is None:
             return
         (i,) = k.lanes(table[0])
