@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -11,7 +12,7 @@ import numpy as np
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
-from compiler.codegen.triton.spelling import POINTERS, SIZE
+from compiler.codegen.triton.spelling import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
 from compiler.ir.types import DType
 
@@ -108,6 +109,16 @@ def levels_of(stores: Iterable[Store]) -> list[list[Expr]]:
     for part in (part for part in depth if part.fn == "reduce"):
         found.setdefault((depth[part], loop_of(part)), []).append(part)
     return [found[key] for key in sorted(found)]
+
+
+def uses_of(lanes: Lanes) -> Counter[Expr]:
+    """How often the text of each expression is needed, by others and by stores."""
+    roots = list(roots_of(lanes.stores))
+    uses = Counter(roots)
+    for part in dict.fromkeys(part for root in roots for part in ordered(root)):
+        for each in part.parts():
+            uses[each] += 2 if repeats(part.fn) else 1
+    return uses
 
 
 def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from compiler.codegen.trace import Scalar
 from compiler.errors import CompileError
@@ -123,6 +124,28 @@ def helper_of(fn: str, dtype: DType) -> str:
 def call_text(fn: str, helper: str, args: Sequence[str]) -> str:
     """A function of arguments as an expression."""
     return f"{helper}({', '.join(args)})" if helper else OPERATORS[fn].format(*args)
+
+
+def repeats(fn: str) -> bool:
+    """True where the text of a function has an argument of it more than once.
+
+    >>> repeats("square"), repeats("add")
+    (True, False)
+    """
+    return OPERATORS.get(fn, "").count("{0}") > 1
+
+
+def bare(text: str) -> str:
+    """An expression without brackets around all of it.
+
+    >>> bare("(a + b)"), bare("(a + b) * (c + d)"), bare("f(a)")
+    ('a + b', '(a + b) * (c + d)', 'f(a)')
+    """
+    if not text.startswith("("):
+        return text
+    depths = accumulate((c == "(") - (c == ")") for c in text)
+    closed = next(i for i, depth in enumerate(depths) if depth == 0)
+    return text[1:-1] if closed == len(text) - 1 else text
 
 
 def number(value: Scalar) -> str:

@@ -1,6 +1,7 @@
 """Expressions of a kernel as lines of it: values, where they lie, and which of them are there.
 
-A part of an expression is a line that names it, written once where it is first needed. Lanes and
+A part of an expression is a line that names it, written once where it is first needed; short ones
+that are needed once stand in the line of the part that needs them. Lanes and
 turns of loops differ from form to form of a kernel; what is made of them does not, and is here.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from compiler.codegen.frame import NumpyOperand
-from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.trace import ELEMENTWISE, Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
     NARROW,
     Loop,
@@ -19,10 +20,11 @@ from compiler.codegen.triton.expressions import (
     pointer_type,
     reach_of,
     stem_of,
+    uses_of,
 )
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.lanes import Lanes, Source, number_of
-from compiler.codegen.triton.spelling import TYPES, call_text, helper_of, number
+from compiler.codegen.triton.spelling import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -34,6 +36,9 @@ RESERVED = frozenset(
 
 NAMELESS = frozenset({"size", "loop", "full", "moment"})
 """What needs no line of its own, since it has a name or is a number."""
+
+SHORT = 48
+"""Characters up to which a value stands where it is needed, if that is one place."""
 
 
 @dataclass
@@ -62,6 +67,7 @@ class Values:
     def __post_init__(self) -> None:
         self.names = Names({*HELPERS, *RESERVED})
         self.reach = reach_of(self.lanes)
+        self.uses = uses_of(self.lanes)
         self.loops: list[Loop] = []
 
     def _hoist(self, value: Term, index: int) -> None:
@@ -85,13 +91,17 @@ class Values:
         if part in self.text:
             return
         text = self._text(part)
-        if part.fn in ("size", "loop", "full", "moment") or (
-            part.fn == "index" and text.isidentifier()
-        ):
+        named = part.fn in NAMELESS or (part.fn == "index" and text.isidentifier())
+        if named or self._reads_best_in_place(part, text):
             self.text[part] = text
             return
         self.text[part] = self.names.make(stem_of(part))
-        self.body.line(f"{self.text[part]} = {text}")
+        self.body.line(f"{self.text[part]} = {bare(text)}")
+
+    def _reads_best_in_place(self, part: Expr, text: str) -> bool:
+        """True for what one other part needs, and is short."""
+        computed = part.fn == "astype" or part.fn in ELEMENTWISE
+        return computed and self.uses[part] == 1 and len(text) <= SHORT
 
     def _text(self, part: Expr) -> str:
         match part.fn:
@@ -166,7 +176,8 @@ class Values:
         reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}
         parts = ["live", *(self.loops[i].live for i in sorted(reached))]
         if guard is not None:
-            parts.append(f"({self._cast(guard, DType.BOOL)})")
+            text = bare(self._cast(guard, DType.BOOL))
+            parts.append(text if text.isidentifier() else f"({text})")
         return " & ".join(parts)
 
     def _call(self, part: Expr) -> str:
