@@ -150,7 +150,7 @@ def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
     written = launches(plan) if places else {}
     known = sizes or {}
     found = [
-        _launched(step, [(w.name, w.traffic) for w in written.get(step.index, ())], known)
+        _there(step, [(w.name, w.traffic) for w in written.get(step.index, ())], known)
         if step.ops[0].target == TRITON
         else _at_least(step, known, _side(step) if places else Side.DEVICE)
         for step in counted
@@ -255,6 +255,16 @@ def _shapes(op: PlannedOp) -> dict[str, Shape]:
 
 
 # ---- steps by their kernels --------------------------------------------------------------------
+
+
+def _there(
+    step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
+) -> StepCost:
+    """A step of the device; what it does at least, where sizes of its kernels turn up in a run."""
+    try:
+        return _launched(step, kernels, sizes)
+    except KeyError:
+        return _at_least(step, sizes, Side.DEVICE)
 
 
 def _launched(

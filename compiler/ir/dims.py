@@ -56,7 +56,12 @@ class Dim:
 
     @property
     def known(self) -> bool:
-        """False for an expression that involves the anonymous unknown `?`."""
+        """False for an expression that involves the unknown `?`, or a numbered one, `?1`."""
+        return not any(name.startswith("?") for name in self.names)
+
+    @property
+    def told_apart(self) -> bool:
+        """False for an expression that involves the unknown `?`, of which all are one."""
         return "?" not in self.names
 
     def __add__(self, other: Size) -> Size:
@@ -133,6 +138,24 @@ def is_multiple(size: Size, number: int) -> bool:
     return all(factor % number == 0 for _, factor in _terms(size))
 
 
+def renamed(size: Size, names: Mapping[str, str]) -> Size:
+    """A size by other names, where there are others.
+
+    >>> print(renamed((Dim.named("N") + 1) // 2 * 4, {"N": "M"}))
+    4*((M + 1)//2)
+    """
+    total: Size = 0
+    for monomial, factor in _terms(size):
+        total = total + product(_renamed(atom, names) for atom in monomial) * factor
+    return total
+
+
+def _renamed(atom: Atom, names: Mapping[str, str]) -> Size:
+    if isinstance(atom, str):
+        return Dim.named(names.get(atom, atom))
+    return renamed(atom.numerator, names) // renamed(atom.denominator, names)
+
+
 def parse_size(text: str) -> Size:
     """Read a size back from its text: integers, names, `+ - * //`, brackets, or `?`.
 
@@ -196,7 +219,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
 
 
 def _divide(a: Size, b: Size) -> Size:
-    if not (_is_known(a) and _is_known(b)):
+    if not (_is_told_apart(a) and _is_told_apart(b)):
         return UNKNOWN
     if isinstance(a, int) and isinstance(b, int):
         return a // b
@@ -249,8 +272,8 @@ def _divide_term(
     return None if term[1] % divisor[1] else (tuple(atoms), term[1] // divisor[1])
 
 
-def _is_known(size: Size) -> bool:
-    return isinstance(size, int) or size.known
+def _is_told_apart(size: Size) -> bool:
+    return isinstance(size, int) or size.told_apart
 
 
 def _value(monomial: Monomial, values: Mapping[str, int]) -> int:

@@ -126,14 +126,15 @@ class Op:
     def needs_data(self) -> list[Var]:
         """The vars whose data it reads, without those of which it only asks the shape.
 
-        A shape that only data decides is asked of the data.
+        A shape that only data decides is asked of the data, but for ops of a device: the step knows
+        its sizes by name.
         """
-        slots = self.defn.slots
+        slots, asks = self.defn.slots, self.target is None
         return [
             var
             for slot, vars in self.inputs.items()
             for var in vars
-            if var.type.is_open or not slots.get(slot, Slot()).shape_only
+            if (asks and var.type.is_open) or not slots.get(slot, Slot()).shape_only
         ]
 
     def __repr__(self) -> str:

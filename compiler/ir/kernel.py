@@ -10,6 +10,7 @@ generated module. It never sees buffers, offsets or devices, so one op file need
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 from compiler.ir.dims import Size
@@ -103,6 +104,16 @@ class DeviceOperand(Protocol):
 
     def at(self, *indices: Number, where: Number | None = None, other: float = 0) -> Number:
         """The element at these indices; `other` where `where` is false, and nothing is read."""
+        ...
+
+
+class HostValue(Protocol):
+    """What a function gave on the host while a step runs; `value[0]` is one of several."""
+
+    def __getitem__(self, index: int) -> HostValue: ...
+
+    def length(self) -> HostValue:
+        """How many there are."""
         ...
 
 
@@ -230,6 +241,41 @@ class Lanes(Protocol):
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True where both are one memory, so that copying would be idle."""
+        ...
+
+    # What the host does first: slots that are `on_host`, LoD among them, hold an `Operand`.
+
+    def here(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
+        """What a function of NumPy gives of arrays of the host and of plain numbers.
+
+        It is carried into the module, and called before the kernels that follow; once a step for
+        all ops that ask for the same of what is fed.
+        """
+        ...
+
+    def there(
+        self, value: Operand | HostValue, shape: Sequence[Size], dtype: DType = DType.INT64
+    ) -> DeviceOperand:
+        """An array of the host, copied to the device."""
+        ...
+
+    def size_of(self, value: HostValue, hint: str = "size") -> Size:
+        """A whole number of the host as a size."""
+        ...
+
+    def tell(self, size: Size, value: HostValue) -> None:
+        """Say what a size of an output is that only data decides; see `OpDef.tells_sizes`."""
+        ...
+
+    def keep(self, out: Operand, value: Operand | HostValue) -> None:
+        """Write an output that is `on_host`."""
+        ...
+
+    def each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:
+        """Launch the kernels written inside for each tuple of whole numbers in a list.
+
+        `hints` name them; as sizes they are what those kernels count with.
+        """
         ...
 
     def __getattr__(self, name: str) -> Callable[..., Number]:

@@ -111,6 +111,8 @@ class OpDef(TurnRules, MemoryRules):
     """True for an op of one input, element by element, that is straight but for some corners."""
     widens: ClassVar[bool] = True
     """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
+    tells_sizes: ClassVar[bool] = False
+    """True where the `triton` body tells the sizes of outputs that only data decides."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
 
@@ -394,5 +396,9 @@ def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
     declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
     if declared.companion == "lod":
         return reads_lod(declared.of, optional=not declared.needed)
-    shape_only = annotation in ("Shape", "list[Shape]")
-    return reads(optional=declared.optional, many=declared.many, shape_only=shape_only)
+    return reads(
+        optional=declared.optional,
+        many=declared.many,
+        shape_only=annotation in ("Shape", "list[Shape]"),
+        on_host=declared.on_host and not parameter.startswith("d_"),
+    )

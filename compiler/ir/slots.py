@@ -92,6 +92,9 @@ class Slot:
     A companion goes with what stands in the slot `of`, and no program mentions it: its LoD
     (`"lod"`, the offsets of every level), its row numbers where it is sparse (`"rows"`), or what
     the variable held before (`"previous"`). `needed` ones must be there when a graph is made.
+
+    What stands in an `on_host` slot is in the host's memory though the op runs on a device: it
+    tells how many elements there will be, or which kernels to launch. LoD always is.
     """
 
     name: str = ""
@@ -104,6 +107,7 @@ class Slot:
     companion: str = ""
     of: str = ""
     needed: bool = False
+    on_host: bool = False
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Items as the slot's value: a list where it holds many, else the only one, or None."""
@@ -150,14 +154,17 @@ def reads(
     many: bool = False,
     shape_only: bool = False,
     no_grad: bool = False,
+    on_host: bool = False,
 ) -> Slot:
     """Declare an input slot."""
-    return Slot("", False, optional, many, "", shape_only, no_grad)
+    return Slot("", False, optional, many, "", shape_only, no_grad, on_host=on_host)
 
 
-def writes(*, optional: bool = False, many: bool = False, inplace: str = "") -> Slot:
+def writes(
+    *, optional: bool = False, many: bool = False, inplace: str = "", on_host: bool = False
+) -> Slot:
     """Declare an output slot; `inplace` names the input it may overwrite (`Param`)."""
-    return Slot("", True, optional, many, inplace)
+    return Slot("", True, optional, many, inplace, on_host=on_host)
 
 
 def reads_lod(of: str, *, optional: bool = False) -> Slot:
@@ -166,12 +173,15 @@ def reads_lod(of: str, *, optional: bool = False) -> Slot:
     The value is a list of int64 offset arrays, `[count + 1]` each, the outermost level first; for a
     slot that takes many, a list with the innermost offsets of each.
     """
-    return Slot(optional=True, many=True, no_grad=True, companion="lod", of=of, needed=not optional)
+    return Slot(
+        optional=True, many=True, no_grad=True, companion="lod", of=of, needed=not optional,
+        on_host=True,
+    )  # fmt: skip
 
 
 def writes_lod(of: str) -> Slot:
     """Declare that an op says the LoD of an output: a list of offset arrays, `[]` for none."""
-    return Slot(is_output=True, optional=True, many=True, companion="lod", of=of)
+    return Slot(is_output=True, optional=True, many=True, companion="lod", of=of, on_host=True)
 
 
 def reads_rows(of: str) -> Slot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.sides import TO_DEVICE, TO_HOST, TRITON, device_vars, runs_on_device
+from compiler.ir.sides import TO_DEVICE, TO_HOST, TRITON, device_vars, is_there
 from compiler.passes.base import Context, Fact, Pass
 
 Supports = Callable[[Op], str]
@@ -59,28 +59,36 @@ class _Crossings:
 
     def _operands(self, op: Op) -> None:
         """An op anew, with copies for operands that are on the other side."""
-        here = runs_on_device(op)
-        back = {} if here else {v: self._written(op, v) for v in op.writes() if self._is_there(v)}
-        others = {var: self.instead[var] for var in op.reads() if var in self.instead}
-        for var in dict.fromkeys(op.needs_data()):
-            now = others.get(var, var)
-            if (now in self.on_device) is not here:
-                others[var] = self._copy(now)
+        here = dict.fromkeys(v for s, vs in op.outputs.items() if not is_there(op, s) for v in vs)
+        back = {v: self._written(op, v) for v in here if self._is_there(v)}
         # What a loop writes over is what its next turn reads.
         over = ((var.overwrites, host.overwrites) for var, host in back.items())
-        others |= {var: host for var, host in over if var is not None and host is not None}
-        if others or back:
-            self._anew(op, others, back)
+        others = {var: host for var, host in over if var is not None and host is not None}
+        inputs = {slot: self._given(op, slot, others) for slot in op.inputs}
+        if back or inputs != op.inputs:
+            self._anew(op, inputs, back)
+
+    def _given(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
+        """What an op finds in an input slot: values as they are now, on the side it reads them.
+
+        Those in `others` are on its side already.
+        """
+        needed, there = {*op.needs_data()} - {*others}, is_there(op, slot)
+        known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
+        return [
+            self._copy(now) if var in needed and (now in self.on_device) is not there else now
+            for var, now in known
+        ]
 
     def _is_there(self, var: Var) -> bool:
         """True for what an op of the host would write on the device, or over what came from it."""
         over = var.overwrites
         return var in self.on_device or over in self.on_device or over in self.instead
 
-    def _anew(self, op: Op, others: Mapping[Var, Var], back: Mapping[Var, Var]) -> None:
+    def _anew(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
         """The op with other operands; state that it gives is copied to the device."""
         self.g.remove(op)
-        inputs, outputs = _with(op.inputs, others), _with(op.outputs, back)
+        outputs = _with(op.outputs, back)
         made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
         made.target = op.target
         for var, host in back.items():

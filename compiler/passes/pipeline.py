@@ -19,6 +19,7 @@ from compiler.passes.layout import Layout
 from compiler.passes.merge_common import MergeCommon
 from compiler.passes.merge_reshapes import MergeReshapes
 from compiler.passes.merge_transposes import MergeTransposes
+from compiler.passes.name_sizes import NameSizes
 from compiler.passes.narrow_floats import NarrowFloats
 from compiler.passes.recompute import Recompute
 from compiler.passes.registry import added_names, with_added
@@ -69,7 +70,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
         return kept
     behind = GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
-    return [*kept[:place], AssignTargets(supports), *kept[place:]]
+    return [*kept[:place], NameSizes(), AssignTargets(supports), *kept[place:]]
 
 
 def left_out(

@@ -14,6 +14,7 @@ from compiler.ir.opdef import find, listed, registered
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
+from compiler.passes.name_sizes import NameSizes
 from compiler.passes.pipeline import pipeline
 from tests.ops.samples import Sample, samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, forward, graph_of
@@ -29,6 +30,7 @@ TARGET = TritonTarget()
 def lowered(case: Case) -> bool:
     """Tell whether kernels are written for a call, and not only for its op."""
     graph, _ = graph_of(case, wanted(case), NOBODY)
+    run_passes(graph, [NameSizes()], Context())
     return not any(TARGET.supports(op) for op in graph.ops())
 
 

@@ -6,12 +6,15 @@ One body may write several kernels, one behind the other: each call of `lanes` b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from compiler.codegen.frame import Frame, NumpyOperand
+from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.meaning import ShapeOf
 from compiler.codegen.trace import Expr, Term
 from compiler.codegen.triton.emit import Written, emit
+from compiler.codegen.triton.frame import TritonFrame
+from compiler.codegen.triton.host import HostWork
 from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
 from compiler.codegen.triton.products import emit_tiles
 from compiler.codegen.triton.split import split
@@ -23,21 +26,31 @@ from compiler.plan import PlannedOp, Value
 
 
 class DeviceOperand:
-    """A value of the device while an op's body runs; its elements are those of the kernel begun."""
+    """A value of the device while an op's body runs; its elements are those of the kernel begun.
 
-    def __init__(self, kernels: Kernels, operand: NumpyOperand, shape: Shape) -> None:
+    It is placed where it is first used: by then the step knows its size.
+    """
+
+    def __init__(
+        self, kernels: Kernels, place: Callable[[], NumpyOperand], type: TensorType
+    ) -> None:
         self.kernels = kernels
-        self.operand = operand
-        self.shape = shape
+        self._place = place
+        self.type = type
 
     @property
-    def type(self) -> TensorType:
-        """Its element type and the shape it is seen in."""
-        return self.operand.type.with_shape(self.shape)
+    def operand(self) -> NumpyOperand:
+        """The value by its name."""
+        return self._place()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape it is seen in."""
+        return self.type.shape
 
     def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
         """The same elements in another shape."""
-        return DeviceOperand(self.kernels, self.operand, tuple(shape))
+        return DeviceOperand(self.kernels, self._place, self.type.with_shape(shape))
 
     def __getitem__(self, indices: Any) -> Expr:
         return self.at(*as_tuple(indices))
@@ -51,14 +64,14 @@ class DeviceOperand:
         return Ref(self.kernels.current, self.operand, self.shape)
 
 
-class Kernels:
+class Kernels(HostWork):
     """Writes the kernels of one op into a step."""
 
     def __init__(
-        self, frame: Frame, op: PlannedOp, comment: Sequence[str],
+        self, frame: TritonFrame, op: PlannedOp, comment: Sequence[str],
         launch: Callable[[Written], None], name: str = "", tail: Tail | None = None,
     ) -> None:  # fmt: skip
-        self._frame = frame
+        super().__init__(frame)
         self._op = op
         self._comment = comment
         self._launch = launch
@@ -75,18 +88,34 @@ class Kernels:
 
     def _held(self, slot: str, values: Sequence[Value]) -> Any:
         declared = self._op.defn.slots[slot]
+        if declared.on_host:
+            return declared.hold([self._frame.operand(v) for v in values])
         made = [ShapeOf(v) if declared.shape_only else self._operand(v) for v in values]
         return declared.hold(made)
 
     def _operand(self, value: Value) -> DeviceOperand:
-        return DeviceOperand(self, self._frame.operand(value), value.type.shape)
+        return DeviceOperand(self, partial(self._frame.operand, value), value.type)
+
+    def settle(self) -> None:
+        """Give every value of the op its place."""
+        for slot, values in {**self._op.inputs, **self._op.outputs}.items():
+            if not self._op.defn.slots[slot].shape_only:
+                for value in values:
+                    self._frame.operand(value)
 
     def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
         """Working memory of the device during this op; contents undefined."""
-        return DeviceOperand(self, self._room(shape, dtype), tuple(shape))
+        return self._made(self._room(shape, dtype))
 
     def _room(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         return self._frame.scratch(shape, dtype, on_device=True)
+
+    def there(self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64) -> DeviceOperand:
+        """An array of the host, copied to the device."""
+        return self._made(self._sent(value, shape, dtype))
+
+    def _made(self, operand: NumpyOperand) -> DeviceOperand:
+        return DeviceOperand(self, lambda: operand, operand.type)
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True where both are one memory, so that copying would be idle."""

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from compiler.codegen.epilogue import head_and_tail
-from compiler.codegen.frame import Frame, NumpyOperand, shape_text
+from compiler.codegen.frame import Frame
 from compiler.codegen.module import Module
 from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
-from compiler.codegen.triton.alike import Key, likeness
 from compiler.codegen.triton.emit import Written, emit
-from compiler.codegen.triton.helpers import HELPERS, with_needed
+from compiler.codegen.triton.frame import TritonFrame
 from compiler.codegen.triton.kernels import Kernels
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.several import emit_several
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of
-from compiler.ir.dims import Dim
+from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
-from compiler.plan import Place, Plan, PlannedOp, Step, Value
+from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
-_SMALL = 2**31
-"""Elements below which a kernel counts them in 32 bits."""
-
-_TAKEN = frozenset("torch triton tl upload download INDEX".split())
-"""Names that modules use themselves, besides those of NumPy code."""
-
 _COPIES = {TO_DEVICE: "upload", TO_HOST: "download"}
 """The functions of a module that copy between the sides."""
 
@@ -54,7 +46,7 @@ class TritonTarget:
         """Empty for what kernels are written for, else why not."""
         if op.body is not None:
             return "branches and loops are steered by the host"
-        if any(var.type.is_open for var in op.reads() + op.writes()):
+        if not _is_sized(op):
             return "only data decides its sizes"
         if any(var.type.dtype not in TYPES for var in op.reads() + op.writes()):
             return "it works on what is no number"
@@ -87,64 +79,24 @@ def launches(plan: Plan) -> dict[int, list[Written]]:
     return found
 
 
-class TritonFrame(Frame):
-    """A frame in which values of the device are torch tensors, and kernels are collected."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan.dims, plan.buffers)
-        self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
-        self.known: set[str] = set()
-        self.launched: list[tuple[int, Written]] = []
-        self.written: dict[Key, str] = {}
-        self._index(plan)
-
-    def _index(self, plan: Plan) -> None:
-        """What kernels count elements in: 64 bits where a value has so many."""
-        types = {value.type for step in plan.steps for op in step.ops for value in op.values}
-        counts = {type.numel for type in types if not type.is_open}
-        fixed = max((n for n in counts if isinstance(n, int)), default=0)
-        open_counts = sorted(str(n) for n in counts if isinstance(n, Dim))
-        if fixed >= _SMALL:
-            self.setup.line("INDEX = tl.int64")
-        elif not open_counts:
-            self.setup.line("INDEX = tl.int32")
-        else:
-            largest = f"max({', '.join(open_counts)}, 0)"
-            self.setup.line(f"INDEX = tl.int32 if {largest} < {_SMALL} else tl.int64")
-
-    def _place(self, value: Value, name: str) -> NumpyOperand:
-        if value.on_device and value.place is Place.LOCAL:
-            dtype = value.type.dtype.numpy.name
-            self.body.line(f"{name} = take(None, {dtype!r}, {shape_text(value.type.shape)})")
-            return NumpyOperand(self, name, value.type, False, value.storage)
-        return super()._place(value, name)
-
-    def launch(self, source: Written) -> None:
-        """Carry a kernel and the helpers it needs into the module, and call it in the step.
-
-        One that is there already under another name is called by that.
-        """
-        key = likeness(source.lines, source.types, {**source.constants, **source.options})
-        if key not in self.written:
-            self.written[key] = source.name
-            self._carry(source)
-        name = self.written[key]
-        self.launched.append((self.step, replace(source, name=name)))
-        self.line(name + source.launch.removeprefix(source.name))
-
-    def _carry(self, source: Written) -> None:
-        for helper in with_needed(source.helpers):
-            if helper not in self.known:
-                self.known.add(helper)
-                self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
-        self.functions.append("\n".join(source.lines))
-        self.kernels.append((source.name, source.types, source.constants, source.options))
-
-
 def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
     """The class that has the body of an op's kernels, and what it is called there."""
     found = (defn.forward, "triton_grad") if issubclass(defn, GradOp) else (defn, "triton")
     return found if callable(getattr(*found, None)) else None
+
+
+def _is_sized(op: Op) -> bool:
+    """True where all sizes are known by name before a kernel is launched.
+
+    Names that are new with an op are those that its body tells, where its class says so.
+    """
+    vars = op.reads() + op.writes()
+    if any(var.type.is_array or UNKNOWN in var.type.shape for var in vars):
+        return False
+    owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+    known = {name for var in op.reads() for name in var.type.names}
+    made = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
+    return made <= known or (owner.tells_sizes and owner is op.defn)
 
 
 def _untold(op: Op) -> list[str]:
@@ -160,12 +112,20 @@ def _untold(op: Op) -> list[str]:
 
 def _emit(frame: Frame, step: Step) -> None:
     """Kernels for a step of the device, NumPy for one of the host."""
-    if step.ops[0].kind in _COPIES:
-        _emit_copy(frame, step)
-        return
-    if not step.ops[0].target or not isinstance(frame, TritonFrame):
+    if not isinstance(frame, TritonFrame):
         emit_step(frame, step)
-        return
+    elif step.ops[0].kind in _COPIES:
+        _emit_copy(frame, step)
+    elif not step.ops[0].target:
+        emit_step(frame, step)
+        frame.measure(step)
+    else:
+        _emit_there(frame, replace(step, ops=tuple(map(frame.named, step.ops))))
+        frame.measure(step)
+
+
+def _emit_there(frame: TritonFrame, step: Step) -> None:
+    """The kernels of a step of the device."""
     tell_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     first, *others = step.ops
@@ -196,9 +156,9 @@ def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
     _emit_pointwise(frame, rest, comment[1:])
 
 
-def _emit_copy(frame: Frame, step: Step) -> None:
+def _emit_copy(frame: TritonFrame, step: Step) -> None:
     tell_ops(frame, step)
-    op = step.ops[0]
+    op = frame.named(step.ops[0])
     source, target = frame.operand(op.inputs["X"][0]), frame.operand(op.outputs["Out"][0])
     frame.line(f"{_COPIES[op.kind]}({target}, {source})")
 

@@ -6,10 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
+from compiler.ops.lanes import add_rows, copy, fill, take_rows
 from compiler.ops.sequence import pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
@@ -20,7 +21,7 @@ from compiler.ops.sequence.sequence import (
     segment_sums,
     zeros,
 )
-from compiler.ops.sequence.sequence_lanes import owner_rows, table_of
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:
@@ -33,6 +34,16 @@ def repeated_rows(offsets: Array, times: Array) -> Array:
     return run_rows(np.repeat(offsets[:-1], times), np.repeat(np.diff(offsets), times))
 
 
+def expanded_rows(lod: list[Array] | None, level: Array, count: int) -> Array:
+    """The row of X that each row of the output is; X has so many rows."""
+    return repeated_rows(sequence_offsets(lod, count), np.diff(level))
+
+
+def expanded_offsets(offsets: Array, level: Array) -> Array:
+    """Where the repeated sequences lie."""
+    return np.append(0, np.cumsum(np.repeat(np.diff(offsets), np.diff(level))))
+
+
 class SequenceExpand(OpDef, op="sequence_expand"):
     """Out = each sequence of X as many times as Y's level `ref_level` has items for it.
 
@@ -42,6 +53,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     """
 
     lod_like = ""
+    tells_sizes = True
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -81,19 +93,48 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         return count_of(Y_lod[inner]) if inner < len(Y_lod) else Y.shape[0]
 
     def numpy(self, X: Array, X_lod: list[Array] | None, Y_lod: list[Array]) -> dict[str, object]:
-        times = np.diff(Y_lod[self.ref_level])
-        offsets = sequence_offsets(X_lod, len(X))
-        Out = X.take(repeated_rows(offsets, times), axis=0)
-        repeated = np.append(0, np.cumsum(np.repeat(np.diff(offsets), times)))
-        return {"Out": Out, "Out_lod": [repeated] if X_lod else []}
+        level = Y_lod[self.ref_level]
+        Out = X.take(expanded_rows(X_lod, level, len(X)), axis=0)
+        return {"Out": Out, "Out_lod": [expanded_offsets(X_lod[0], level)] if X_lod else []}
 
     def grad(
         self, X: Shape, X_lod: list[Array] | None, Y: Shape, Y_lod: list[Array], d_Out: Array
     ) -> dict[str, Array]:
         d_X = zeros(X, d_Out)
-        offsets = sequence_offsets(X_lod, len(d_X))
-        np.add.at(d_X, repeated_rows(offsets, np.diff(Y_lod[self.ref_level])), d_Out)
+        np.add.at(d_X, expanded_rows(X_lod, Y_lod[self.ref_level], len(d_X)), d_Out)
         return {"X": d_X}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand] | None,
+        Y_lod: list[Operand],
+        Out: DeviceOperand,
+        Out_lod: list[Operand] | None,
+    ) -> None:
+        level = Y_lod[self.ref_level]
+        rows = k.here(expanded_rows, X_lod, level, X.shape[0])
+        k.tell(Out.shape[0], rows.length())
+        take_rows(k, X, k.there(rows, Out.shape[:1]), Out, 0)
+        if X_lod and Out_lod:
+            k.keep(Out_lod[0], k.here(expanded_offsets, X_lod[0], level))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X_lod: list[Operand] | None,
+        Y_lod: list[Operand],
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        level = Y_lod[self.ref_level]
+        if not X_lod:
+            pool_lanes.pooled(k, d_Out, level, "SUM", 0.0, d_X, None)
+            return
+        rows = k.here(expanded_rows, X_lod, level, d_X.shape[0])
+        fill(k, d_X, 0.0)
+        add_rows(k, d_Out, k.there(rows, d_Out.shape[:1]), d_X)
 
 
 class SequenceExpandAs(OpDef, op="sequence_expand_as"):
@@ -125,16 +166,11 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         return {"X": segment_sums(d_Out, Y_lod[0])}
 
-    def triton(
-        self, k: Lanes, X: DeviceOperand, Y_lod: list[DeviceOperand], Out: DeviceOperand
-    ) -> None:
-        table = table_of(Out)
-        owners = owner_rows(k, Y_lod[0], table[0])
-        i, j = k.lanes(*table)
-        k.store(Out.seen_as(table), (i, j), X.seen_as(table_of(X))[owners[i], j])
+    def triton(self, k: Lanes, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand) -> None:
+        take_rows(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
 
     def triton_grad(
-        self, k: Lanes, Y_lod: list[DeviceOperand], d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: Lanes, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         pool_lanes.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
 
@@ -150,6 +186,22 @@ def require_offsets(offsets: Array, rows: int) -> Array:
     return offsets.astype(np.int64)
 
 
+def new_levels(
+    X_lod: list[Array] | None,
+    Y: Array | None,
+    Y_lod: list[Array] | None,
+    target: list[int],
+    append: bool,
+    rows: int,
+) -> list[Array]:
+    """The LoD that `lod_reset` gives to so many rows."""
+    if Y_lod:
+        require_offsets(Y_lod[-1], rows)
+        return Y_lod
+    given = np.array(target) if Y is None else Y.reshape(-1)
+    return [*(X_lod or [] if append else []), require_offsets(given, rows)]
+
+
 class LodReset(OpDef, op="lod_reset"):
     """Out = X with another LoD: that of Y, or one level of offsets from Y's numbers (int32).
 
@@ -162,7 +214,7 @@ class LodReset(OpDef, op="lod_reset"):
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
-    Y = reads(optional=True, no_grad=True)
+    Y = reads(optional=True, no_grad=True, on_host=True)
     Y_lod = reads_lod("Y", optional=True)
     Out = writes(inplace="X")
     Out_lod = writes_lod("Out")
@@ -191,12 +243,29 @@ class LodReset(OpDef, op="lod_reset"):
         Y: Array | None,
         Y_lod: list[Array] | None,
     ) -> dict[str, object]:
-        if Y_lod:
-            require_offsets(Y_lod[-1], len(X))
-            return {"Out": X, "Out_lod": Y_lod}
-        target = np.array(self.target_lod) if Y is None else Y.reshape(-1)
-        outer = X_lod or [] if self.append else []
-        return {"Out": X, "Out_lod": [*outer, require_offsets(target, len(X))]}
+        return {
+            "Out": X,
+            "Out_lod": new_levels(X_lod, Y, Y_lod, self.target_lod, self.append, len(X)),
+        }
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand] | None,
+        Y: Operand | None,
+        Y_lod: list[Operand] | None,
+        Out: DeviceOperand,
+        Out_lod: list[Operand],
+    ) -> None:
+        given = X_lod, None if Y_lod else Y, Y_lod, self.target_lod, self.append, X.shape[0]
+        levels = k.here(new_levels, *given)
+        for index, level in enumerate(Out_lod):
+            k.keep(level, levels[index])
+        copy(k, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        copy(k, d_Out, d_X)

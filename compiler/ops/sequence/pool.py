@@ -11,11 +11,11 @@ from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.lanes import copy
 from compiler.ops.sequence import pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
     of_lod,
+    owners,
     require_column,
     require_one_level,
     segment_sums,
@@ -74,15 +74,6 @@ def pool_weights(offsets: Array, kind: str, rank: int) -> Array:
     """What a pool multiplies the sum of each sequence by: [count, 1, …], 1 for empty ones."""
     lengths = np.maximum(offsets[1:] - offsets[:-1], 1).reshape(-1, *(1,) * (rank - 1))
     return 1.0 / (lengths if kind == "AVERAGE" else np.sqrt(lengths))
-
-
-def owners(offsets: Array) -> Array:
-    """The number of the sequence that each row belongs to.
-
-    >>> print(owners(np.array([0, 2, 2, 5])))
-    [0 0 2 2 2]
-    """
-    return np.arange(len(offsets) - 1).repeat(offsets[1:] - offsets[:-1])
 
 
 def give_to_largest(
@@ -239,19 +230,19 @@ class SequencePool(OpDef, op="sequence_pool"):
         self,
         k: Lanes,
         X: DeviceOperand,
-        X_lod: list[DeviceOperand],
+        X_lod: list[Operand],
         Out: DeviceOperand | None,
-        Out_lod: list[DeviceOperand] | None,
+        Out_lod: list[Operand] | None,
         MaxIndex: DeviceOperand | None,
     ) -> None:
         for outer, level in zip(Out_lod or [], X_lod, strict=False):
-            copy(k, level, outer)
+            k.keep(outer, level)
         pool_lanes.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
 
     def triton_grad(
         self,
         k: Lanes,
-        X_lod: list[DeviceOperand],
+        X_lod: list[Operand],
         MaxIndex: DeviceOperand | None,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
@@ -285,15 +276,13 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
         shares = segment_sums(Out * d_Out, X_lod[0])
         return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
 
-    def triton(
-        self, k: Lanes, X: DeviceOperand, X_lod: list[DeviceOperand], Out: DeviceOperand
-    ) -> None:
+    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand) -> None:
         softmax_rows(k, X, X_lod[0], Out)
 
     def triton_grad(
         self,
         k: Lanes,
-        X_lod: list[DeviceOperand],
+        X_lod: list[Operand],
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,

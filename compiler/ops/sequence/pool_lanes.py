@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.types import DType
-from compiler.ops.sequence.sequence_lanes import bounds, owner_rows, table_of
+from compiler.ops.sequence.sequence_lanes import (
+    bounds,
+    level_there,
+    owner_rows,
+    table_of,
+    turns_of,
+)
 
 
 def weight(k: Lanes, length: Number, kind: str, dtype: DType) -> Number:
@@ -14,12 +20,13 @@ def weight(k: Lanes, length: Number, kind: str, dtype: DType) -> Number:
 
 
 def pooled(
-    k: Lanes, X: DeviceOperand, offsets: DeviceOperand, kind: str, empty: float,
+    k: Lanes, X: DeviceOperand, level: Operand, kind: str, empty: float,
     Out: DeviceOperand | None, MaxIndex: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for one row a sequence, and where the largest stand."""
     rows, width = table_of(X)
-    count = offsets.shape[0] - 1
+    offsets, turns = level_there(k, level), turns_of(k, level)
+    count = level.shape[0] - 1
     i, j = k.lanes(count, width)
     start, end = bounds(offsets, i)
     x, filled = X.seen_as((rows, width)), end > start
@@ -27,12 +34,12 @@ def pooled(
     if kind in ("FIRST", "LAST"):
         result = x.at(start if kind == "FIRST" else end - 1, j, where=filled, other=empty)
     else:
-        r = k.loop(rows)
-        mine = (r >= start) & (r < end)
-        value = x.at(r, j, where=mine, other=float("-inf") if kind == "MAX" else 0)
+        r = k.loop(turns)
+        mine = r < end - start
+        value = x.at(start + r, j, where=mine, other=float("-inf") if kind == "MAX" else 0)
         result = k.max(value, r) if kind == "MAX" else k.sum(value, r)
         if kind == "MAX":
-            found = k.where(mine & k.equal(value, result), r, k.size(rows) - 1)
+            found = k.where(mine & k.equal(value, result), start + r, k.size(rows) - 1)
             found = k.min(k.astype(found, DType.INT32), r)
             place = k.where(filled, found, -1)
         if kind in ("AVERAGE", "SQRT"):
@@ -45,13 +52,13 @@ def pooled(
 
 
 def pooled_grad(
-    k: Lanes, offsets: DeviceOperand, kind: str, MaxIndex: DeviceOperand | None,
+    k: Lanes, level: Operand, kind: str, MaxIndex: DeviceOperand | None,
     d_Out: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for what each row gets of its sequence's gradient."""
     rows, width = table_of(d_X)
-    count = offsets.shape[0] - 1
-    owners = owner_rows(k, offsets, rows)
+    count = level.shape[0] - 1
+    owners, offsets = owner_rows(k, level, rows), level_there(k, level)
     i, j = k.lanes(rows, width)
     owner = owners[i]
     start, end = bounds(offsets, owner)

@@ -8,13 +8,15 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype
+from compiler.ops.lanes import copy, fill, take_rows
 from compiler.ops.sequence.sequence import (
     count_of,
+    offsets_after,
     require_one_level,
     require_rank,
     reshaped,
@@ -22,7 +24,7 @@ from compiler.ops.sequence.sequence import (
     run_rows,
     zeros,
 )
-from compiler.ops.sequence.sequence_lanes import owner_rows, table_of
+from compiler.ops.sequence.sequence_lanes import move_rows
 
 
 def interleaved_rows(lods: list[Array]) -> Array:
@@ -31,6 +33,18 @@ def interleaved_rows(lods: list[Array]) -> Array:
     pairs = zip(ends, lods, strict=True)
     places = np.stack([end - offsets[-1] + offsets for end, offsets in pairs])
     return run_rows(places[:, :-1].T.reshape(-1), np.diff(places).T.reshape(-1))
+
+
+def joined_places(lods: list[Array], index: int) -> Array:
+    """Where the rows of one of the tensors go."""
+    before = np.sum([np.diff(offsets) for offsets in lods[:index]], axis=0, dtype=np.int64)
+    starts = np.sum(lods, axis=0)[:-1] + before
+    return run_rows(starts, np.diff(lods[index]))
+
+
+def joined_offsets(lods: list[Array]) -> Array:
+    """Where the sequences of all of them lie."""
+    return np.sum(lods, axis=0)
 
 
 class SequenceConcat(OpDef, op="sequence_concat"):
@@ -65,12 +79,32 @@ class SequenceConcat(OpDef, op="sequence_concat"):
 
     def numpy(self, X: list[Array], X_lod: list[Array]) -> dict[str, object]:
         Out = np.concatenate(X).take(interleaved_rows(X_lod), axis=0)
-        return {"Out": Out, "Out_lod": [np.sum(X_lod, axis=0)]}
+        return {"Out": Out, "Out_lod": [joined_offsets(X_lod)]}
 
     def grad(self, X: list[Shape], X_lod: list[Array], d_Out: Array) -> dict[str, list[Array]]:
         d_all = np.empty_like(d_Out)
         d_all[interleaved_rows(X_lod)] = d_Out
         return {"X": np.split(d_all, np.cumsum([offsets[-1] for offsets in X_lod])[:-1])}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: list[DeviceOperand],
+        X_lod: list[Operand],
+        Out: DeviceOperand,
+        Out_lod: list[Operand] | None,
+    ) -> None:
+        for index, part in enumerate(X):
+            move_rows(k, part, k.there(k.here(joined_places, X_lod, index), part.shape[:1]), Out)
+        for level in Out_lod or []:
+            k.keep(level, k.here(joined_offsets, X_lod))
+
+    def triton_grad(
+        self, k: Lanes, X_lod: list[Operand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
+    ) -> None:
+        for index, part in enumerate(d_X):
+            places = k.there(k.here(joined_places, X_lod, index), part.shape[:1])
+            take_rows(k, d_Out, places, part, 0)
 
 
 class SequenceReverse(OpDef, op="sequence_reverse"):
@@ -88,14 +122,9 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return X.take(reversed_rows(X_lod[0]), axis=0)
 
-    def triton(
-        self, k: Lanes, X: DeviceOperand, X_lod: list[DeviceOperand], Y: DeviceOperand
-    ) -> None:
-        table, offsets = table_of(X), X_lod[0]
-        owners = owner_rows(k, offsets, table[0])
-        i, j = k.lanes(*table)
-        there = offsets[owners[i]] + offsets[owners[i] + 1] - 1 - i
-        k.store(Y.seen_as(table), (i, j), X.seen_as(table)[there, j])
+    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand) -> None:
+        rows = k.there(k.here(reversed_rows, X_lod[0]), X.shape[:1])
+        take_rows(k, X, rows, Y, 0)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         d_Y, d_X = grad(op.outputs["Y"][0]), grad(op.inputs["X"][0])
@@ -123,11 +152,12 @@ class SequenceSlice(OpDef, op="sequence_slice"):
     """
 
     lod_like = ""
+    tells_sizes = True
 
     X = reads()
     X_lod = reads_lod("X")
-    Offset = reads(no_grad=True)
-    Length = reads(no_grad=True)
+    Offset = reads(no_grad=True, on_host=True)
+    Length = reads(no_grad=True, on_host=True)
     Out = writes()
     Out_lod = writes_lod("Out")
 
@@ -148,8 +178,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         self, X: Array, X_lod: list[Array], Offset: Array, Length: Array
     ) -> dict[str, object]:
         rows = sliced_rows(X_lod[0], Offset, Length)
-        offsets = np.append(0, np.cumsum(Length.reshape(-1))).astype(np.int64)
-        return {"Out": X.take(rows, axis=0), "Out_lod": [offsets]}
+        return {"Out": X.take(rows, axis=0), "Out_lod": [offsets_after(Length)]}
 
     def grad(
         self, X: Shape, X_lod: list[Array], Offset: Array, Length: Array, d_Out: Array
@@ -157,6 +186,46 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         d_X = zeros(X, d_Out)
         d_X[sliced_rows(X_lod[0], Offset, Length)] = d_Out
         return {"X": d_X}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand],
+        Offset: Operand,
+        Length: Operand,
+        Out: DeviceOperand,
+        Out_lod: list[Operand] | None,
+    ) -> None:
+        rows = k.here(sliced_rows, X_lod[0], Offset, Length)
+        k.tell(Out.shape[0], rows.length())
+        take_rows(k, X, k.there(rows, Out.shape[:1]), Out, 0)
+        for level in Out_lod or []:
+            k.keep(level, k.here(offsets_after, Length))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X_lod: list[Operand],
+        Offset: Operand,
+        Length: Operand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        rows = k.there(k.here(sliced_rows, X_lod[0], Offset, Length), d_Out.shape[:1])
+        fill(k, d_X, 0.0)
+        move_rows(k, d_Out, rows, d_X)
+
+
+def reshaped_offsets(offsets: Array, size: int, new_size: int) -> Array:
+    """Where sequences lie in rows of another size; ValueError where one does not fill its rows."""
+    numbers = offsets * size
+    if (numbers % new_size).any():
+        raise ValueError(
+            f"sequence_reshape: sequences of {np.diff(numbers).tolist()} numbers do not fill rows "
+            f"of {new_size}"
+        )
+    return numbers // new_size
 
 
 class SequenceReshape(OpDef, op="sequence_reshape"):
@@ -183,13 +252,24 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
         return {"Out": X.with_shape((rows, self.new_dim)), "Out_lod": [X_lod[0]]}
 
     def numpy(self, X: Array, X_lod: list[Array]) -> dict[str, object]:
-        numbers = X_lod[0] * X.shape[1]
-        if (numbers % self.new_dim).any():
-            raise ValueError(
-                f"sequence_reshape: sequences of {np.diff(numbers).tolist()} numbers do not fill "
-                f"rows of {self.new_dim}"
-            )
-        return {"Out": X.reshape(-1, self.new_dim), "Out_lod": [numbers // self.new_dim]}
+        offsets = reshaped_offsets(X_lod[0], X.shape[1], self.new_dim)
+        return {"Out": X.reshape(-1, self.new_dim), "Out_lod": [offsets]}
 
     def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": reshaped(d_Out, X)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand],
+        Out: DeviceOperand,
+        Out_lod: list[Operand],
+    ) -> None:
+        offsets = k.here(reshaped_offsets, X_lod[0], X.shape[1], self.new_dim)
+        for level in Out_lod:
+            k.keep(level, offsets)
+        copy(k, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        copy(k, d_Out, d_X)

@@ -59,6 +59,25 @@ def of_lod(k: Kernel, expression: str, offsets: Operand, hint: str) -> str:
     return expression if steady else k.once(expression, [offsets], hint)
 
 
+def offsets_after(lengths: Array) -> Array:
+    """Where sequences of some lengths lie: int64 [count + 1].
+
+    >>> print(offsets_after(np.array([[2], [0], [3]])))
+    [0 2 2 5]
+    """
+    return np.append(0, np.cumsum(lengths.reshape(-1))).astype(np.int64)
+
+
+def row_bounds(offsets: Array) -> Array:
+    """For each row where its sequence begins and where it ends: int64 [2, rows].
+
+    >>> print(row_bounds(np.array([0, 2, 2, 5])).tolist())
+    [[0, 0, 2, 2, 2], [2, 2, 5, 5, 5]]
+    """
+    lengths = offsets[1:] - offsets[:-1]
+    return np.stack([offsets[:-1].repeat(lengths), offsets[1:].repeat(lengths)])
+
+
 def run_rows(starts: Array, lengths: Array) -> Array:
     """Row numbers of runs, one run after the other: int64 [sum(lengths)].
 
@@ -78,6 +97,15 @@ def reversed_rows(offsets: Array) -> Array:
     rows: Array = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
     rows -= np.arange(len(rows))
     return rows
+
+
+def owners(offsets: Array) -> Array:
+    """The number of the sequence that each row belongs to.
+
+    >>> print(owners(np.array([0, 2, 2, 5])))
+    [0 0 2 2 2]
+    """
+    return np.arange(len(offsets) - 1).repeat(offsets[1:] - offsets[:-1])
 
 
 def row_places(offsets: Array) -> tuple[Array, Array]:
