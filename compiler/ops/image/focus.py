@@ -10,12 +10,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.image.windows import image_table, require_images
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_lanes import rows_bounds
 
 
 def waves(positions: Array, width: int) -> Array:
@@ -61,13 +61,13 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
         self,
         k: Lanes,
         X: DeviceOperand,
-        X_lod: list[DeviceOperand] | None,
+        X_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
         in_rows = X.type.rank == 2 and X_lod
-        owners = owner_rows(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
+        bounds = rows_bounds(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
         *ahead, row, column = k.lanes(*X.shape)
-        position = row if owners is None or not X_lod else row - X_lod[-1][owners[row]]
+        position = row if bounds is None else row - bounds[0, row]
         half = int(str(X.shape[-1])) // 2
         power = k.mod(column, half) * (1.0 / max(half - 1, 1)) if half > 1 else column * 0 + 1.0
         angle = position / k.exp(power * math.log(10000.0))

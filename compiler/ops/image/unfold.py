@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN, product
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image.conv_lanes import seeing, seen
@@ -21,6 +21,7 @@ from compiler.ops.image.conv_loops import (
     window_axes,
 )
 from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
+from compiler.ops.sequence.sequence import even_offsets
 
 
 def edges_in_pairs(paddings: Sequence[int]) -> list[int]:
@@ -170,13 +171,12 @@ class Im2Sequence(OpDef, op="im2sequence"):
         k: Lanes,
         X: DeviceOperand,
         Out: DeviceOperand | None,
-        Out_lod: list[DeviceOperand] | None,
+        Out_lod: list[Operand] | None,
     ) -> None:
         axes = self.axes(X.shape)
         counts = [axis.count for axis in axes]
         for offsets in Out_lod or []:
-            (i,) = k.lanes(offsets.type.numel)
-            k.store(offsets, (i,), i * k.size(product(counts)))
+            k.keep(offsets, k.here(even_offsets, X.shape[0], product(counts)))
         if Out is None:
             return
         place, depth = k.lanes(*Out.shape)

@@ -8,12 +8,12 @@ from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, shown
-from compiler.ops.sequence.sequence import require_one_level, window_values
+from compiler.ops.sequence.sequence import even_offsets, require_one_level, window_values
 
 
 def rows_of_batch(X: Array, lod: list[Array] | None) -> Array:
     """Where sequences lie: as the LoD says, or all of one length in X [batch, length, size]."""
-    return lod[-1] if lod else np.arange(len(X) + 1) * X.shape[1]
+    return lod[-1] if lod else even_offsets(len(X), X.shape[1])
 
 
 class RowConv(OpDef, op="row_conv"):

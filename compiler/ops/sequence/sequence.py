@@ -68,6 +68,11 @@ def offsets_after(lengths: Array) -> Array:
     return np.append(0, np.cumsum(lengths.reshape(-1))).astype(np.int64)
 
 
+def even_offsets(count: int, length: int) -> Array:
+    """Where sequences of one length lie: int64 [count + 1]."""
+    return np.arange(count + 1) * length
+
+
 def row_bounds(offsets: Array) -> Array:
     """For each row where its sequence begins and where it ends: int64 [2, rows].
 
