@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import reads
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image import precise_lanes, region_lanes
+from compiler.ops.image import precise_lanes
 from compiler.ops.image.region_loops import (
     cell_edges,
     edge_gradient,
@@ -25,7 +25,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
     """
 
     ROIs = reads()
-    BatchRoINums = reads(optional=True, no_grad=True)
+    BatchRoINums = reads(optional=True, no_grad=True, on_host=True)
 
     def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
         return self.pooled(X, ROIs, X.shape[1])
@@ -81,11 +81,11 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         k: Lanes,
         X: DeviceOperand,
         ROIs: DeviceOperand,
-        BatchRoINums: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        BatchRoINums: Operand | None,
+        ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
-        starts = BatchRoINums and region_lanes.starts_of_counts(k, BatchRoINums)
+        starts = BatchRoINums and k.here(starts_of, BatchRoINums)
         boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
         precise_lanes.integrals(k, boxes, X, Out)
 
@@ -94,14 +94,14 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         k: Lanes,
         X: DeviceOperand,
         ROIs: DeviceOperand,
-        BatchRoINums: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        BatchRoINums: Operand | None,
+        ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand | None,
         d_ROIs: DeviceOperand | None,
     ) -> None:
-        starts = BatchRoINums and region_lanes.starts_of_counts(k, BatchRoINums)
+        starts = BatchRoINums and k.here(starts_of, BatchRoINums)
         boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
         if d_X is not None:
             precise_lanes.picture_gradient(k, boxes, d_Out, d_X)

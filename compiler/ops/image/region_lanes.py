@@ -41,16 +41,6 @@ class Boxes:
         return self.rois[box, which] * self.scale
 
 
-def starts_of_counts(k: Lanes, counts: DeviceOperand) -> DeviceOperand:
-    """A kernel for the offsets of as many boxes as a tensor says for each picture."""
-    starts = k.scratch((counts.type.numel + 1,), DType.INT64)
-    (i,) = k.lanes(starts.shape[0])
-    r = k.loop(counts.type.numel)
-    before = k.where(r < i, counts.seen_as((counts.type.numel,))[r], 0)
-    k.store(starts, (i,), k.sum(k.astype(before, DType.INT64), r))
-    return starts
-
-
 # ---- cells of whole elements -------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, HostValue, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ
@@ -57,7 +57,7 @@ class RegionPooling(OpDef):
         return {"X": X, "ROIs": ROIs}
 
     def boxes(
-        self, k: Lanes, X: Shape, ROIs: DeviceOperand, *offsets: DeviceOperand | None
+        self, k: Lanes, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
     ) -> Boxes:
         """The boxes as kernels have them; the first offsets there are say whose they are."""
         known = next((each for each in offsets if each is not None), None)
@@ -77,7 +77,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
     Boxes and cells are rounded to whole elements; an empty cell gives 0. Reference: roi_pool_op.cc.
     """
 
-    RoisLod = reads(optional=True, no_grad=True)
+    RoisLod = reads(optional=True, no_grad=True, on_host=True)
     Argmax = writes(optional=True)
 
     def infer(self, X: TensorType, ROIs: TensorType) -> dict[str, TensorType]:
@@ -121,8 +121,8 @@ class RoiPool(RegionPooling, op="roi_pool"):
         k: Lanes,
         X: DeviceOperand,
         ROIs: DeviceOperand,
-        RoisLod: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        RoisLod: Operand | None,
+        ROIs_lod: list[Operand] | None,
         Out: DeviceOperand | None,
         Argmax: DeviceOperand | None,
     ) -> None:
@@ -133,8 +133,8 @@ class RoiPool(RegionPooling, op="roi_pool"):
         self,
         k: Lanes,
         ROIs: DeviceOperand,
-        RoisLod: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        RoisLod: Operand | None,
+        ROIs_lod: list[Operand] | None,
         Argmax: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
@@ -143,7 +143,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
         region_lanes.largest_gradient(k, boxes, Argmax, d_Out, d_X)
 
 
-def last_of(levels: list[DeviceOperand] | None) -> DeviceOperand | None:
+def last_of(levels: list[Operand] | None) -> Operand | None:
     """The innermost offsets of a LoD, if there is one."""
     return levels[-1] if levels else None
 
@@ -155,7 +155,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
     a side of at least 1. Reference: roi_align_op.cc.
     """
 
-    RoisLod = reads(optional=True, no_grad=True)
+    RoisLod = reads(optional=True, no_grad=True, on_host=True)
     sampling_ratio = attr(-1)
 
     def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
@@ -195,8 +195,8 @@ class RoiAlign(RegionPooling, op="roi_align"):
         k: Lanes,
         X: DeviceOperand,
         ROIs: DeviceOperand,
-        RoisLod: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        RoisLod: Operand | None,
+        ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
         boxes = self.boxes(k, X.shape, ROIs, RoisLod, last_of(ROIs_lod))
@@ -206,8 +206,8 @@ class RoiAlign(RegionPooling, op="roi_align"):
         self,
         k: Lanes,
         ROIs: DeviceOperand,
-        RoisLod: DeviceOperand | None,
-        ROIs_lod: list[DeviceOperand] | None,
+        RoisLod: Operand | None,
+        ROIs_lod: list[Operand] | None,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
@@ -276,7 +276,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
         k: Lanes,
         X: DeviceOperand,
         ROIs: DeviceOperand,
-        ROIs_lod: list[DeviceOperand] | None,
+        ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
         boxes = self.boxes(k, X.shape, ROIs, last_of(ROIs_lod))
@@ -286,7 +286,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
         self,
         k: Lanes,
         ROIs: DeviceOperand,
-        ROIs_lod: list[DeviceOperand] | None,
+        ROIs_lod: list[Operand] | None,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:

@@ -7,7 +7,7 @@ or as the row numbers that follow from them.
 from __future__ import annotations
 
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.kernel import DeviceOperand, HostValue, Lanes, Number, Operand
 from compiler.ir.types import Array
 from compiler.ops.sequence.sequence import owners, row_bounds
 
@@ -37,7 +37,7 @@ def turns_of(k: Lanes, level: Operand) -> Size:
     return k.size_of(k.here(longest, level), "longest")
 
 
-def owner_rows(k: Lanes, level: Operand, rows: Size) -> DeviceOperand:
+def owner_rows(k: Lanes, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """The number of the sequence that each row belongs to: int64 [rows]."""
     return k.there(k.here(owners, level), (rows,))
 
