@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
@@ -160,7 +160,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         k: Lanes,
         Input: Shape,
         ROIs: DeviceOperand,
-        ROIs_lod: list[DeviceOperand] | None,
+        ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
     ) -> Parts:
         """How kernels look at the boxes."""
@@ -180,7 +180,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         k: Lanes,
         Input: DeviceOperand,
         ROIs: DeviceOperand,
-        ROIs_lod: list[DeviceOperand] | None,
+        ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
         TopCount: DeviceOperand | None,
         Output: DeviceOperand | None,
@@ -193,7 +193,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
         k: Lanes,
         Input: DeviceOperand,
         ROIs: DeviceOperand,
-        ROIs_lod: list[DeviceOperand] | None,
+        ROIs_lod: list[Operand] | None,
         Trans: DeviceOperand,
         TopCount: DeviceOperand,
         d_Output: DeviceOperand,
