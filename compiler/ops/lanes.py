@@ -22,10 +22,25 @@ def fill(k: Lanes, out: DeviceOperand, value: float) -> None:
 def numbers_of(k: Lanes, out: DeviceOperand, numbers: Sequence[Size | float]) -> None:
     """A kernel for out = a few numbers, which may be sizes."""
     (i,) = k.lanes(out.type.numel)
-    value = k.astype(k.astype(i, DType.INT32), out.type.dtype) * 0
-    for place, each in enumerate(numbers):
-        value = k.where(k.equal(i, place), each if isinstance(each, float) else k.size(each), value)
-    k.store(out.seen_as((out.type.numel,)), (i,), value)
+    k.store(out.seen_as((out.type.numel,)), (i,), listed(k, i, numbers, out.type.dtype))
+
+
+LISTED = 64
+"""Numbers that a kernel may have in its text."""
+
+
+def too_many(numbers: int) -> str:
+    """Why so many numbers do not stand in the text of a kernel; empty where they do."""
+    return f"{numbers} numbers are too many for a kernel's text" * (numbers > LISTED)
+
+
+def listed(k: Lanes, place: Number, numbers: Sequence[Size | float], dtype: DType) -> Number:
+    """The number at a place of a list, which stands in the kernel's text."""
+    value = k.astype(k.astype(place, DType.INT32), dtype) * 0
+    for at, each in enumerate(numbers):
+        number = each if isinstance(each, float) else k.size(each)
+        value = k.where(k.equal(place, at), number, value)
+    return value
 
 
 def copy(k: Lanes, X: DeviceOperand, out: DeviceOperand) -> None:

@@ -9,10 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.detection import box_lanes
+from compiler.ops.detection.box_lanes import edges, overlap, put
 from compiler.ops.image.windows import require_images
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 def require_boxes(op: str, slot: str, boxes: TensorType) -> None:
@@ -54,6 +58,11 @@ class IouSimilarity(OpDef, op="iou_similarity"):
 
     def numpy(self, X: Array, Y: Array) -> Array:
         return overlaps(X, Y, 0.0 if self.box_normalized else 1.0).astype(X.dtype)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        i, j = k.lanes(*Out.shape)
+        extra = 0.0 if self.box_normalized else 1.0
+        k.store(Out, (i, j), overlap(k, edges(X, i), edges(Y, j), extra))
 
 
 def centre_and_size(boxes: Array, extra: float) -> tuple[Array, Array]:
@@ -129,6 +138,30 @@ class BoxCoder(OpDef, op="box_coder"):
             weights = weights[:, None] if weights.ndim == 2 else weights
         return decoded(TargetBox * weights, priors, extra).astype(TargetBox.dtype)
 
+    def triton(
+        self,
+        k: Lanes,
+        PriorBox: DeviceOperand,
+        PriorBoxVar: DeviceOperand | None,
+        TargetBox: DeviceOperand,
+        OutputBox: DeviceOperand,
+    ) -> None:
+        i, j = k.lanes(*OutputBox.shape[:2])
+        encode = self.code_type == "encode_center_size"
+        own, extra = i if self.axis == 1 and not encode else j, 1.0 - self.box_normalized
+        weights: list[Number] = self.variance or [1.0] * 4
+        if PriorBoxVar is not None:
+            each = PriorBoxVar.type.rank == 2
+            weights = [PriorBoxVar[(own, a) if each else a] for a in range(4)]
+        prior, target = edges(PriorBox, own), edges(TargetBox, *((i,) if encode else (i, j)))
+        if encode:
+            code = box_lanes.encoded(k, target, prior, extra)
+            box = [part / weight for part, weight in zip(code, weights, strict=True)]
+        else:
+            code = [part * weight for part, weight in zip(target, weights, strict=True)]
+            box = box_lanes.decoded(k, code, prior, extra)
+        put(k, OutputBox, (i, j), box)
+
 
 class BoxClip(OpDef, op="box_clip"):
     """Output = the boxes of Input cut at the edges of their picture.
@@ -151,9 +184,25 @@ class BoxClip(OpDef, op="box_clip"):
     def numpy(self, Input: Array, Input_lod: list[Array] | None, ImInfo: Array) -> Array:
         sizes = np.floor(ImInfo[:, :2] / ImInfo[:, 2:] + 0.5) - 1
         counts = np.diff(Input_lod[-1]) if Input_lod else np.ones(len(ImInfo), np.int64)
-        edges = np.repeat(sizes[:, [1, 0, 1, 0]], counts, axis=0)
-        edges = edges.reshape(len(Input), *[1] * (Input.ndim - 2), 4)
-        return np.clip(Input, 0, edges).astype(Input.dtype)
+        most = np.repeat(sizes[:, [1, 0, 1, 0]], counts, axis=0)
+        most = most.reshape(len(Input), *[1] * (Input.ndim - 2), 4)
+        return np.clip(Input, 0, most).astype(Input.dtype)
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Input_lod: list[DeviceOperand] | None,
+        ImInfo: DeviceOperand,
+        Output: DeviceOperand,
+    ) -> None:
+        owners = owner_rows(k, Input_lod[-1], Input.shape[0]) if Input_lod else None
+        at, last = k.lanes(*Input.shape), k.size(ImInfo.shape[0]) - 1
+        picture = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
+        size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[picture, 1], ImInfo[picture, 0])
+        whole = k.astype(size, DType.FP64) / k.astype(ImInfo[picture, 2], DType.FP64)
+        edge = k.floor(k.astype(whole, ImInfo.type.dtype) + 0.5) - 1.0
+        k.store(Output, at, k.clip(Input[at], 0.0, edge))
 
 
 class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
@@ -175,6 +224,11 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         places[0::2] = 4 * np.arange(Input.shape[3])
         places[1::2] = 4 * np.arange(Input.shape[2])[:, None]
         return places - Input
+
+    def triton(self, k: Lanes, Input: DeviceOperand, Output: DeviceOperand) -> None:
+        _, c, y, x = at = k.lanes(*Input.shape)
+        place = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
+        k.store(Output, at, k.astype(place, Input.type.dtype) - Input[at])
 
 
 class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
@@ -212,3 +266,34 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         rows = np.arange(len(boxes))
         assigned = PriorBox if best is None else boxes[rows, best]
         return {"DecodeBox": boxes.reshape(TargetBox.shape), "OutputAssignBox": assigned}
+
+    def triton(
+        self,
+        k: Lanes,
+        PriorBox: DeviceOperand,
+        PriorBoxVar: DeviceOperand | None,
+        TargetBox: DeviceOperand,
+        BoxScore: DeviceOperand,
+        DecodeBox: DeviceOperand | None,
+        OutputAssignBox: DeviceOperand | None,
+    ) -> None:
+        rows, classes = BoxScore.shape
+        table = (rows, classes, 4)
+
+        def box(row: Number, of: Number) -> list[Number]:
+            code = edges(TargetBox.seen_as(table), row, of)
+            if PriorBoxVar is not None:
+                code = [part * PriorBoxVar[edge] for edge, part in enumerate(code)]
+            code[2:] = (k.minimum(part, self.box_clip) for part in code[2:])
+            return box_lanes.decoded(k, code, edges(PriorBox, row), 1.0)
+
+        if DecodeBox is not None:
+            row, of = k.lanes(rows, classes)
+            put(k, DecodeBox.seen_as(table), (row, of), box(row, of))
+        if OutputAssignBox is not None:
+            (row,) = k.lanes(rows)
+            r = k.loop(classes)
+            score = k.where(r > 0, BoxScore[row, r], float("-inf"))
+            best = k.clip(k.argmax(score, r), 0, k.size(classes) - 1)
+            own = zip(edges(PriorBox, row), box(row, best), strict=True)
+            put(k, OutputAssignBox, (row,), [k.where(best > 0, a, b) for b, a in own])

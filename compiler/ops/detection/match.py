@@ -5,13 +5,18 @@ Pictures are sequences of true boxes; priors are the same for all. None of this 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_shape, shown
+from compiler.ops.lanes import inside
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 NEAR_NOTHING = 1e-6
 """A distance below this is no match."""
@@ -133,6 +138,37 @@ class TargetAssign(OpDef, op="target_assign"):
             out[number, chosen], weight[number, chosen] = self.mismatch_value, 1
         return {"Out": out, "OutWeight": weight}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[DeviceOperand],
+        MatchIndices: DeviceOperand,
+        NegIndices: DeviceOperand | None,
+        NegIndices_lod: list[DeviceOperand] | None,
+        Out: DeviceOperand | None,
+        OutWeight: DeviceOperand | None,
+    ) -> None:
+        for made in (each for each in (Out, OutWeight) if each is not None):
+            n, m, part = k.lanes(*made.shape)
+            match = MatchIndices[n, m]
+            row, prior = match + X_lod[-1][n], k.mod(m, k.size(X.shape[1]))
+            if made is Out:
+                known = (match >= 0) & inside(k, row, X.shape[0])
+                value = X.at(row, prior, part, where=known, other=self.mismatch_value)
+            else:
+                value = k.where(match >= 0, 1.0, 0.0)
+            k.store(made, (n, m, part), value)
+        if NegIndices is not None and NegIndices_lod:
+            rows = NegIndices.type.numel
+            owners = owner_rows(k, NegIndices_lod[-1], rows)
+            for made, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
+                if made is not None:
+                    i, part = k.lanes(rows, made.shape[2])
+                    prior = NegIndices.seen_as((rows,))[i]
+                    known = inside(k, prior, made.shape[1])
+                    k.store(made, (owners[i], prior, part), value, known)
+
 
 class MineHardExamples(OpDef, op="mine_hard_examples"):
     """NegIndices = the priors without a match whose loss is largest, a sequence a picture.
@@ -237,6 +273,57 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
         rising = (1 - p) ** self.gamma * (1 - p - p * self.gamma * log_p)
         falling = p**self.gamma * (log_rest * (1 - p) * self.gamma - p)
         return {"X": (d_Out * (-true * rising - wrong * falling)).astype(X.dtype)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        FgNum: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        at = k.lanes(*X.shape)
+        true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
+        p, log_p, log_rest = focal_lanes(k, X[at])
+        falling = k.power(p, self.gamma) * log_rest * wrong
+        k.store(Out, at, -(k.power(1.0 - p, self.gamma) * log_p * true) - falling)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        FgNum: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        at = k.lanes(*X.shape)
+        true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
+        p, log_p, log_rest = focal_lanes(k, X[at])
+        rising = k.power(1.0 - p, self.gamma) * (1.0 - p - p * log_p * self.gamma)
+        falling = k.power(p, self.gamma) * (log_rest * (1.0 - p) * self.gamma - p)
+        k.store(d_X, at, -(d_Out[at] * (true * rising + wrong * falling)))
+
+    def weights(
+        self,
+        k: Lanes,
+        Label: DeviceOperand,
+        FgNum: DeviceOperand,
+        at: Sequence[Number],
+        dtype: DType,
+    ) -> tuple[Number, Number]:
+        """`focal_weights` for one element."""
+        count, label = k.astype(k.maximum(FgNum.seen_as((1,))[0], 1), dtype), Label[at[0], 0]
+        true = k.equal(label, at[1] + 1)
+        wrong = k.where(true | k.equal(label, -1), 0.0, (1 - self.alpha) / count)
+        return k.where(true, self.alpha / count, 0.0), wrong
+
+
+def focal_lanes(k: Lanes, x: Number) -> tuple[Number, Number, Number]:
+    """`focal_parts` of one element."""
+    p = 1.0 / (1.0 + k.exp(-x))
+    rest = -k.maximum(x, 0.0) - k.log1p(k.exp(-k.absolute(x)))
+    return p, k.log(k.maximum(p, float(np.finfo(np.float32).tiny))), rest
 
 
 def focal_weights(X: Array, Label: Array, FgNum: Array, alpha: float) -> tuple[Array, Array]:

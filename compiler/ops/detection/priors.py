@@ -5,15 +5,18 @@ Boxes are (x1, y1, x2, y2). None of this has a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.detection.prior_lanes import image_places, priors, spread
 from compiler.ops.image.windows import require_images
+from compiler.ops.lanes import too_many
 
 SAME_RATIO = 1e-6
 """Aspect ratios nearer than this are one."""
@@ -129,6 +132,30 @@ class PriorBox(Priors, op="prior_box"):
         boxes = np.clip(boxes, 0, 1) if self.clip else boxes
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
 
+    def halves(self) -> list[tuple[float, float, float, float]]:
+        """Of each box at a place: half its width and its height, to all sides."""
+        ratios = expanded_ratios(self.aspect_ratios, self.flip)
+        order = self.min_max_aspect_ratios_order
+        sizes = prior_sizes(self.min_sizes, self.max_sizes, ratios, order)
+        return [(-w / 2, -h / 2, w / 2, h / 2) for w, h in sizes]
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Image: DeviceOperand,
+        Boxes: DeviceOperand | None,
+        Variances: DeviceOperand | None,
+    ) -> None:
+        sizes, given = Input.shape[2:], (self.step_h, self.step_w)
+        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        clip = (0.0, 1.0) if self.clip else None
+        priors(k, self.halves(), sizes, place, Image.shape[2:], clip, Boxes)
+        spread(k, self.variances, Variances)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        return too_many(len(self.halves()))
+
 
 class DensityPriorBox(Priors, op="density_prior_box"):
     """Boxes of fixed sizes and ratios, `densities`² of each set apart evenly around each place.
@@ -176,6 +203,37 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         boxes = np.clip(boxes, 0, 1) if self.clip else boxes
         boxes = boxes.reshape(-1, 4) if self.flatten_to_2d else boxes
         return {"Boxes": boxes, "Variances": spread_variances(self.variances, boxes)}
+
+    def around(self, Input: Shape, Image: Shape) -> list[tuple[float, float, float, float]]:
+        """The edges of each box around a place; nothing where sizes that they lean on have names.
+
+        They are all within the image, so that clipping changes nothing.
+        """
+        pairs = zip((self.step_h, self.step_w), Image[2:], Input[2:], strict=True)
+        steps = [step or (of / by if isinstance(of, int) and isinstance(by, int) else 0.0)
+                 for step, of, by in pairs]  # fmt: skip
+        given = (self.fixed_sizes, self.densities, self.fixed_ratios)
+        places = dense_places(*given, int(sum(steps) * 0.5)) if all(steps) else []
+        return [(x - w, y - h, x + w, y + h) for x, y, w, h in places]
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Image: DeviceOperand,
+        Boxes: DeviceOperand | None,
+        Variances: DeviceOperand | None,
+    ) -> None:
+        sizes, given = Input.shape[2:], (self.step_h, self.step_w)
+        place = image_places(k, sizes, Image.shape[2:], given, self.offset)
+        around = self.around(Input.shape, Image.shape)
+        seen = Boxes and Boxes.seen_as((*sizes, len(around), 4))
+        priors(k, around, sizes, place, Image.shape[2:], (0.0, 1.0), seen)
+        spread(k, self.variances, Variances)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        found = self.around(types["Input"].shape, types["Image"].shape)
+        return too_many(len(found)) if found else "boxes lean on sizes that have names"
 
 
 def dense_places(
@@ -228,6 +286,29 @@ class AnchorGenerator(Priors, op="anchor_generator"):
         ]
         boxes = np.stack(edges, axis=-1).astype(Input.dtype)
         return {"Anchors": boxes, "Variances": spread_variances(self.variances, boxes)}
+
+    def halves(self) -> list[tuple[float, float, float, float]]:
+        """Of each anchor: half its width and its height, to all sides."""
+        sizes = anchor_shapes(self.anchor_sizes, self.aspect_ratios, self.stride)
+        pairs = [((wide - 1) / 2, (tall - 1) / 2) for wide, tall in sizes]
+        return [(-w, -h, w, h) for w, h in pairs]
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Anchors: DeviceOperand | None,
+        Variances: DeviceOperand | None,
+    ) -> None:
+        def place(axis: int, at: Number) -> Number:
+            step = self.stride[axis]
+            return k.astype(at, DType.FP64) * step + self.offset * (step - 1)
+
+        priors(k, self.halves(), Input.shape[2:], place, None, None, Anchors)
+        spread(k, self.variances, Variances)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        return too_many(len(self.halves()))
 
 
 def anchor_shapes(

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.detection import yolo_lanes
 from compiler.ops.image.windows import require_images
 
 
@@ -91,6 +93,22 @@ class YoloBox(OpDef, op="yolo_box"):
             "Boxes": boxes.astype(X.dtype).reshape(*rows, 4),
             "Scores": scores.astype(X.dtype).reshape(*rows, self.class_num),
         }
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ImgSize: DeviceOperand,
+        Boxes: DeviceOperand | None,
+        Scores: DeviceOperand | None,
+    ) -> None:
+        rows, size = X.shape[2], X.shape[2] * self.downsample_ratio
+        anchors = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
+        head = yolo_lanes.Head(X, anchors, self.class_num, self.scale_x_y, rows, size)
+        if Boxes is not None:
+            yolo_lanes.boxes(k, head, ImgSize, self.conf_thresh, self.clip_bbox, Boxes)
+        if Scores is not None:
+            yolo_lanes.scores(k, head, self.conf_thresh, Scores)
 
 
 def require_head(op: str, X: TensorType, anchors: Sequence[int], count: int, classes: int) -> int:

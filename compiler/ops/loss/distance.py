@@ -16,6 +16,7 @@ from compiler.ops.checks import (
     require_same_shape,
     shown,
 )
+from compiler.ops.lanes import copy, inside, number
 from compiler.ops.loss.binary import Alike
 
 
@@ -279,3 +280,43 @@ class CenterLoss(OpDef, op="center_loss"):
 
     def grad(self, X: Shape, SampleCenterDiff: Array, d_Loss: Array) -> dict[str, Array]:
         return {"X": SampleCenterDiff * d_Loss}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        Centers: DeviceOperand,
+        CenterUpdateRate: DeviceOperand,
+        CentersOut: DeviceOperand | None,
+        SampleCenterDiff: DeviceOperand | None,
+        Loss: DeviceOperand | None,
+    ) -> None:
+        (rows, width), classes = X.shape, Centers.shape[0]
+        apart = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
+        labels = Label.seen_as((rows,))
+        i, j = k.lanes(rows, width)
+        known, nan = inside(k, labels[i], classes), float("nan")
+        k.store(apart, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
+        if Loss is not None:
+            (i,) = k.lanes(rows)
+            r = k.loop(width)
+            k.store(Loss, (i, 0), k.sum(apart[i, r] * apart[i, r], r) * 0.5)
+        if CentersOut is None:
+            return
+        if not self.need_update:
+            copy(k, Centers, CentersOut)
+            return
+        c, j = k.lanes(classes, width)
+        r = k.loop(rows)
+        own = k.equal(labels[r], c)
+        total = k.sum(apart.at(r, j, where=own, other=0), r)
+        count = k.sum(k.astype(own, X.type.dtype), r) + 1.0
+        moved = total * number(k, CenterUpdateRate) / count
+        k.store(CentersOut, (c, j), Centers[c, j] + moved)
+
+    def triton_grad(
+        self, k: Lanes, SampleCenterDiff: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        i, j = k.lanes(*d_X.shape)
+        k.store(d_X, (i, j), SampleCenterDiff[i, j] * d_Loss[i, 0])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
+from compiler.ops.lanes import fill
+from compiler.ops.loss.label_lanes import known_label, label_loss
 from compiler.ops.loss.loss import known_labels
 
 
@@ -127,3 +129,64 @@ class NllLoss(OpDef, op="nll_loss"):
         share = -weights * d_Out / over
         np.put_along_axis(d_X, np.expand_dims(known, 1), np.expand_dims(share, 1), 1)
         return {"X": d_X}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Label: DeviceOperand,
+        Weight: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        Total_weight: DeviceOperand | None,
+    ) -> None:
+        table = (X.shape[0], X.shape[1], product(X.shape[2:]))
+        each = self.reduction == "none"
+        at = k.lanes(*((table[0], table[2]) if each else (1,)))
+        turn = None if each else k.loop(product((table[0], table[2])))
+        n, place = at if turn is None else k.unravel(turn, (table[0], table[2]))
+        label = Label.seen_as((table[0], table[2]))[n, place]
+        weight, known = self.weight(k, label, Weight, table[1], X.type.dtype)
+        lost = X.seen_as(table).at(n, label, place, where=known, other=0)
+        lost = label_loss(k, -lost * weight, label, known, self.ignore_index)
+        total: Number = 0.0
+        if turn is not None:
+            lost, total = k.sum(lost, turn), k.sum(weight, turn)
+            if self.reduction == "mean":
+                lost = lost / k.where(k.not_equal(total, 0), total, 1)
+        if Out is not None:
+            k.store(Out.seen_as((table[0], table[2]) if each else (1,)), at, lost)
+        if Total_weight is not None and not each:
+            k.store(Total_weight, at, total)
+        elif Total_weight is not None:
+            fill(k, Total_weight, 0)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Label: DeviceOperand,
+        Weight: DeviceOperand | None,
+        Total_weight: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
+        n, c, place = k.lanes(*table)
+        label = Label.seen_as((table[0], table[2]))[n, place]
+        weight, known = self.weight(k, label, Weight, table[1], d_X.type.dtype)
+        if self.reduction == "none":
+            share = d_Out.seen_as((table[0], table[2]))[n, place] * weight
+        else:
+            share = d_Out.seen_as((1,))[0] * weight
+        if self.reduction == "mean":
+            share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
+        own = k.equal(label, c) & known
+        k.store(d_X.seen_as(table), (n, c, place), k.where(own, -share, 0))
+
+    def weight(
+        self, k: Lanes, label: Number, Weight: DeviceOperand | None, classes: Size, dtype: DType
+    ) -> tuple[Number, Number]:
+        """What a label weighs, and whether it is one that counts."""
+        known = known_label(k, label, classes, self.ignore_index)
+        if Weight is None:
+            return k.astype(known, dtype), known
+        return Weight.at(label, where=known, other=0), known

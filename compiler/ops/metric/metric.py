@@ -146,6 +146,44 @@ class MeanIou(OpDef, op="mean_iou"):
         total = np.array([mean], np.float32) + sum(InMeanIou or [])
         return {"OutMeanIou": total, "OutWrong": wrong, "OutCorrect": correct}
 
+    def triton(
+        self,
+        k: Lanes,
+        Predictions: DeviceOperand,
+        Labels: DeviceOperand,
+        InWrongs: list[DeviceOperand] | None,
+        InCorrects: list[DeviceOperand] | None,
+        InMeanIou: list[DeviceOperand] | None,
+        OutMeanIou: DeviceOperand | None,
+        OutWrong: DeviceOperand | None,
+        OutCorrect: DeviceOperand | None,
+    ) -> None:
+        classes, count = self.num_classes, Labels.type.numel
+        wrong, correct = (
+            each or k.scratch((classes,), DType.INT32) for each in (OutWrong, OutCorrect)
+        )
+        (c,) = k.lanes(classes)
+        r = k.loop(count)
+        said, true = (k.equal(each.seen_as((count,))[r], c) for each in (Predictions, Labels))
+        for out, found, before in (
+            (wrong, k.logical_xor(said, true), InWrongs), (correct, said & true, InCorrects)
+        ):  # fmt: skip
+            total = k.sum(k.astype(found, DType.INT32), r)
+            for each in before or []:
+                total = total + each[c]
+            k.store(out, (c,), total)
+        if OutMeanIou is None:
+            return
+        (one,) = k.lanes(1)
+        r = k.loop(classes)
+        right, every = correct[r], correct[r] + wrong[r]
+        share = k.astype(right, DType.FP64) / k.astype(k.maximum(every, 1), DType.FP64)
+        there = k.sum(k.astype(k.not_equal(every, 0), DType.INT32), r)
+        mean = k.sum(share, r) / k.astype(k.maximum(there, 1), DType.FP64)
+        for each in InMeanIou or []:
+            mean = mean + each[0]
+        k.store(OutMeanIou, (one,), mean)
+
 
 def share_of(part: Array, rest: Array) -> Array:
     """Part / (part + rest), and 1 where nothing is there to be right or wrong about."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import attr
 from compiler.ir.types import Array, TensorType
+from compiler.ops.norm import batch_lanes
+from compiler.ops.norm.lanes import Channels
 from compiler.ops.norm.loops import channel_rows, normalised, rows_gradient, rows_like
 from compiler.ops.norm.norm import BatchNormalisation
 
@@ -85,3 +88,68 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
         made = rows_gradient((y - Bias) / Scale, above, Scale * SavedVariance, frozen)
         return {"X": rows_like(made[0], Y, self.data_layout), "Scale": made[1], "Bias": made[2]}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        Mean: DeviceOperand,
+        Variance: DeviceOperand,
+        MomentumTensor: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        MeanOut: DeviceOperand | None,
+        VarianceOut: DeviceOperand | None,
+        SavedMean: DeviceOperand | None,
+        SavedVariance: DeviceOperand | None,
+    ) -> None:
+        given = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
+        super().triton(k, *given, SavedMean, SavedVariance)
+        if Y is not None and self.activation in ("leaky_relu", "elu"):
+            at = k.lanes(*Y.shape)
+            k.store(Y, at, bent(k, Y[at], self.activation, self.alpha))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Y: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        SavedVariance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        straight, above = (k.scratch(Y.shape, Y.type.dtype) for _ in range(2))
+        at = k.lanes(*Y.shape)
+        values = straightened(k, Y[at], d_Y[at], self.activation, self.alpha)
+        for out, value in zip((straight, above), values, strict=True):
+            k.store(out, at, value)
+        factor, inverse = (k.scratch(Scale.shape, Scale.type.dtype) for _ in range(2))
+        (c,) = k.lanes(*Scale.shape)
+        k.store(factor, (c,), Scale[c] * Scale[c] * SavedVariance[c])
+        k.store(inverse, (c,), 1.0 / Scale[c])
+        s = Channels.of(self.data_layout, Y.shape)
+        # With Bias for the mean and 1/Scale for 1/deviation, Y is normalised as X was.
+        given = (straight, above, factor, Bias, inverse)
+        batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
+
+
+def bent(k: Lanes, x: Number, activation: str, alpha: float) -> Number:
+    """`activated` for one value."""
+    below = x if activation == "leaky_relu" else k.expm1(k.minimum(x, 0.0))
+    return k.where(x > 0, x, below * alpha)
+
+
+def straightened(
+    k: Lanes, y: Number, above: Number, activation: str, alpha: float
+) -> tuple[Number, Number]:
+    """`undone` for one result and its gradient."""
+    if activation == "elu":
+        x = k.where(y > 0, y, k.log1p(k.minimum(y, 0.0) / alpha))
+        return x, k.where(y > 0, above, above * (y + alpha))
+    if activation == "leaky_relu":
+        return k.where(y > 0, y, y / alpha), k.where(y > 0, above, above * alpha)
+    return y, above

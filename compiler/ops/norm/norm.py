@@ -113,6 +113,43 @@ class BatchNormalisation(Layouts):
         kept = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": X.with_shape((0,))}
         return {"Y": X, **kept, **saved}
 
+    @property
+    def is_frozen(self) -> bool:
+        """True where the statistics are those that were kept, not those of the batch."""
+        return self.use_global_stats or (self.is_test and not self.trainable_statistics)
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        Mean: DeviceOperand,
+        Variance: DeviceOperand,
+        MomentumTensor: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        MeanOut: DeviceOperand | None,
+        VarianceOut: DeviceOperand | None,
+        SavedMean: DeviceOperand | None,
+        SavedVariance: DeviceOperand | None,
+    ) -> None:
+        s, given = Channels.of(self.data_layout, X.shape), (Mean, Variance)
+        if self.is_frozen:
+            outs = [
+                out if out and not k.aliased(out, a) else None
+                for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
+            ]
+            batch_lanes.by_kept(k, s, X, (Scale, Bias), given, self.epsilon, Y)
+            saved = (SavedMean, SavedVariance)
+            batch_lanes.tell_kept(k, given, self.epsilon, saved, (outs[0], outs[1]))
+            return
+        outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
+        kept = batch_lanes.Statistics(given, outs, *numbers, MomentumTensor)
+        mean, inverse = (
+            each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
+        )
+        batch_lanes.by_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
+
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
     """Normalisation over a batch."""
@@ -125,11 +162,6 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
         attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
         return Again("batch_norm_again", inputs, {"Y": "Y"}, attrs)
-
-    @property
-    def is_frozen(self) -> bool:
-        """True where the statistics are those that were kept, not those of the batch."""
-        return self.use_global_stats or (self.is_test and not self.trainable_statistics)
 
     def numpy(
         self,
@@ -209,38 +241,6 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         made = f"{d_Scale or _like(k, Scale)}, {d_Bias or _like(k, Scale)}, {_like(k, Scale)}"
         name = k.function(normalize_gradient)
         k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
-
-    def triton(
-        self,
-        k: Lanes,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        Mean: DeviceOperand,
-        Variance: DeviceOperand,
-        MomentumTensor: DeviceOperand | None,
-        Y: DeviceOperand | None,
-        MeanOut: DeviceOperand | None,
-        VarianceOut: DeviceOperand | None,
-        SavedMean: DeviceOperand | None,
-        SavedVariance: DeviceOperand | None,
-    ) -> None:
-        s, given = Channels.of(self.data_layout, X.shape), (Mean, Variance)
-        if self.is_frozen:
-            outs = [
-                out if out and not k.aliased(out, a) else None
-                for a, out in zip(given, (MeanOut, VarianceOut), strict=True)
-            ]
-            batch_lanes.by_kept(k, s, X, (Scale, Bias), given, self.epsilon, Y)
-            saved = (SavedMean, SavedVariance)
-            batch_lanes.tell_kept(k, given, self.epsilon, saved, (outs[0], outs[1]))
-            return
-        outs, numbers = (MeanOut, VarianceOut), (self.momentum, self.epsilon)
-        kept = batch_lanes.Statistics(given, outs, *numbers, MomentumTensor)
-        mean, inverse = (
-            each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
-        )
-        batch_lanes.by_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
 
     def triton_grad(
         self,

@@ -6,9 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import require_same_shape
+from compiler.ops.lanes import split_at
 
 
 def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -> tuple[Array, ...]:
@@ -60,3 +62,91 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         u, v, sigma = power_iteration(matrix, U, V, self.power_iters, self.eps)
         made = (above - (above * matrix).sum() / sigma * np.outer(u, v)) / sigma
         return {"Weight": np.moveaxis(made.reshape(turned.shape), 0, self.dim)}
+
+    def triton(
+        self,
+        k: Lanes,
+        Weight: DeviceOperand,
+        U: DeviceOperand,
+        V: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        sigma = self.iterate(k, Weight, U, V)[2]
+        at = k.lanes(*Weight.shape)
+        k.store(Out, at, Weight[at] / sigma[0])
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Weight: DeviceOperand,
+        U: DeviceOperand,
+        V: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_Weight: DeviceOperand,
+    ) -> None:
+        u, v, sigma = self.iterate(k, Weight, U, V)
+        whole = split_at(Weight.shape, self.dim)
+        along = k.scratch((whole[1],), Weight.type.dtype)
+        (row,) = k.lanes(whole[1])
+        r = k.loop(product((whole[0], whole[2])))
+        at = self.at(k, Weight, row, r)
+        k.store(along, (row,), k.sum(d_Out.seen_as(whole)[at] * Weight.seen_as(whole)[at], r))
+        total = summed(k, along)
+        i, row, j = k.lanes(*whole)
+        outer = u[row] * v[i * k.size(whole[2]) + j] * total[0] / sigma[0]
+        made = (d_Out.seen_as(whole)[i, row, j] - outer) / sigma[0]
+        k.store(d_Weight.seen_as(whole), (i, row, j), made)
+
+    def at(
+        self, k: Lanes, Weight: DeviceOperand, row: Number, column: Number
+    ) -> tuple[Number, Number, Number]:
+        """Where an element of the matrix is, in the shape that `split_at` gives."""
+        behind = k.size(split_at(Weight.shape, self.dim)[2])
+        return k.div(column, behind), row, k.mod(column, behind)
+
+    def iterate(
+        self, k: Lanes, Weight: DeviceOperand, U: DeviceOperand, V: DeviceOperand
+    ) -> tuple[DeviceOperand, DeviceOperand, DeviceOperand]:
+        """Kernels for `power_iteration`."""
+        whole, u, v = split_at(Weight.shape, self.dim), U, V
+        rows, columns, matrix = whole[1], product((whole[0], whole[2])), Weight.seen_as(whole)
+        for _ in range(self.power_iters):
+            turned = k.scratch((columns,), Weight.type.dtype)
+            (c,) = k.lanes(columns)
+            r = k.loop(rows)
+            k.store(turned, (c,), k.sum(matrix[self.at(k, Weight, r, c)] * u[r], r))
+            v = unit(k, turned, self.eps)
+            u = unit(k, self.times(k, Weight, v), self.eps)
+        straight, sigma = self.times(k, Weight, v), k.scratch((1,), Weight.type.dtype)
+        (one,) = k.lanes(1)
+        r = k.loop(rows)
+        k.store(sigma, (one,), k.sum(straight[r] * u[r], r))
+        return u, v, sigma
+
+    def times(self, k: Lanes, Weight: DeviceOperand, v: DeviceOperand) -> DeviceOperand:
+        """A kernel for the matrix times a vector."""
+        whole = split_at(Weight.shape, self.dim)
+        made = k.scratch((whole[1],), Weight.type.dtype)
+        (row,) = k.lanes(whole[1])
+        r = k.loop(product((whole[0], whole[2])))
+        product_of = Weight.seen_as(whole)[self.at(k, Weight, row, r)] * v[r]
+        k.store(made, (row,), k.sum(product_of, r))
+        return made
+
+
+def unit(k: Lanes, vector: DeviceOperand, eps: float) -> DeviceOperand:
+    """A kernel for a vector over its length."""
+    made = k.scratch(vector.shape, vector.type.dtype)
+    k.lanes(1)
+    r = k.loop(vector.shape[0])
+    length = k.sqrt(k.sum(vector[r] * vector[r], r)) + eps
+    k.store(made, (r,), vector[r] / length)
+    return made
+
+
+def summed(k: Lanes, vector: DeviceOperand) -> DeviceOperand:
+    """A kernel for the sum of a vector."""
+    made, (one,) = k.scratch((1,), vector.type.dtype), k.lanes(1)
+    r = k.loop(vector.shape[0])
+    k.store(made, (one,), k.sum(vector[r], r))
+    return made

@@ -12,12 +12,9 @@ from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
-from compiler.ops.lanes import numbers_of
+from compiler.ops.lanes import numbers_of, too_many
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import number_from, number_text
-
-LISTED = 64
-"""Numbers that a kernel may have in its text."""
 
 
 class AssignValue(OpDef, op="assign_value"):
@@ -69,11 +66,6 @@ class AssignValue(OpDef, op="assign_value"):
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         return too_many(len(self.values()))
-
-
-def too_many(numbers: int) -> str:
-    """Why so many numbers do not stand in the text of a kernel; empty where they do."""
-    return f"{numbers} numbers are too many for a kernel's text" * (numbers > LISTED)
 
 
 class Fill(OpDef, op="fill"):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_same_dtype
+from compiler.ops.lanes import inside
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 
 def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:
@@ -61,3 +64,27 @@ class ShowClick(OpDef, op="cvm"):
         rows, _ = numeric(X)
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
         return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand) -> None:
+        i, j = k.lanes(*Y.shape)
+        if not self.use_cvm:
+            k.store(Y, (i, j), X[i, j + 2])
+            return
+        show, click = (k.log(X[i, column] + 1.0) for column in (0, 1))
+        counts = k.where(k.equal(j, 0), show, click - show)
+        k.store(Y, (i, j), k.where(j < 2, counts, X[i, j]))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X_lod: list[DeviceOperand] | None,
+        CVM: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        owners = owner_rows(k, X_lod[0], d_X.shape[0]) if X_lod else None
+        i, j = k.lanes(*d_X.shape)
+        row = i if owners is None else owners[i]
+        counts = CVM.at(row, j, where=(j < 2) & inside(k, row, CVM.shape[0]), other=0)
+        rest = d_Y.at(i, j if self.use_cvm else j - 2, where=j >= 2, other=0)
+        k.store(d_X, (i, j), k.where(j < 2, counts, rest))

@@ -108,6 +108,11 @@ class IsEmpty(OpDef, op="is_empty"):
     def numpy(self, X: Shape) -> Array:
         return np.array([0 in X])
 
+    def triton(self, k: Lanes, X: Shape, Out: DeviceOperand) -> None:
+        (one,), count = k.lanes(1), product(X)
+        empty = count == 0 if isinstance(count, int) else k.equal(k.size(count), 0)
+        k.store(Out, (one,), empty)
+
 
 # ---- integers -----------------------------------------------------------------------------------
 
