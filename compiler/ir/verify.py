@@ -24,6 +24,7 @@ from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, l
 from compiler.ir.program import OpDesc
 from compiler.ir.text import show_op
 from compiler.ir.types import Shape, TensorType
+from compiler.ir.whole import Whole
 
 
 def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
@@ -293,6 +294,8 @@ def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
     for part in parts:
         if structure(g, part) != structure(g, parts[0]) or any(elements(op) is None for op in part):
             raise broken("GROUPED", f"kernel {ops[0].kernel} has parts that differ", part[0])
+        if len(part) > 1 and any(isinstance(op.defn, Whole) for op in part):
+            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on with sums", part[0])
         for op in part:
             if any(each.part != op.part for each in g.predecessors(op) if each in ops):
                 raise broken("GROUPED", f"a part of kernel {op.kernel} waits for another", op)

@@ -6,12 +6,11 @@ from collections.abc import Hashable, Iterable
 
 from compiler.ir.alike import elements, spread, structure, width
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.program import OpRole
 from compiler.ir.sides import runs_on_device
+from compiler.ir.whole import Whole
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.units import Unit, Units
-
-OPTIMIZE = 2
-"""The bit of `op_role` for clipping, regularization and updates: op_proto_maker.h."""
 
 
 class GroupUpdates(Pass):
@@ -48,7 +47,7 @@ def _belongs(op: Op) -> bool:
     """True for what is done to a parameter: clipping, regularization, update."""
     if not runs_on_device(op) or elements(op) is None:
         return False
-    return bool(int(op.attrs.get("op_role", 0)) & OPTIMIZE) or _updates(op)
+    return bool(int(op.attrs.get("op_role", 0)) & OpRole.OPTIMIZE) or _updates(op)
 
 
 def _updates(op: Op) -> bool:
@@ -66,12 +65,18 @@ def _reason(op: Op) -> str:
 
 
 def _join_part(units: Units, op: Op) -> None:
-    """Put an op into the part, or join the parts, whose results it goes on with."""
+    """Put an op into the part, or join the parts, whose results it goes on with.
+
+    One that needs sums first stays alone.
+    """
     own, g = units.of[op], units.graph
+    if isinstance(op.defn, Whole):
+        return
     makers = [g.producer(var) for var in op.reads() if _goes_on(g, op, var)]
     if _advances(g, op):
         makers += [reader for var in op.reads() for reader in g.readers(var)]
-    near = dict.fromkeys(units.of[each] for each in makers if each is not None and _belongs(each))
+    makers = [each for each in makers if each is not None and _belongs(each)]
+    near = dict.fromkeys(units.of[each] for each in makers if not isinstance(each.defn, Whole))
     joined = [*(unit for unit in near if unit is not own), own]
     if len(joined) > 1 and not units.depend(joined):
         units.merge(joined)

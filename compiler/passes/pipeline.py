@@ -18,6 +18,7 @@ from compiler.passes.insert_deletes import InsertDeletes
 from compiler.passes.layout import Layout
 from compiler.passes.merge_common import MergeCommon
 from compiler.passes.merge_reshapes import MergeReshapes
+from compiler.passes.merge_squares import MergeSquares
 from compiler.passes.merge_transposes import MergeTransposes
 from compiler.passes.name_sizes import NameSizes
 from compiler.passes.narrow_floats import NarrowFloats
@@ -41,6 +42,7 @@ PASSES: tuple[type[Pass], ...] = (
     MergeReshapes,
     MergeCommon,
     EliminateDead,
+    MergeSquares,
     GroupUpdates,
     FusePointwise,
     FuseEpilogue,
@@ -55,20 +57,21 @@ PASSES: tuple[type[Pass], ...] = (
 def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
 
-    Images are laid out, and updates grouped, for a device only. Memory is planned for an order that
-    does not change any more, so without its search `schedule` still settles the order as written.
-    Without a budget nothing is computed twice, without a `dtype` nothing is in float16. Registered
-    passes that options name stand where they were registered to; CompileError for others.
+    Images are laid out, squares merged and updates grouped for a device only. Memory is planned for
+    an order that does not change any more, so without its search `schedule` still settles the order
+    as written. Without a budget nothing is computed twice, without a `dtype` nothing is in float16.
+    Registered passes that options name stand where they were registered to; CompileError for
+    others.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
-    off |= {GroupUpdates.name, Layout.name} if supports is None else set[str]()
+    off |= {Layout.name, MergeSquares.name, GroupUpdates.name} if supports is None else set[str]()
     off |= {NarrowFloats.name} if options.dtype in (None, "fp32") else set[str]()
     kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:
         return kept
-    behind = GroupUpdates | FusePointwise | Schedule
+    behind = MergeSquares | GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
     return [*kept[:place], NameSizes(), AssignTargets(supports), *kept[place:]]
 

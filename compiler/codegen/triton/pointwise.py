@@ -35,12 +35,18 @@ def kernels_of(step: Step, name: str, frame: Operands) -> list[Lanes]:
     later one reads.
     """
     groups: dict[tuple[Shape, tuple[int, ...]], list[Root]] = {}
-    for root in trace(step):
+    for root in (root for root in trace(step) if not _stays(root)):
         groups.setdefault((_space(root), _axes(root.expr)), []).append(root)
     return [
         _Kernel(name, *space, group, frame).lanes
         for space, group in _in_order(list(groups.items()))
     ]
+
+
+def _stays(root: Root) -> bool:
+    """True for what is written where it is read, as it is."""
+    leaf = root.expr
+    return leaf.is_leaf and cast(Value, leaf.extra).storage == root.value.storage
 
 
 def _in_order(groups: list[Group]) -> list[Group]:

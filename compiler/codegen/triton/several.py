@@ -98,7 +98,8 @@ class Launch:
         closing = last.advanced(1 if wide is None else 2)
         body = self.opening([block, last])
         if wide is not None:
-            body += ["    start = block.to(INDEX) * LANES", *blockwise("    ", block.call)]
+            lines = ["start = block.to(INDEX) * LANES", *blockwise(block.call)]
+            body += [f"    {line}" for line in lines]
             body += self._at_last(block, last) if lone is not None else []
         return self.written([*function, *self.kernel([*body, *closing])], [block, last],
                             most=1 if wide is None else None)  # fmt: skip
@@ -189,14 +190,13 @@ class Launch:
         return self.frame.setup if steady else self.frame.body
 
 
-def blockwise(indent: str, call: Callable[[str], str], result: str = "") -> list[str]:
+def blockwise(call: Callable[[str], str], result: str = "") -> list[str]:
     """Lines for a block that begins at `start`: without a mask where it is full."""
     given = f"{result} = " if result else ""
-    lines = [
+    return [
         "lane = start + tl.arange(0, LANES)",
         "if start + LANES <= size:",
         f"    {given}{call('None')}",
         "else:",
         f"    {given}{call('lane < size')}",
     ]
-    return [indent + line for line in lines]

@@ -18,11 +18,13 @@ from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.several import emit_several
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.split import split
+from compiler.codegen.triton.sums import emit_whole
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
+from compiler.ir.whole import Whole
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -63,7 +65,7 @@ class TritonTarget:
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True where an op has kernels, for some calls of it at least."""
-        return issubclass(defn, Pointwise) or _body(defn) is not None
+        return issubclass(defn, Pointwise | Whole) or _body(defn) is not None
 
     def emit(self, plan: Plan, poison: bool = False) -> Module:
         """The module of a plan, with `poison` as NumpyTarget has it."""
@@ -129,7 +131,9 @@ def _emit_there(frame: TritonFrame, step: Step) -> None:
     tell_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     first, *others = step.ops
-    if first.part is not None:
+    if isinstance(first.defn, Whole):
+        emit_whole(frame, step, first.kind, comment, frame.launch)
+    elif first.part is not None:
         emit_several(frame, step, fused_name(step.parts[0]), comment, frame.launch)
     elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step, comment)

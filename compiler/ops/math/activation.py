@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.program import OpDesc
+from compiler.ir.types import Array, TensorType
+from compiler.ir.whole import Whole
 from compiler.ops.math.elementwise import first_given, gradient_op, holds_floats
 
 
@@ -78,7 +82,7 @@ class Clip(Unary, op="clip"):
         return {"X": d_Out * xp.logical_and(xp.greater(X, low), xp.less(X, high))}
 
 
-class ClipByNorm(Rowwise, op="clip_by_norm"):
+class ClipByNorm(Whole, op="clip_by_norm"):
     """Out = X * max_norm / |X| where the norm |X| of all elements is above `max_norm`, else X.
 
     Reference: clip_by_norm_op.h.
@@ -86,16 +90,25 @@ class ClipByNorm(Rowwise, op="clip_by_norm"):
 
     X = reads()
     Out = writes()
+    in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Out": ("X",)}
     max_norm = required(float)
+
+    def infer(self, X: TensorType) -> TensorType:
+        return X
 
     def for_rows(self) -> str:
         """A sparse X stays sparse."""
         return "clip_by_norm_rows"
 
-    def compute(self, xp: Xp, X: Value) -> Value:
-        every = tuple(range(len(X.shape)))
-        norm = xp.sqrt(xp.sum(X * X, axis=every, keepdims=True))
-        return X * (self.max_norm / xp.maximum(norm, self.max_norm))
+    def numpy(self, X: Array) -> Array:
+        norm = np.sqrt(np.vdot(X, X))
+        return X * X.dtype.type(self.max_norm / np.maximum(norm, self.max_norm))
+
+    def measure(self, xp: Xp, X: Value) -> dict[str, Value]:
+        return {"squares": X * X}
+
+    def compute(self, xp: Xp, X: Value, squares: Value) -> Value:
+        return X * (self.max_norm / xp.maximum(xp.sqrt(squares), self.max_norm))
 
 
 class Sigmoid(Unary, op="sigmoid"):

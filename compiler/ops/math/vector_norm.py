@@ -12,8 +12,9 @@ import numpy as np
 
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import OpDef, attr, broadcast, reads, required, writes
+from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
 from compiler.ir.types import Array, TensorType
+from compiler.ir.whole import Whole
 from compiler.ops.checks import require_same_dtype
 from compiler.ops.lanes import broadcast_at, split_at
 from compiler.ops.math.reduce import (
@@ -262,7 +263,7 @@ def apart(X: DeviceOperand, Y: DeviceOperand, at: tuple[Number, ...]) -> Number:
     return X[broadcast_at(X.shape, at)] - Y[broadcast_at(Y.shape, at)]
 
 
-class WholeNorm(OpDef):
+class WholeNorm(Whole):
     """One number made of all elements of X."""
 
     X = reads()
@@ -280,11 +281,11 @@ class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
         flat = X.reshape(-1)
         return np.dot(flat, flat).reshape(1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
-        r = k.loop(X.type.numel)
-        x = X.seen_as((X.type.numel,))[r]
-        k.store(Out, (one,), k.sum(x * x, r))
+    def measure(self, xp: Xp, X: Value) -> dict[str, Value]:
+        return {"squares": X * X}
+
+    def compute(self, xp: Xp, squares: Value) -> Value:
+        return squares
 
     def triton_grad(
         self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
@@ -302,10 +303,11 @@ class L1Norm(WholeNorm, op="l1_norm"):
     def numpy(self, X: Array) -> Array:
         return np.abs(X).sum().reshape(1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
-        r = k.loop(X.type.numel)
-        k.store(Out, (one,), k.sum(k.absolute(X.seen_as((X.type.numel,))[r]), r))
+    def measure(self, xp: Xp, X: Value) -> dict[str, Value]:
+        return {"sizes": xp.absolute(X)}
+
+    def compute(self, xp: Xp, sizes: Value) -> Value:
+        return sizes
 
     def triton_grad(
         self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Value, Xp, attr, reads, required, writes
 from compiler.ir.types import Array, TensorType
+from compiler.ir.whole import Whole
 from compiler.ops.checks import require_same_dtype, require_same_shape
-from compiler.ops.lanes import number
 
 
-class WholeUpdate(OpDef):
+class WholeUpdate(Whole):
     """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
 
     Param = reads()
@@ -29,14 +28,12 @@ class WholeUpdate(OpDef):
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
 
 
-def length_of(k: Lanes, X: DeviceOperand) -> DeviceOperand:
-    """A kernel for the length of all of X as a vector: [1]."""
-    length = k.scratch((1,), X.type.dtype)
-    (one,) = k.lanes(1)
-    r = k.loop(X.type.numel)
-    x = X.seen_as((X.type.numel,))[r]
-    k.store(length, (one,), k.sqrt(k.sum(x * x, r)))
-    return length
+def averaged(
+    grad: Value, first: Value, second: Value, beta1: float, beta2: float
+) -> tuple[Value, Value]:
+    """Moving averages of gradients, and of their squares."""
+    squares = second * beta2 + grad * grad * (1.0 - beta2)
+    return first * beta1 + grad * (1.0 - beta1), squares
 
 
 class Lamb(WholeUpdate, op="lamb"):
@@ -62,8 +59,7 @@ class Lamb(WholeUpdate, op="lamb"):
     def numpy(
         self, Param: Array, Grad: Array, LearningRate: Array, Moment1: Array, Moment2: Array
     ) -> dict[str, Array]:
-        first = Moment1 * self.beta1 + Grad * (1.0 - self.beta1)
-        second = Moment2 * self.beta2 + Grad * Grad * (1.0 - self.beta2)
+        first, second = averaged(Grad, Moment1, Moment2, self.beta1, self.beta2)
         move = first / (np.sqrt(second) + self.epsilon) + Param * self.weight_decay
         length, distance = np.sqrt(np.vdot(Param, Param)), np.sqrt(np.vdot(move, move))
         ratio = length / distance if length > 0.0 and distance > 0.0 else 1.0
@@ -73,30 +69,33 @@ class Lamb(WholeUpdate, op="lamb"):
             "Moment2Out": second,
         }
 
-    def triton(
+    def measure(
+        self, xp: Xp, Param: Value, Grad: Value, Moment1: Value, Moment2: Value
+    ) -> dict[str, Value]:
+        first, second = averaged(Grad, Moment1, Moment2, self.beta1, self.beta2)
+        move = first / (xp.sqrt(second) + self.epsilon) + Param * self.weight_decay
+        return {"length": Param * Param, "distance": move * move}
+
+    def compute(
         self,
-        k: Lanes,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        LearningRate: DeviceOperand,
-        Moment1: DeviceOperand,
-        Moment2: DeviceOperand,
-        ParamOut: DeviceOperand,
-        Moment1Out: DeviceOperand,
-        Moment2Out: DeviceOperand,
-    ) -> None:
-        length, move = length_of(k, Param), k.scratch(Param.shape, Param.type.dtype)
-        i = k.lanes(*Param.shape)
-        first = Moment1[i] * self.beta1 + Grad[i] * (1.0 - self.beta1)
-        second = Moment2[i] * self.beta2 + Grad[i] * Grad[i] * (1.0 - self.beta2)
-        step = first / (k.sqrt(second) + self.epsilon) + Param[i] * self.weight_decay
-        for out, value in ((move, step), (Moment1Out, first), (Moment2Out, second)):
-            k.store(out, i, value)
-        distance = length_of(k, move)
-        i = k.lanes(*Param.shape)
-        moves = (length[0] > 0) & (distance[0] > 0)
-        ratio = k.where(moves, length[0] / k.where(moves, distance[0], 1), 1)
-        k.store(ParamOut, i, Param[i] - number(k, LearningRate) * ratio * move[i])
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        LearningRate: Value,
+        Moment1: Value,
+        Moment2: Value,
+        length: Value,
+        distance: Value,
+    ) -> dict[str, Value]:
+        first, second = averaged(Grad, Moment1, Moment2, self.beta1, self.beta2)
+        move = first / (xp.sqrt(second) + self.epsilon) + Param * self.weight_decay
+        moves = (length > 0.0) & (distance > 0.0)
+        ratio = xp.sqrt(length) / xp.sqrt(xp.where(moves, distance, 1.0))
+        return {
+            "ParamOut": Param - LearningRate * xp.where(moves, ratio, 1.0) * move,
+            "Moment1Out": first,
+            "Moment2Out": second,
+        }
 
 
 class LarsMomentum(WholeUpdate, op="lars_momentum"):
@@ -123,25 +122,25 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
         velocity = Velocity * self.mu + rate * (Grad + Param * decay)
         return {"ParamOut": Param - velocity, "VelocityOut": velocity}
 
-    def triton(
+    def measure(self, xp: Xp, Param: Value, Grad: Value) -> dict[str, Value]:
+        return {"length": Param * Param, "slope": Grad * Grad}
+
+    def compute(
         self,
-        k: Lanes,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        Velocity: DeviceOperand,
-        LearningRate: DeviceOperand,
-        ParamOut: DeviceOperand,
-        VelocityOut: DeviceOperand,
-    ) -> None:
-        lengths, decay = (length_of(k, Param), length_of(k, Grad)), self.lars_weight_decay
-        i = k.lanes(*Param.shape)
-        length, slope = lengths[0][0], lengths[1][0]
-        both = (length > 0) & (slope > 0)
-        scale = self.lars_coeff * length / k.where(both, slope + decay * length, 1)
-        rate = number(k, LearningRate) * k.where(both, scale, 1)
-        velocity = Velocity[i] * self.mu + rate * (Grad[i] + Param[i] * decay)
-        k.store(ParamOut, i, Param[i] - velocity)
-        k.store(VelocityOut, i, velocity)
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        Velocity: Value,
+        LearningRate: Value,
+        length: Value,
+        slope: Value,
+    ) -> dict[str, Value]:
+        both, decay = (length > 0.0) & (slope > 0.0), self.lars_weight_decay
+        sizes = xp.sqrt(slope) + decay * xp.sqrt(length)
+        scale = self.lars_coeff * xp.sqrt(length) / xp.where(both, sizes, 1.0)
+        rate = LearningRate * xp.where(both, scale, 1.0)
+        velocity = Velocity * self.mu + rate * (Grad + Param * decay)
+        return {"ParamOut": Param - velocity, "VelocityOut": velocity}
 
 
 class Dpsgd(WholeUpdate, op="dpsgd"):
@@ -167,7 +166,7 @@ class Dpsgd(WholeUpdate, op="dpsgd"):
         return Param - LearningRate * (shortened + noise / self.batch_size)
 
 
-class AverageAccumulates(OpDef, op="average_accumulates"):
+class AverageAccumulates(Whole, op="average_accumulates"):
     """Sums of a parameter over a window of steps, for its average.
 
     Each step adds `param` to sum_1, whose content goes to sum_2 every 16384 steps, to stay exact.
@@ -225,5 +224,35 @@ class AverageAccumulates(OpDef, op="average_accumulates"):
             "out_sum_3": closed,
             "out_num_accumulates": count,
             "out_old_num_accumulates": old_count,
+            "out_num_updates": updates,
+        }
+
+    def measure(self, xp: Xp) -> dict[str, Value]:
+        return {}
+
+    def compute(
+        self,
+        xp: Xp,
+        param: Value,
+        in_sum_1: Value,
+        in_sum_2: Value,
+        in_sum_3: Value,
+        in_num_accumulates: Value,
+        in_old_num_accumulates: Value,
+        in_num_updates: Value,
+    ) -> dict[str, Value]:
+        updates, count, added = in_num_updates + 1, in_num_accumulates + 1, in_sum_1 + param
+        moves = xp.equal(xp.remainder(updates, 16384), 0)
+        recent = xp.where(moves, 0.0, added)
+        before = xp.where(moves, in_sum_2 + added, in_sum_2)
+        window = (updates * self.average_window).astype(np.int64)
+        window = xp.minimum(window, self.max_average_window)
+        closes = (count >= self.min_average_window) & (count >= window)
+        return {
+            "out_sum_1": xp.where(closes, 0.0, recent),
+            "out_sum_2": xp.where(closes, 0.0, before),
+            "out_sum_3": xp.where(closes, recent + before, in_sum_3),
+            "out_num_accumulates": xp.where(closes, 0, count),
+            "out_old_num_accumulates": xp.where(closes, count, in_old_num_accumulates),
             "out_num_updates": updates,
         }
