@@ -13,8 +13,9 @@ from compiler.codegen.frame import Frame, NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.blocks import Block
 from compiler.codegen.triton.columns import Columns
-from compiler.codegen.triton.emit import LANES, Written
+from compiler.codegen.triton.emit import Written
 from compiler.codegen.triton.expressions import held_in
+from compiler.codegen.triton.forms import LANES
 from compiler.codegen.triton.lanes import Lanes, Ref
 from compiler.codegen.triton.several import Argument, Launch, blockwise, told
 from compiler.codegen.triton.spelling import POINTERS, TYPES
