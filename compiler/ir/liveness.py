@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from compiler.ir.dims import product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, has
 from compiler.ir.region import Region, leading_axes
@@ -64,18 +63,7 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
         return False  # on a device what has another shape is another launch, and may yet read it
-    if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
-        return False
-    return all(_is_seen_whole(op, op.defn, old) for op in ops if isinstance(op.defn, Pointwise))
-
-
-def _is_seen_whole(op: Op, defn: Pointwise, var: Var) -> bool:
-    """True where an op, if it reads a var, sees all of its elements, each beside one of its own."""
-    if var not in op.needs_data():
-        return True
-    views = defn.views(defn.types_of(op.inputs))
-    slots = [slot for slot, vars in op.inputs.items() if var in vars and slot in views]
-    return all(product(views[slot]) == var.type.numel for slot in slots)
+    return old.type == new.type and all(isinstance(op.defn, Pointwise) for op in ops)
 
 
 def _is_written_over(op: Op, old: Var, new: Var) -> bool:

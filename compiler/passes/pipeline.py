@@ -8,7 +8,6 @@ from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.assign_targets import AssignTargets, Supports
 from compiler.passes.base import Pass
-from compiler.passes.draw_keys import DrawKeys
 from compiler.passes.eliminate_dead import EliminateDead
 from compiler.passes.fold_constants import FoldConstants
 from compiler.passes.fuse_batch_norm import FuseBatchNorm
@@ -74,11 +73,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
         return kept
     behind = MergeSquares | GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
-<<<<<<< HEAD
     return [*kept[:place], NameSizes(), AssignTargets(supports), *kept[place:]]
-=======
-    return [*kept[:place], DrawKeys(supports), AssignTargets(supports), *kept[place:]]
->>>>>>> 89b7185 (wip)
 
 
 def left_out(

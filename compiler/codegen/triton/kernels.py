@@ -121,10 +121,6 @@ class Kernels(HostWork):
         """True where both are one memory, so that copying would be idle."""
         return self._frame.aliased(a.operand, b.operand)
 
-    def key(self, keys: DeviceOperand, place: int) -> Expr:
-        """The key at a place of a tensor of keys."""
-        return self.current.key(keys.ref(), place)
-
     # ---- kernels ----
 
     @property

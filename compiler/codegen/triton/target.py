@@ -65,11 +65,7 @@ class TritonTarget:
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True where an op has kernels, for some calls of it at least."""
-<<<<<<< HEAD
         return issubclass(defn, Pointwise | Whole) or _body(defn) is not None
-=======
-        return issubclass(defn, Pointwise) or _body(defn) is not None or _is_filled(defn)
->>>>>>> 89b7185 (wip)
 
     def emit(self, plan: Plan, poison: bool = False) -> Module:
         """The module of a plan, with `poison` as NumpyTarget has it."""
@@ -91,7 +87,6 @@ def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
     return found if callable(getattr(*found, None)) else None
 
 
-<<<<<<< HEAD
 def _is_sized(op: Op) -> bool:
     """True where all sizes are known by name before a kernel is launched.
 
@@ -104,11 +99,6 @@ def _is_sized(op: Op) -> bool:
     known = {name for var in op.reads() for name in var.type.names}
     made = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
     return made <= known or (owner.tells_sizes and owner is op.defn)
-=======
-def _is_filled(defn: type[OpDef]) -> bool:
-    """True for an op whose few numbers the host makes in every step, and the device copies."""
-    return callable(getattr(defn, "filled", None))
->>>>>>> 89b7185 (wip)
 
 
 def _untold(op: Op) -> list[str]:
@@ -145,9 +135,6 @@ def _emit_there(frame: TritonFrame, step: Step) -> None:
         emit_whole(frame, step, first.kind, comment, frame.launch)
     elif first.part is not None:
         emit_several(frame, step, fused_name(step.parts[0]), comment, frame.launch)
-    elif _is_filled(type(first.defn)):
-        out = frame.operand(first.outputs["Out"][0])
-        frame.line(f"upload({out}, {call(first.defn, 'filled', {}, frame)})")
     elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step, comment)
     elif others:

@@ -24,12 +24,7 @@ from compiler.codegen.triton.expressions import (
 )
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.lanes import Lanes, Source, number_of
-<<<<<<< HEAD
 from compiler.codegen.triton.spelling import TYPES, bare, call_text, helper_of, number
-=======
-from compiler.codegen.triton.random import DRAWN, drawn
-from compiler.codegen.triton.spelling import TYPES, call_text, helper_of, number
->>>>>>> 89b7185 (wip)
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape
@@ -96,13 +91,8 @@ class Values:
         if part in self.text:
             return
         text = self._text(part)
-<<<<<<< HEAD
         named = part.fn in NAMELESS or (part.fn == "index" and text.isidentifier())
         if named or self._reads_best_in_place(part, text):
-=======
-        named = part.fn in ("index", "ravel") and text.isidentifier()
-        if part.fn in ("size", "loop", "full") or named:
->>>>>>> 89b7185 (wip)
             self.text[part] = text
             return
         self.text[part] = self.names.make(stem_of(part))
@@ -130,12 +120,6 @@ class Values:
                 return self._load(part)
             case "astype":
                 return self._cast(part.args[0], part.dtype)
-            case "ravel":
-                return self._offset(part.args, cast(Shape, part.extra))
-            case "key":
-                return self._key(part)
-            case fn if fn in DRAWN:
-                return self._drawn(part)
             case _:
                 return self._call(part)
 
@@ -187,18 +171,6 @@ class Values:
     def _spreads(self, term: Expr) -> bool:
         """True where an index differs from lane to lane, and so gives each a place of its own."""
         return any(part.fn in ("index", "load") for part in ordered(term))
-
-    def _key(self, part: Expr) -> str:
-        """A key of random numbers: one load for all lanes."""
-        keys, place = cast("tuple[NumpyOperand, int]", part.extra)
-        return f"tl.load({self._pointer(keys)} + {place}).to(tl.int64)"
-
-    def _drawn(self, part: Expr) -> str:
-        """A random number a lane; lanes in the order of the elements draw them by fours."""
-        args = [self._value(arg) for arg in part.args]
-        helper, text = drawn(part, args, in_order=args[1] == "lane" and not self.loops)
-        self.helpers[helper] = None
-        return text
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
         reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}
