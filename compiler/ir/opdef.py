@@ -59,6 +59,7 @@ from compiler.ir.slots import (
     writes_lod,
     writes_rows,
 )  # fmt: skip
+from compiler.ir.traits import Traits
 from compiler.ir.turning import GradTurnRules, Order, Turned, TurnRules, all_alike
 from compiler.ir.types import Shape, TensorType, type_of
 from compiler.ir.widening import mapped, narrowed, widened
@@ -87,34 +88,13 @@ class Typed(Protocol):
         ...
 
 
-class OpDef(TurnRules, MemoryRules):
+class OpDef(Traits, TurnRules, MemoryRules):
     """An op with its attributes bound; the module's text says what a class holds."""
 
     kind: ClassVar[str] = ""
     slots: ClassVar[dict[str, Slot]] = {}
     attrs: ClassVar[dict[str, Attr[Any]]] = {}
     grad_class: ClassVar[type[GradOp] | None] = None
-    has_effects: ClassVar[bool] = False
-    """True for what must run though nobody reads its outputs."""
-    is_random: ClassVar[bool] = False
-    """True for what gives other numbers every time, and so is no constant."""
-    lod_like: ClassVar[str | None] = None
-    """The slot whose LoD the outputs share that have as many rows; None for the first input."""
-    epilogue: ClassVar[str] = ""
-    """The output with which pointwise ops of its shape may go on in the same kernel: then it needs
-    no memory of its own, and code for the op may apply them to each part it makes."""
-    rows_like: ClassVar[str] = ""
-    """The slot whose row numbers the outputs share, for what works element by element on values."""
-    linear_in: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Groups of inputs in each of which the outputs are linear, while the other groups stay."""
-    is_piecewise_linear: ClassVar[bool] = False
-    """True for an op of one input, element by element, that is straight but for some corners."""
-    widens: ClassVar[bool] = True
-    """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
-    tells_sizes: ClassVar[bool] = False
-    """True where the `triton` body tells the sizes of outputs that only data decides."""
-    sparse_grads: ClassVar[tuple[str, ...]] = ()
-    """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
 
     def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)

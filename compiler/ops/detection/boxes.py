@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
@@ -192,7 +192,7 @@ class BoxClip(OpDef, op="box_clip"):
         self,
         k: Lanes,
         Input: DeviceOperand,
-        Input_lod: list[DeviceOperand] | None,
+        Input_lod: list[Operand] | None,
         ImInfo: DeviceOperand,
         Output: DeviceOperand,
     ) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_shape, shown
 from compiler.ops.lanes import inside
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_lanes import level_there, owner_rows
 
 NEAR_NOTHING = 1e-6
 """A distance below this is no match."""
@@ -142,17 +142,18 @@ class TargetAssign(OpDef, op="target_assign"):
         self,
         k: Lanes,
         X: DeviceOperand,
-        X_lod: list[DeviceOperand],
+        X_lod: list[Operand],
         MatchIndices: DeviceOperand,
         NegIndices: DeviceOperand | None,
-        NegIndices_lod: list[DeviceOperand] | None,
+        NegIndices_lod: list[Operand] | None,
         Out: DeviceOperand | None,
         OutWeight: DeviceOperand | None,
     ) -> None:
+        starts = level_there(k, X_lod[-1])
         for made in (each for each in (Out, OutWeight) if each is not None):
             n, m, part = k.lanes(*made.shape)
             match = MatchIndices[n, m]
-            row, prior = match + X_lod[-1][n], k.mod(m, k.size(X.shape[1]))
+            row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
             if made is Out:
                 known = (match >= 0) & inside(k, row, X.shape[0])
                 value = X.at(row, prior, part, where=known, other=self.mismatch_value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_same_dtype
@@ -77,7 +77,7 @@ class ShowClick(OpDef, op="cvm"):
     def triton_grad(
         self,
         k: Lanes,
-        X_lod: list[DeviceOperand] | None,
+        X_lod: list[Operand] | None,
         CVM: DeviceOperand,
         d_Y: DeviceOperand,
         d_X: DeviceOperand,
