@@ -44,13 +44,13 @@ def launches(module):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "count"),
-    [(3, 1, 2), (3, 1000, 2), (140, 5000, 2), (67, 17001, 2), (2, 70001, 7)],
+    [(3, 1, 2), (3, 1000, 2), (140, 5000, 2), (67, 33001, 2), (2, 70001, 7)],
 )
 def test_rows_are_held_or_run_through_or_split(rows, columns, count):
     module = compare(ROWS.format(rows=rows, columns=columns), steps=1, rtol=1e-4)
     assert launches(module) == count
     assert ("num_warps" in module.source) == (columns == 5000)
-    assert ("for start in range" in module.source) == (columns in (5000, 17001))
+    assert ("for start in range" in module.source) == (columns in (5000, 33001))
 
 
 @pytest.mark.parametrize("shape", ["5", "3, 100, 347", "N, 3, 1013"])

@@ -21,7 +21,7 @@ ELEMENTS = 4096
 """Lanes times turns that a program of four warps holds."""
 
 HELD = 4 * ELEMENTS
-"""Turns that a program holds to read them but once."""
+"""Numbers that sixteen warps hold to read them but once; twice as many where there is one kind."""
 
 LEAST = 1024
 """Lanes times turns of a program below which more programs gain nothing."""
@@ -73,13 +73,15 @@ def form_of(lanes: Lanes) -> Form:
     across = turns_lie_apart(lanes)
     again = _read_again(lanes)
     sizes = [lanes.run(n) for n in range(len(lanes.loops))]
-    whole = tuple(_is_held(size, n in again, across) for n, size in enumerate(sizes))
+    most = [_most(lanes, n in again, across) for n in range(len(sizes))]
+    whole = tuple(isinstance(s, int) and s <= n for s, n in zip(sizes, most, strict=True))
     turns = [
         power_of_two(size) if held and isinstance(size, int) else _step(size, across)
         for size, held in zip(sizes, whole, strict=True)
     ]
-    count = _lanes(product(lanes.shape), max(turns), SIDE if across else 1)
-    room = max(1, ELEMENTS // count)
+    elements = ELEMENTS if all(whole) or not _takes_moments(lanes) else ELEMENTS // 2
+    count = _lanes(product(lanes.shape), max(turns), SIDE if across else 1, elements)
+    room = max(1, elements // count)
     turns = [
         each if held else max(each, min(room, _bound(size)))
         for each, size, held in zip(turns, sizes, whole, strict=True)
@@ -92,7 +94,10 @@ def form_of(lanes: Lanes) -> Form:
 def _open_form(lanes: Lanes) -> Form:
     """The form of a kernel some of whose loops end where data says: few turns, more lanes."""
     sizes = [lanes.run(n) for n in range(len(lanes.loops))]
-    whole = tuple(_is_held(s, False, False) and n not in lanes.ends for n, s in enumerate(sizes))
+    whole = tuple(
+        isinstance(size, int) and size <= ELEMENTS and n not in lanes.ends
+        for n, size in enumerate(sizes)
+    )
     turns = tuple(
         _bound(size) if held else FEW if n in lanes.ends else STEP[False]
         for n, (size, held) in enumerate(zip(sizes, whole, strict=True))
@@ -109,12 +114,23 @@ def _step(size: Size, across: bool) -> int:
     return min(STEP[across], _bound(size))
 
 
-def _is_held(size: Size, again: bool, across: bool) -> bool:
-    """Whether a program holds all turns at once: those it needs again as far as they fit."""
-    most = HELD if again else ELEMENTS
-    if across:
-        most = most // SIDE if again else STEP[True]
-    return isinstance(size, int) and size <= most
+def _most(lanes: Lanes, again: bool, across: bool) -> int:
+    """Turns that a program holds at once: of those it needs again, as many as fit."""
+    if not again:
+        return STEP[True] if across else ELEMENTS
+    return (HELD // SIDE if across else HELD) * (1 + _has_one_kind(lanes))
+
+
+def _has_one_kind(lanes: Lanes) -> bool:
+    """True where a turn reads one number, and needs few others beside it."""
+    reach = reach_of(lanes)
+    loads = [part for part in reach if part.fn == "load" and reach[part]]
+    return len(loads) == 1 and not _takes_moments(lanes)
+
+
+def _takes_moments(lanes: Lanes) -> bool:
+    """True where each turn keeps a count, a mean and squares of its own."""
+    return any(part.extra == "moments" for level in levels_of(lanes.stores) for part in level)
 
 
 def _read_again(lanes: Lanes) -> set[int]:
@@ -125,9 +141,9 @@ def _read_again(lanes: Lanes) -> set[int]:
     return {n for n in passes if passes.count(n) > 1}
 
 
-def _lanes(count: Size, turns: int, least: int) -> int:
+def _lanes(count: Size, turns: int, least: int, elements: int) -> int:
     """Lanes of a program: fewer where there would be too few programs."""
-    width = max(least, ELEMENTS // turns)
+    width = max(least, elements // turns)
     if isinstance(count, Dim):
         return width
     width = min(width, power_of_two(count))
