@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, literal_shape, require_same_dtype
+from compiler.ops.checks import literal_shape
 from compiler.ops.lanes import fill, number
 from compiler.ops.math.axes import (
     Sizes,
@@ -255,66 +255,3 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
 
     def triton(self, k: Lanes, Out: DeviceOperand) -> None:
         fill(k, Out, number_from(self.str_value, self.value, Out.type.dtype.numpy))
-
-
-# ---- ranges -------------------------------------------------------------------------------------
-
-
-class Range(OpDef, op="range"):
-    """Out = Start, Start + Step, … up to but without End. Reference: range_op.h."""
-
-    lod_like = ""
-
-    Start = reads(no_grad=True)
-    End = reads(no_grad=True)
-    Step = reads(no_grad=True)
-    Out = writes()
-
-    def infer(self, Start: TensorType, End: TensorType, Step: TensorType) -> TensorType:
-        require_same_dtype(self.kind, Start=Start, End=End, Step=Step)
-        require_numbers(self.kind, Start=Start, End=End, Step=Step)
-        return Start.with_shape([UNKNOWN])
-
-    def numpy(self, Start: Array, End: Array, Step: Array) -> Array:
-        start, end, step = Start.reshape(-1)[0], End.reshape(-1)[0], Step.reshape(-1)[0]
-        if step == 0 or (end - start) * step < 0:
-            raise ValueError(f"range: a step of {step} does not lead from {start} to {end}")
-        steps = np.full(int(np.ceil((end - start) / step)), step)
-        steps[:1] = start
-        return np.cumsum(steps, dtype=steps.dtype)
-
-
-class Linspace(OpDef, op="linspace"):
-    """Out = Num numbers from Start to Stop, both included, evenly spaced.
-
-    Later models say the element type in `dtype`. Reference: linspace_op.h.
-    """
-
-    lod_like = ""
-
-    Start = reads(no_grad=True)
-    Stop = reads(no_grad=True)
-    Num = reads(no_grad=True)
-    Out = writes()
-    dtype = attr(-1)
-
-    def infer(self, Start: TensorType, Stop: TensorType, Num: TensorType) -> TensorType:
-        require_same_dtype(self.kind, Start=Start, Stop=Stop)
-        require_numbers(self.kind, Start=Start, Stop=Stop, Num=Num)
-        dtype = Start.dtype if self.dtype < 0 else DType.of(self.dtype)
-        return TensorType(dtype, (UNKNOWN,))
-
-    def numpy(self, Start: Array, Stop: Array, Num: Array) -> Array:
-        count = int(Num.reshape(-1)[0])
-        if count < 1:
-            raise ValueError(f"linspace: Num is {count}, expected 1 or more")
-        dtype = Start.dtype if self.dtype < 0 else element_type(self.dtype)
-        start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
-        return np.linspace(start, stop, count).astype(dtype)
-
-
-def require_numbers(op: str, **slots: TensorType) -> None:
-    """ShapeError unless every input holds one number."""
-    for slot, type in slots.items():
-        if differ(type.numel, 1):
-            raise ShapeError(f"{op}: {slot} is {type}, expected one number")

@@ -1,0 +1,112 @@
+"""Numbers that are evenly spaced: `range` and `linspace`. How many there are stands in tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import differ, require_same_dtype
+from compiler.ops.math.axes import element_type
+
+
+class Range(OpDef, op="range"):
+    """Out = Start, Start + Step, … up to but without End. Reference: range_op.h."""
+
+    lod_like = ""
+
+    tells_sizes = True
+
+    Start = reads(no_grad=True, on_host=True)
+    End = reads(no_grad=True, on_host=True)
+    Step = reads(no_grad=True, on_host=True)
+    Out = writes()
+
+    def infer(self, Start: TensorType, End: TensorType, Step: TensorType) -> TensorType:
+        require_same_dtype(self.kind, Start=Start, End=End, Step=Step)
+        require_numbers(self.kind, Start=Start, End=End, Step=Step)
+        return Start.with_shape([UNKNOWN])
+
+    def numpy(self, Start: Array, End: Array, Step: Array) -> Array:
+        steps = np.full(range_count(Start, End, Step), Step.reshape(-1)[0])
+        steps[:1] = Start.reshape(-1)[0]
+        return np.cumsum(steps, dtype=steps.dtype)
+
+    def triton(
+        self, k: Lanes, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
+    ) -> None:
+        k.tell(Out.shape[0], k.here(range_count, Start, End, Step))
+        start, step = (k.there(each, (1,), Out.type.dtype) for each in (Start, Step))
+        (i,) = k.lanes(Out.shape[0])
+        wide = DType.FP64 if Out.type.dtype.is_float else Out.type.dtype
+        k.store(Out, (i,), k.astype(start[0], wide) + k.astype(step[0], wide) * k.astype(i, wide))
+
+
+def range_count(start: Array, end: Array, step: Array) -> int:
+    """How many numbers lie from start up to but without end; ValueError where none can.
+
+    >>> range_count(np.array([1]), np.array([6]), np.array([2]))
+    3
+    """
+    first, last, by = start.reshape(-1)[0], end.reshape(-1)[0], step.reshape(-1)[0]
+    if by == 0 or (last - first) * by < 0:
+        raise ValueError(f"range: a step of {by} does not lead from {first} to {last}")
+    return int(np.ceil((last - first) / by))
+
+
+class Linspace(OpDef, op="linspace"):
+    """Out = Num numbers from Start to Stop, both included, evenly spaced.
+
+    Later models say the element type in `dtype`. Reference: linspace_op.h.
+    """
+
+    lod_like = ""
+
+    tells_sizes = True
+
+    Start = reads(no_grad=True, on_host=True)
+    Stop = reads(no_grad=True, on_host=True)
+    Num = reads(no_grad=True, on_host=True)
+    Out = writes()
+    dtype = attr(-1)
+
+    def infer(self, Start: TensorType, Stop: TensorType, Num: TensorType) -> TensorType:
+        require_same_dtype(self.kind, Start=Start, Stop=Stop)
+        require_numbers(self.kind, Start=Start, Stop=Stop, Num=Num)
+        dtype = Start.dtype if self.dtype < 0 else DType.of(self.dtype)
+        return TensorType(dtype, (UNKNOWN,))
+
+    def numpy(self, Start: Array, Stop: Array, Num: Array) -> Array:
+        count = linspace_count(Num)
+        dtype = Start.dtype if self.dtype < 0 else element_type(self.dtype)
+        start, stop = float(Start.reshape(-1)[0]), float(Stop.reshape(-1)[0])
+        return np.linspace(start, stop, count).astype(dtype)
+
+    def triton(
+        self, k: Lanes, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
+    ) -> None:
+        k.tell(Out.shape[0], k.here(linspace_count, Num))
+        given = [k.there(each, (1,), each.type.dtype) for each in (Start, Stop)]
+        (i,), last = k.lanes(Out.shape[0]), k.size(Out.shape[0]) - 1
+        start, stop = (k.astype(each[0], DType.FP64) for each in given)
+        step = (stop - start) / k.astype(k.maximum(last, 1), DType.FP64)
+        value = start + k.astype(i, DType.FP64) * step
+        k.store(Out, (i,), k.where(k.equal(i, last) & (i > 0), stop, value))
+
+
+def linspace_count(num: Array) -> int:
+    """How many numbers are wanted; ValueError where there is none."""
+    count = int(num.reshape(-1)[0])
+    if count < 1:
+        raise ValueError(f"linspace: Num is {count}, expected 1 or more")
+    return count
+
+
+def require_numbers(op: str, **slots: TensorType) -> None:
+    """ShapeError unless every input holds one number."""
+    for slot, type in slots.items():
+        if differ(type.numel, 1):
+            raise ShapeError(f"{op}: {slot} is {type}, expected one number")
