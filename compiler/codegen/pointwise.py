@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.codegen.frame import Frame, NumpyOperand
-from compiler.codegen.trace import REDUCTIONS, Expr, Term, Tracer, ordered
+from compiler.codegen.frame import Frame, NumpyOperand, shape_text
+from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, ordered
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
+from compiler.ir.philox import uniform_by_key
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import Place, PlannedOp, Step, Storage, Value
 
@@ -159,7 +160,7 @@ class _Emitter:
         """Write one call into the best place there is for it."""
         place = self._choose(part, root, out)
         target = place.view(part.shape)
-        for line in _statements(part, [self._text(arg) for arg in part.args], target):
+        for line in self._lines(part, target):
             self.frame.line(line)
         self.at[part] = place
         self.done.add(part)
@@ -167,6 +168,14 @@ class _Emitter:
             self.left[arg] -= 1
         for arg in dict.fromkeys(part.parts()):
             self._release(arg)
+
+    def _lines(self, part: Expr, target: str) -> list[str]:
+        """NumPy for one part, which goes to `target`."""
+        if part.fn == BY_KEY:
+            function = self.frame.function(uniform_by_key)
+            given = f"{self._leaf(part.parts()[0])}, {part.extra}, {shape_text(part.shape)}"
+            return [f"np.copyto({target}, {function}({given}))"]
+        return _statements(part, [self._text(arg) for arg in part.args], target)
 
     def _choose(self, part: Expr, root: Root, out: NumpyOperand) -> NumpyOperand:
         mine = self._output_of(part)
@@ -308,7 +317,7 @@ def _statements(part: Expr, args: list[str], out: str) -> list[str]:
 
 def _elementwise(part: Expr) -> bool:
     """True for calls that may write over an operand of the same shape while they read it."""
-    return part.fn not in ("where", "full") and not part.fn.startswith("reduce_")
+    return part.fn not in ("where", "full", BY_KEY) and not part.fn.startswith("reduce_")
 
 
 def _output_like(roots: list[Root], expr: Expr) -> bool:

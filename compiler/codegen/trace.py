@@ -35,6 +35,10 @@ REDUCTIONS = {"sum": "add", "max": "maximum", "min": "minimum"}
 """Reductions, and the function each repeats."""
 
 
+BY_KEY = "uniform_by_key"
+"""Random numbers of a tensor's elements, from a key and the place of each element."""
+
+
 class Expr:
     """A part of an expression: a leaf (an array by name) or a call; its shape and element type."""
 
@@ -169,6 +173,10 @@ class Tracer:
     def full(self, value: Scalar, shape: Shape, dtype: DType) -> Expr:
         """One number everywhere."""
         return self._node("full", (value,), shape, dtype)
+
+    def uniform_by_key(self, Key: Expr, place: int, sizes: Shape) -> Expr:
+        """Float32 numbers that are even over 0 <= number < 1, as `compiler.ir.philox` has them."""
+        return self._node(BY_KEY, (Key,), tuple(sizes), DType.FP32, place)
 
     def clip(self, x: Expr, low: Term, high: Term) -> Expr:
         """`x` held between two bounds."""

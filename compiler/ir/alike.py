@@ -23,8 +23,8 @@ def elements(op: Op) -> Size | None:
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if not op.inputs or len(op.needs_data()) < len(op.reads()):
-        return None
+    if not op.inputs or len(op.needs_data()) < len(op.reads()) or op.inputs.get("Key"):
+        return None  # what is drawn by key hangs on the place of an element in its own tensor
     several = {var.type.numel for var in op.reads()} - {1}
     count: Size = next(iter(several), 1)
     return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None

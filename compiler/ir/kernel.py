@@ -189,6 +189,33 @@ class Lanes(Protocol):
         """The indices in a shape of the element at a flat position."""
         ...
 
+    def ravel(self, indices: Sequence[Number], shape: Sequence[Size]) -> Number:
+        """The flat position in a shape of the element at these indices."""
+        ...
+
+    def key(self, keys: DeviceOperand, place: int) -> Number:
+        """The key at a place of a tensor of keys, from which random numbers are drawn."""
+        ...
+
+    def uniform(
+        self, key: Number, index: Number, dtype: DType = DType.FP32, stream: int = 0
+    ) -> Number:
+        """The number a key has for an element of a stream, even over 0 <= number < 1.
+
+        The same wherever it is asked for; see `compiler.ir.philox`.
+        """
+        ...
+
+    def normal(
+        self, key: Number, index: Number, dtype: DType = DType.FP32, stream: int = 0
+    ) -> Number:
+        """The same, normal with mean 0 and deviation 1."""
+        ...
+
+    def below(self, key: Number, index: Number, span: Number, stream: int = 0) -> Number:
+        """The same, a whole number that is even over 0 <= number < span."""
+        ...
+
     def store(
         self,
         out: DeviceOperand,

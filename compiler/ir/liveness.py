@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from compiler.ir.dims import product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, has
 from compiler.ir.region import Region, leading_axes
@@ -63,7 +64,20 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
         return False  # on a device what has another shape is another launch, and may yet read it
-    return old.type == new.type and all(isinstance(op.defn, Pointwise) for op in ops)
+    if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
+        return False
+    return all(is_seen_whole(op, old) for op in ops)
+
+
+def is_seen_whole(op: Op, var: Var) -> bool:
+    """True where a pointwise op, if it reads a var, sees each of its elements beside one of its
+    own; False for a key of random numbers, one of which serves all elements.
+    """
+    if not isinstance(op.defn, Pointwise) or var not in op.needs_data():
+        return True
+    views = op.defn.views(op.defn.types_of(op.inputs))
+    slots = [slot for slot, vars in op.inputs.items() if var in vars and slot in views]
+    return all(product(views[slot]) == var.type.numel for slot in slots)
 
 
 def _is_written_over(op: Op, old: Var, new: Var) -> bool:

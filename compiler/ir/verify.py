@@ -19,7 +19,7 @@ from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.infer import check_slots
-from compiler.ir.liveness import kernels
+from compiler.ir.liveness import is_seen_whole, kernels
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed
 from compiler.ir.program import OpDesc
 from compiler.ir.text import show_op
@@ -284,6 +284,16 @@ def check_grouped(g: Graph) -> None:
             continue
         for op in ops[1:]:
             _check_fusion(ops[0], op)
+        _check_seen(ops)
+
+
+def _check_seen(ops: Sequence[Op]) -> None:
+    """What flows within a kernel is read element by element."""
+    made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
+    for op in ops[1:]:
+        for var in (var for var in op.reads() if var in made and not is_seen_whole(op, var)):
+            what = f"kernel {op.kernel} makes {var.label!r}, of which an op sees one element"
+            raise broken("GROUPED", what, op)
 
 
 def _check_parts(g: Graph, ops: Sequence[Op]) -> None:

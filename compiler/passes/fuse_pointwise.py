@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from compiler.ir.graph import Graph, Op
-from compiler.ir.liveness import kernels
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.liveness import is_seen_whole, kernels
 from compiler.ir.types import Shape
 from compiler.ir.verify import fusible_shape
 from compiler.passes.base import Context, Fact, Pass
@@ -73,9 +73,18 @@ def _joinable(
     for first, kernel in near:
         fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
         others = [each for each in before if kernel_of[each] is not kernel]
+        fits = fits and all(is_seen_whole(op, var) for var in _made_in(g, op, kernel, kernel_of))
         if fits and not _depend(g, others, kernel, index, kernel_of):
             return kernel
     return None
+
+
+def _made_in(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
+    """What an op reads that a kernel makes."""
+    for var in op.needs_data():
+        maker = g.producer(var)
+        if maker is not None and kernel_of[maker] is kernel:
+            yield var
 
 
 def _depend(

@@ -8,6 +8,7 @@ from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.assign_targets import AssignTargets, Supports
 from compiler.passes.base import Pass
+from compiler.passes.draw_keys import DrawKeys
 from compiler.passes.eliminate_dead import EliminateDead
 from compiler.passes.fold_constants import FoldConstants
 from compiler.passes.fuse_batch_norm import FuseBatchNorm
@@ -73,7 +74,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
         return kept
     behind = MergeSquares | GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
-    return [*kept[:place], NameSizes(), AssignTargets(supports), *kept[place:]]
+    return [*kept[:place], NameSizes(), DrawKeys(supports), AssignTargets(supports), *kept[place:]]
 
 
 def left_out(

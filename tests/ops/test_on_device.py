@@ -41,7 +41,7 @@ def wanted(case: Case) -> list[str]:
 
 def check(case: Case, thoroughly: bool) -> None:
     """Hold a case's kernels against its meaning; thoroughly, also with a size that is a name."""
-    if find(case.op).is_random:
+    if find(case.op).is_random and "Key" not in case.values:
         pytest.skip("its numbers are drawn by chance")
     if not lowered(case):
         pytest.skip("this call of it is the host's")
@@ -85,4 +85,4 @@ def test_backward(sample: Sample) -> None:
 
 def test_ops_keep_their_kernels() -> None:
     missing = [kind for kind in registered() if not has_kernels(kind)]
-    assert len(missing) <= 159, missing
+    assert len(missing) <= 134, missing

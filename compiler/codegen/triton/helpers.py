@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from compiler.codegen.triton.random import SOURCES
+
 _SOURCES = '''
 def times(a, b):
     """The product."""
@@ -158,7 +160,9 @@ def power_whole(a, b):
 
 HELPERS: dict[str, str] = {
     found.group(1): found.group(0).rstrip()
-    for found in re.finditer(r"^def (\w+)\(.*?(?=^def |\Z)", _SOURCES, re.MULTILINE | re.DOTALL)
+    for found in re.finditer(
+        r"^def (\w+)\(.*?(?=^def |\Z)", _SOURCES + SOURCES, re.MULTILINE | re.DOTALL
+    )
 }
 """The source of each helper by its name."""
 

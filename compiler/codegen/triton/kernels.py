@@ -17,6 +17,7 @@ from compiler.codegen.triton.frame import TritonFrame
 from compiler.codegen.triton.host import HostWork
 from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
 from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.random import keys_from
 from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail
 from compiler.errors import CompileError
@@ -120,6 +121,10 @@ class Kernels(HostWork):
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True where both are one memory, so that copying would be idle."""
         return self._frame.aliased(a.operand, b.operand)
+
+    def key(self, keys: DeviceOperand, place: int) -> Expr:
+        """The key at a place of a tensor of keys."""
+        return self.current.key(keys_from(keys.operand, place))
 
     # ---- kernels ----
 

@@ -153,6 +153,30 @@ class Lanes(Tracer):
             return 0
         return self.node("index_mod", (a, b), INDEX)
 
+    def ravel(self, indices: Sequence[Term], shape: Sequence[Size]) -> Expr:
+        """The flat position in a shape of the element at these indices."""
+        return self.node("ravel", tuple(indices), INDEX, tuple(shape))
+
+    # ---- random numbers ----
+
+    def key(self, keys: NumpyOperand) -> Expr:
+        """The first of a tensor of keys, the same in every lane."""
+        return self.node("key", (), INDEX, keys)
+
+    def uniform(self, key: Expr, index: Term, dtype: DType = DType.FP32, stream: int = 0) -> Expr:
+        """The number that a key has for an element of a stream, even over 0 <= number < 1."""
+        return self.node("uniform", (key, index), dtype, stream)
+
+    def normal(self, key: Expr, index: Term, dtype: DType = DType.FP32, stream: int = 0) -> Expr:
+        """The number that a key has for an element of a stream, normal with deviation 1."""
+        return self.node("normal", (key, index), dtype, stream)
+
+    def below(self, key: Expr, index: Term, span: Term, stream: int = 0) -> Expr:
+        """The whole number that a key has for an element, even over 0 <= number < span."""
+        return self.node("below", (key, index, span), DType.INT64, stream)
+
+    # ---- joined indices ----
+
     def joined(self, indices: Sequence[Term], shape: Shape) -> list[tuple[Term, Size]]:
         """Indices with their strides; those that only took a number apart are that number again."""
         pairs: list[tuple[Term, Size]] = []
@@ -184,6 +208,8 @@ class Lanes(Tracer):
         if not isinstance(index, Expr):
             return index == 0
         return index.fn == "index" and self.shape[number_of(index)] == 1
+
+    # ---- reductions ----
 
     def sum(self, value: Term, over: Expr) -> Expr:
         """The sum over all turns of a loop."""

@@ -11,8 +11,9 @@ from typing import Protocol, TypeAlias, cast
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
-from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
+from compiler.codegen.triton.random import said
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
@@ -161,6 +162,9 @@ class _Kernel:
             return Ref(self.lanes, operand, sizes).at(*indices)
         if part.fn == "full":
             return self.lanes.node("full", args, part.dtype)
+        if part.fn == BY_KEY:
+            keys = self.frame.operand(cast(Value, part.parts()[0].extra))
+            return said(self.lanes, part, keys, *self._place(part.shape))
         if part.fn.startswith("reduce_"):
             return self._reduced(part, args[0])
         return self.lanes.node(part.fn, args, part.dtype)

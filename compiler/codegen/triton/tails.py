@@ -12,8 +12,9 @@ from typing import cast
 
 from compiler.codegen.frame import Frame
 from compiler.codegen.pointwise import Root, trace
-from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
+from compiler.codegen.triton.random import said
 from compiler.ir.types import Shape
 from compiler.plan import Place, PlannedOp, Step, Value
 
@@ -56,14 +57,17 @@ class Tail:
         known: dict[Expr, Term],
     ) -> Term:
         """A part of the tail's expressions for one element."""
-        args = tuple(known[a] if isinstance(a, Expr) else a for a in part.args)
+        own = zip(part.shape, place[len(place) - len(part.shape) :], strict=True)
+        at = [0 if size == 1 else index for size, index in own]
+        if part.fn == BY_KEY:
+            keys = self.frame.operand(cast(Value, part.parts()[0].extra))
+            return said(lanes, part, keys, part.shape, at)
         if not part.is_leaf:
+            args = tuple(known[a] if isinstance(a, Expr) else a for a in part.args)
             return lanes.node(part.fn, args, part.dtype)
         leaf = cast(Value, part.extra)
         if leaf == self.made:
             return lanes.astype(value, part.dtype)
-        own = zip(part.shape, place[len(place) - len(part.shape) :], strict=True)
-        at = [0 if size == 1 else index for size, index in own]
         return Ref(lanes, self.frame.operand(leaf), part.shape).at(*at)
 
 

@@ -65,7 +65,7 @@ class TritonTarget:
 
     def writes(self, defn: type[OpDef]) -> bool:
         """True where an op has kernels, for some calls of it at least."""
-        return issubclass(defn, Pointwise | Whole) or _body(defn) is not None
+        return issubclass(defn, Pointwise | Whole) or _body(defn) is not None or _is_filled(defn)
 
     def emit(self, plan: Plan, poison: bool = False) -> Module:
         """The module of a plan, with `poison` as NumpyTarget has it."""
@@ -99,6 +99,11 @@ def _is_sized(op: Op) -> bool:
     known = {name for var in op.reads() for name in var.type.names}
     made = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
     return made <= known or (owner.tells_sizes and owner is op.defn)
+
+
+def _is_filled(defn: type[OpDef]) -> bool:
+    """True for an op whose few numbers the host makes in every step, and the device copies."""
+    return callable(getattr(defn, "filled", None))
 
 
 def _untold(op: Op) -> list[str]:
@@ -135,6 +140,9 @@ def _emit_there(frame: TritonFrame, step: Step) -> None:
         emit_whole(frame, step, first.kind, comment, frame.launch)
     elif first.part is not None:
         emit_several(frame, step, fused_name(step.parts[0]), comment, frame.launch)
+    elif _is_filled(type(first.defn)):
+        out = frame.operand(first.outputs["Out"][0])
+        frame.line(f"upload({out}, {call(first.defn, 'filled', {}, frame)})")
     elif isinstance(first.defn, Pointwise):
         _emit_pointwise(frame, step, comment)
     elif others:

@@ -22,7 +22,9 @@ from compiler.plan import Storage
 Sizes = tuple[Size, ...]
 """Factors of a count."""
 
-_FREE = frozenset("load index loop size full astype index_div index_mod dot moment".split())
+_FREE = frozenset(
+    "load index loop size full astype index_div index_mod ravel key dot moment".split()
+)
 """Parts of expressions that are no arithmetic on elements; sums of products are counted apart."""
 
 

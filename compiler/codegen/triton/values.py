@@ -24,6 +24,7 @@ from compiler.codegen.triton.expressions import (
 )
 from compiler.codegen.triton.helpers import HELPERS
 from compiler.codegen.triton.lanes import Lanes, Source, number_of
+from compiler.codegen.triton.random import DRAWN, drawn
 from compiler.codegen.triton.spelling import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
@@ -91,7 +92,7 @@ class Values:
         if part in self.text:
             return
         text = self._text(part)
-        named = part.fn in NAMELESS or (part.fn == "index" and text.isidentifier())
+        named = part.fn in NAMELESS or (part.fn in ("index", "ravel") and text.isidentifier())
         if named or self._reads_best_in_place(part, text):
             self.text[part] = text
             return
@@ -120,6 +121,12 @@ class Values:
                 return self._load(part)
             case "astype":
                 return self._cast(part.args[0], part.dtype)
+            case "ravel":
+                return self._offset(part.args, cast(Shape, part.extra))
+            case "key":
+                return self._key(part)
+            case fn if fn in DRAWN:
+                return self._drawn(part)
             case _:
                 return self._call(part)
 
@@ -162,15 +169,26 @@ class Values:
 
     def _below(self, part: Expr) -> list[Expr]:
         """What must have a name before a part is said."""
-        if part.fn != "load":
+        if part.fn not in ("load", "ravel"):
             return part.parts()
-        shape = cast(Source, part.extra).shape
+        shape = cast(Source, part.extra).shape if part.fn == "load" else cast(Shape, part.extra)
         indices = [index for index, _ in self._joined(part.args[: len(shape)], shape)]
         return [e for e in (*indices, *part.args[len(shape) :]) if isinstance(e, Expr)]
 
     def _spreads(self, term: Expr) -> bool:
         """True where an index differs from lane to lane, and so gives each a place of its own."""
         return any(part.fn in ("index", "load") for part in ordered(term))
+
+    def _key(self, part: Expr) -> str:
+        """A key of random numbers: one load for all lanes."""
+        return f"tl.load({self._pointer(cast(NumpyOperand, part.extra))}).to(tl.int64)"
+
+    def _drawn(self, part: Expr) -> str:
+        """A random number a lane; lanes in the order of the elements draw them by fours."""
+        args = [self._value(arg) for arg in part.args]
+        helper, text = drawn(part, args, in_order=args[1] == "lane" and not self.loops)
+        self.helpers[helper] = None
+        return text
 
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
         reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}

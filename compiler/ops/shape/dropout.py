@@ -1,13 +1,21 @@
-"""Dropout: elements that are left out by chance while a network learns."""
+"""Dropout: elements that are left out by chance while a network learns.
+
+On a device the chance comes from a key and the place of an element, so that the gradient draws it
+once more instead of reading a mask, and both go into kernels with what stands beside them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.opdef import Again, OpDef, Value, Xp, attr, reads, writes
-from compiler.ir.types import Array, DType, TensorType
+from compiler.ir.opdef import Again, OpDef, Pointwise, Value, Xp, attr, call, reads, writes
+from compiler.ir.philox import NUMBERS
+from compiler.ir.types import Array, DType, Shape, TensorType
 
 SEED_LIMIT = 2**32
 
@@ -115,3 +123,43 @@ class Dropout(OpDef, op="dropout"):
         if Seed is None and not self.fix_seed:
             return k.once("np.random.default_rng()", [], "generator")
         return f"{k.function(dropout_source)}({Seed}, {self.fix_seed}, {self.seed})"
+
+
+class DropoutByKey(Pointwise, op="dropout_by_key"):
+    """`dropout` by the chance that Key[place] has for each element; the same wherever it is drawn.
+
+    No op of programs: the pass `draw_keys` makes it of a dropout. The gradient of X is the same op
+    on the gradient of Out, and needs no Mask.
+    """
+
+    X = reads()
+    Key = reads()
+    Out = writes()
+    Mask = writes(optional=True)
+    dropout_prob = attr(0.5)
+    is_test = attr(False)
+    dropout_implementation = attr("downgrade_in_infer")
+    place = attr(0)
+
+    def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
+        """One key serves all elements."""
+        return {"Key": (1,)} if "Key" in types else {}
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Out is as X."""
+        if not types["X"].dtype.is_float:
+            raise ShapeError(f"{self.kind}: X is {types['X']}, expected floating point")
+        return {"Out": types["X"], "Mask": types["X"].with_dtype(DType.UINT8)}
+
+    def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What it means, in NumPy."""
+        X = np.asarray(values["X"])
+        found = call(self, "compute", {**values, "X": X}, NUMBERS)
+        return {"Out": found["Out"].astype(X.dtype), "Mask": found["Mask"].astype(np.uint8)}
+
+    def compute(self, xp: Xp, X: Value, Key: Value) -> Value:
+        factor = kept_factor(self.dropout_prob, self.dropout_implementation, self.is_test)
+        scaled = X if factor == 1.0 else X * factor
+        least = 0.0 if self.is_test else self.dropout_prob
+        kept = xp.uniform_by_key(Key, self.place, X.shape) >= least
+        return {"Out": xp.where(kept, scaled, 0.0), "Mask": kept}

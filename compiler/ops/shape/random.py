@@ -2,21 +2,36 @@
 
 The reference seeds anew in every step as well, so two ops of one seed and shape agree there too;
 the numbers themselves differ from the reference's, whose generator is the C++ library's.
+
+On a device numbers come from a key instead, which the pass `draw_keys` makes of the seed: an op has
+a slot Key then, and Key[place] decides what it draws (`compiler.ir.philox`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import Kernel, Operand
+from compiler.errors import BadAttribute
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import literal_shape, require_dtype
+from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import literal_shape
 from compiler.ops.math.axes import element_type, whole_numbers
-from compiler.ops.shape.creation import BatchSizeLike, sizes_like, told_shape
+from compiler.ops.shape.creation import told_shape
+from compiler.ops.shape.random_lanes import (
+    MANY,
+    draw_even,
+    draw_normal,
+    draw_order,
+    draw_truncated,
+    draw_whole,
+    order_by_key,
+    truncated,
+)
 
 SEEDS = 2**32
 
@@ -24,13 +39,6 @@ SEEDS = 2**32
 def generator(seed: int) -> np.random.Generator:
     """A source of random numbers for one step."""
     return np.random.default_rng(seed % SEEDS if seed else None)
-
-
-def lower_generator(k: Kernel, seed: int) -> str:
-    """The same in generated code; one source serves all unseeded steps of a binding."""
-    if seed:
-        return f"np.random.default_rng({seed % SEEDS})"
-    return k.once("np.random.default_rng()", [], "generator")
 
 
 def require_float(op: str, code: int) -> None:
@@ -43,11 +51,23 @@ def require_float(op: str, code: int) -> None:
 # ---- what bodies use ----------------------------------------------------------------------------
 
 
-def even_numbers(seed: int, sizes: list[int], low: float, high: float, code: int) -> Array:
-    """Numbers that are even over low <= number < high."""
-    dtype = element_type(code).type
-    source: Any = generator(seed)
-    return source.random(sizes, dtype) * dtype(high - low) + dtype(low)
+def even_from(Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any) -> Array:
+    """Numbers that are even over 0 <= number < 1."""
+    if Key is None:
+        source: Any = generator(seed)
+        return source.random(sizes, dtype)
+    draw = uniform_by_key if dtype is np.float32 else fine_by_key
+    return draw(Key, place, sizes)
+
+
+def normal_from(
+    Key: Array | None, place: int, seed: int, sizes: Sequence[int], dtype: Any
+) -> Array:
+    """Normal numbers of mean 0 and deviation 1."""
+    if Key is None:
+        source: Any = generator(seed)
+        return source.standard_normal(sizes, dtype)
+    return normal_by_key(Key, place, sizes, dtype)
 
 
 def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
@@ -56,20 +76,12 @@ def write_diagonal(Out: Array, count: int, step: int, value: float) -> Array:
     return Out
 
 
-def normal_numbers(seed: int, sizes: list[int], mean: float, std: float, code: int) -> Array:
-    """Normal numbers of a mean and a standard deviation."""
-    dtype = element_type(code).type
-    source: Any = generator(seed)
-    return source.standard_normal(sizes, dtype) * dtype(std) + dtype(mean)
-
-
-def truncated_normal(seed: int, shape: list[int], mean: float, std: float) -> Array:
-    """Float64 normal numbers within two standard deviations."""
-    source = generator(seed)
-    numbers = source.standard_normal(shape)
+def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
+    """Float64 normal numbers, drawn again where they are beyond 2."""
+    numbers = source.standard_normal(sizes)
     while (beyond := np.abs(numbers) > 2.0).any():
         numbers[beyond] = source.standard_normal(int(beyond.sum()))
-    return numbers * std + mean
+    return numbers
 
 
 # ---- tensors of a given shape -------------------------------------------------------------------
@@ -85,10 +97,12 @@ class Filled(OpDef):
 
     ShapeTensor = reads(optional=True, no_grad=True)
     ShapeTensorList = reads(optional=True, many=True, no_grad=True)
+    Key = reads(optional=True, no_grad=True)
     Out = writes()
     shape = attr(list[int]())
     seed = attr(0)
     dtype = attr(DType.FP32.code)
+    place = attr(0)
 
     def infer(
         self, ShapeTensor: TensorType | None, ShapeTensorList: list[TensorType] | None
@@ -115,20 +129,27 @@ class UniformRandom(Filled, op="uniform_random"):
     diag_step = attr(0)
     diag_val = attr(1.0)
 
-    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+    def numpy(
+        self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
+    ) -> Array:
         sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
-        Out = even_numbers(self.seed, sizes, self.min, self.max, self.dtype)
+        dtype = element_type(self.dtype).type
+        drawn = even_from(Key, self.place, self.seed, sizes, dtype)
+        Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
-    def lower(self, k: Kernel, Out: Operand) -> None:
-        dtype = f"np.{Out.type.dtype.numpy.name}"
-        k.line(f"{lower_generator(k, self.seed)}.random(dtype={dtype}, out={Out})")
+    def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
+        lower_numbers(k, "random", Key, self.place, self.seed, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
         if self.diag_num:
             step = self.diag_step + 1
             flat = Out.view((Out.type.numel,))
             k.line(f"{flat}[:{self.diag_num * step}:{step}] = {self.diag_val!r}")
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
+        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
 class GaussianRandom(Filled, op="gaussian_random"):
@@ -140,15 +161,35 @@ class GaussianRandom(Filled, op="gaussian_random"):
     mean = attr(0.0)
     std = attr(1.0)
 
-    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+    def numpy(
+        self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
+    ) -> Array:
         sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
-        return normal_numbers(self.seed, sizes, self.mean, self.std, self.dtype)
+        dtype = element_type(self.dtype).type
+        drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
+        return drawn * dtype(self.std) + dtype(self.mean)
 
-    def lower(self, k: Kernel, Out: Operand) -> None:
-        dtype = f"np.{Out.type.dtype.numpy.name}"
-        k.line(f"{lower_generator(k, self.seed)}.standard_normal(dtype={dtype}, out={Out})")
+    def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
+        lower_numbers(k, "standard_normal", Key, self.place, self.seed, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_normal(k, Key, self.place, Out, self.mean, self.std)
+
+
+def lower_numbers(
+    k: Kernel, law: str, Key: Operand | None, place: int, seed: int, Out: Operand
+) -> None:
+    """Fill Out in generated code; one source serves all unseeded steps of a binding."""
+    dtype = f"np.{Out.type.dtype.numpy.name}"
+    if Key is not None:
+        draw = k.function(even_from if law == "random" else normal_from)
+        k.line(f"np.copyto({Out}, {draw}({Key}, {place}, 0, {Out}.shape, {dtype}))")
+        return
+    made = f"np.random.default_rng({seed % SEEDS if seed else ''})"
+    source = made if seed else k.once(made, [], "generator")
+    k.line(f"{source}.{law}(dtype={dtype}, out={Out})")
 
 
 class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
@@ -159,20 +200,29 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
 
     is_random = True
 
+    Key = reads(optional=True, no_grad=True)
     Out = writes()
     shape = attr(list[int]())
     seed = attr(0)
     dtype = attr(DType.FP32.code)
     mean = attr(0.0)
     std = attr(1.0)
+    place = attr(0)
 
     def infer(self) -> TensorType:
         require_float(self.kind, self.dtype)
         return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
 
-    def numpy(self) -> Array:
-        drawn = truncated_normal(self.seed, self.shape, self.mean, self.std)
-        return drawn.astype(element_type(self.dtype))
+    def numpy(self, Key: Array | None) -> Array:
+        dtype = element_type(self.dtype)
+        if Key is None:
+            drawn = within_two(generator(self.seed), self.shape)
+        else:
+            drawn = truncated(np, even_from(Key, self.place, 0, self.shape, dtype.type))
+        return (drawn * self.std + self.mean).astype(dtype)
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_truncated(k, Key, self.place, Out, self.mean, self.std)
 
 
 class RandomIntegers(Filled, op="randint"):
@@ -190,10 +240,18 @@ class RandomIntegers(Filled, op="randint"):
                 "together"
             )
 
-    def numpy(self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None) -> Array:
+    def numpy(
+        self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
+    ) -> Array:
         sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
-        drawn = generator(self.seed).integers(self.low, self.high, sizes)
+        if Key is None:
+            drawn = generator(self.seed).integers(self.low, self.high, sizes)
+        else:
+            drawn = below_by_key(Key, self.place, sizes, self.high - self.low) + self.low
         return drawn.astype(element_type(self.dtype))
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_whole(k, Key, self.place, Out, self.low, self.high)
 
 
 class RandomPermutation(OpDef, op="randperm"):
@@ -201,101 +259,30 @@ class RandomPermutation(OpDef, op="randperm"):
 
     is_random = True
 
+    Key = reads(optional=True, no_grad=True)
     Out = writes()
     n = required(int)
     dtype = attr(DType.INT64.code)
     seed = attr(0)
+    place = attr(0)
 
     def infer(self) -> TensorType:
         if self.n < 0:
             raise BadAttribute(f"randperm: 'n' is {self.n}, expected 0 or more")
         return TensorType(DType.of(self.dtype), (self.n,))
 
-    def numpy(self) -> Array:
-        return generator(self.seed).permutation(self.n).astype(element_type(self.dtype))
+    def numpy(self, Key: Array | None) -> Array:
+        if Key is None:
+            order = generator(self.seed).permutation(self.n)
+        else:
+            order = order_by_key(Key, self.place, self.n)
+        return order.astype(element_type(self.dtype))
 
+    def host_only(self, types: Mapping[str, TensorType]) -> str:
+        """Why it has no kernel; empty if it has."""
+        return (
+            f"an order of more than {MANY} numbers is sorted on the host" if self.n > MANY else ""
+        )
 
-# ---- tensors as long as another -----------------------------------------------------------------
-
-
-class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
-    """`BatchSizeLike`, with numbers that are even over min <= Out < max.
-
-    Reference: uniform_random_batch_size_like_op.cc.
-    """
-
-    is_random = True
-
-    min = attr(-1.0)
-    max = attr(1.0)
-    seed = attr(0)
-    diag_num = attr(0)
-    diag_step = attr(0)
-    diag_val = attr(1.0)
-
-    def numpy(self, Input: Shape) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
-        Out = even_numbers(self.seed, sizes, self.min, self.max, self.dtype)
-        return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
-
-
-class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
-    """`BatchSizeLike`, with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
-
-    is_random = True
-
-    mean = attr(0.0)
-    std = attr(1.0)
-    seed = attr(0)
-
-    def numpy(self, Input: Shape) -> Array:
-        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
-        return normal_numbers(self.seed, sizes, self.mean, self.std, self.dtype)
-
-
-# ---- chances ------------------------------------------------------------------------------------
-
-
-class Bernoulli(OpDef, op="bernoulli"):
-    """Out = 1 with the probability that X says, element by element, else 0. From Paddle 2.0."""
-
-    is_random = True
-
-    X = reads(no_grad=True)
-    Out = writes()
-
-    def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64)
-        return X
-
-    def numpy(self, X: Array) -> Array:
-        return (generator(0).random(X.shape) < X).astype(X.dtype)
-
-
-class SamplingId(OpDef, op="sampling_id"):
-    """Out = for each row of X, weights in turn, the place where they pass a random number.
-
-    The number is even over `min` to `max`; where all weights together do not pass it, it is the
-    last place. Reference: sampling_id_op.h.
-    """
-
-    is_random = True
-
-    X = reads(no_grad=True)
-    Out = writes()
-    min = attr(0.0)
-    max = attr(1.0)
-    seed = attr(0)
-
-    def infer(self, X: TensorType) -> TensorType:
-        if X.rank != 2:
-            raise ShapeError(f"sampling_id: X is {X}, expected [batch, weights]")
-        if self.min >= self.max:
-            raise BadAttribute(f"sampling_id: 'min' is {self.min}, not below 'max' {self.max}")
-        return TensorType(DType.INT64, X.shape[:1])
-
-    def numpy(self, X: Array) -> Array:
-        drawn = generator(self.seed).uniform(self.min, self.max, (len(X), 1))
-        passed = np.cumsum(X, axis=1) > drawn
-        passed[:, -1] = True
-        return np.argmax(passed, axis=1)
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_order(k, Key, self.place, Out)

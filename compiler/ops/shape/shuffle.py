@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ
+from compiler.ops.lanes import take_rows
+from compiler.ops.shape.random_lanes import MANY, draw_order, order_by_key
 
 SEED_RANGE = 2**31
 
-
-def seeded(Seed: Array) -> np.random.Generator:
-    """A source of random numbers from the seed that a tensor holds."""
-    return np.random.default_rng(int(Seed.reshape(-1)[0]) % SEED_RANGE)
+NEXT = 2**16
+"""The stream of the number that is the seed of the next step; others are those of axes."""
 
 
-def next_seed(source: np.random.Generator, Seed: Array) -> Array:
+def next_seed(Seed: Array) -> Array:
     """The seed of the next step, in the shape of this one's."""
-    return np.full(Seed.shape, source.integers(SEED_RANGE), np.int64)
+    return np.full(Seed.shape, below_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
+
+
+def draw_next_seed(k: Lanes, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
+    """A kernel for the seed of the next step."""
+    if SeedOut is not None:
+        (i,) = k.lanes(1)
+        k.store(SeedOut.seen_as((1,)), (i,), k.below(k.key(Seed, 0), i, SEED_RANGE, NEXT))
 
 
 def require_seed(op: str, Seed: TensorType) -> TensorType:
@@ -35,15 +46,24 @@ class SeedOf(OpDef, op="seed"):
 
     is_random = True
 
+    Key = reads(optional=True, no_grad=True)
     Out = writes()
     seed = attr(0)
+    place = attr(0)
 
     def infer(self) -> TensorType:
         return TensorType(DType.INT32, (1,))
 
-    def numpy(self) -> Array:
-        drawn = int(np.random.default_rng().integers(1, SEED_RANGE))
+    def numpy(self, Key: Array | None) -> Array:
+        if Key is None:
+            drawn = int(np.random.default_rng().integers(1, SEED_RANGE))
+        else:
+            drawn = int(below_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
         return np.array([self.seed or drawn], np.int32)
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        (i,) = k.lanes(1)
+        k.store(Out, (i,), self.seed or k.below(k.key(Key, self.place), i, SEED_RANGE - 1) + 1)
 
 
 class RandomCrop(OpDef, op="random_crop"):
@@ -54,7 +74,6 @@ class RandomCrop(OpDef, op="random_crop"):
     """
 
     lod_like = ""
-    is_random = True
 
     X = reads(no_grad=True)
     Seed = reads(no_grad=True)
@@ -73,17 +92,39 @@ class RandomCrop(OpDef, op="random_crop"):
         return {"Out": out, "SeedOut": require_seed(self.kind, Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
-        source, ahead = seeded(Seed), X.ndim - len(self.shape)
+        ahead = X.ndim - len(self.shape)
         count = int(np.prod(X.shape[:ahead]))
         flat = X.reshape((count, *X.shape[ahead:]))
         Out = np.empty((count, *self.shape), X.dtype)
         spare = [size - part + 1 for size, part in zip(X.shape[ahead:], self.shape, strict=True)]
+        drawn = [below_by_key(Seed, 0, [count], n, axis) for axis, n in enumerate(spare)]
         for index in range(count):
-            starts = source.integers(0, spare)
+            starts = [int(starts[index]) for starts in drawn]
             place = tuple(slice(s, s + n) for s, n in zip(starts, self.shape, strict=True))
             Out[index] = flat[index][place]
         sizes = (*X.shape[:ahead], *self.shape)
-        return {"Out": Out.reshape(sizes), "SeedOut": next_seed(source, Seed)}
+        return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand,
+        Out: DeviceOperand | None, SeedOut: DeviceOperand | None,
+    ) -> None:  # fmt: skip
+        if Out is not None:
+            self.crop(k, X, Seed, Out)
+        draw_next_seed(k, Seed, SeedOut)
+
+    def crop(self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand) -> None:
+        """A kernel for the parts: each element draws where its instance's part begins."""
+        ahead = len(X.shape) - len(self.shape)
+        count = product(X.shape[:ahead])
+        i, *places = k.lanes(count, *self.shape)
+        key, source = k.key(Seed, 0), [i]
+        for axis, (size, part, place) in enumerate(
+            zip(X.shape[ahead:], self.shape, places, strict=True)
+        ):
+            source.append(k.below(key, i, k.size(size) - (part - 1), axis) + place)
+        value = X.seen_as((count, *X.shape[ahead:]))[tuple(source)]
+        k.store(Out.seen_as((count, *self.shape)), (i, *places), value)
 
 
 class ShuffleBatch(OpDef, op="shuffle_batch"):
@@ -94,7 +135,6 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     """
 
     lod_like = ""
-    is_random = True
 
     X = reads()
     Seed = reads(no_grad=True)
@@ -108,10 +148,27 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return {"Out": X, "ShuffleIdx": rows, "SeedOut": require_seed(self.kind, Seed)}
 
     def numpy(self, X: Array, Seed: Array) -> dict[str, Array]:
-        source, table = seeded(Seed), X.reshape((-1, X.shape[-1]))
-        order = source.permutation(len(table))
+        table = X.reshape((-1, X.shape[-1]))
+        order = order_by_key(Seed, 0, len(table))
         Out = table[order].reshape(X.shape)
-        return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(source, Seed)}
+        return {"Out": Out, "ShuffleIdx": order, "SeedOut": next_seed(Seed)}
+
+    def host_only(self, types: Mapping[str, TensorType]) -> str:
+        """Why a call of it has no kernel; empty if it has. Its gradient always has."""
+        rows = product(types["X"].shape[:-1]) if "X" in types else 0
+        many = isinstance(rows, int) and rows > MANY
+        return f"an order of more than {MANY} rows is sorted on the host" if many else ""
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
+        ShuffleIdx: DeviceOperand | None, SeedOut: DeviceOperand | None,
+    ) -> None:  # fmt: skip
+        rows, width = product(X.shape[:-1]), X.shape[-1]
+        order = ShuffleIdx or k.scratch((rows,), DType.INT64)
+        draw_order(k, Seed, 0, order)
+        if Out is not None:
+            take_rows(k, X.seen_as((rows, width)), order, Out.seen_as((rows, width)), 0)
+        draw_next_seed(k, Seed, SeedOut)
 
     def infer_grad(self, ShuffleIdx: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
         return {"X": d_Out}
@@ -119,3 +176,11 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     def grad(self, ShuffleIdx: Array, d_Out: Array) -> dict[str, Array]:
         table = d_Out.reshape((-1, d_Out.shape[-1]))
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
+
+    def triton_grad(
+        self, k: Lanes, ShuffleIdx: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        rows, width = product(d_Out.shape[:-1]), d_Out.shape[-1]
+        i, j = k.lanes(rows, width)
+        value = d_Out.seen_as((rows, width))[i, j]
+        k.store(d_X.seen_as((rows, width)), (ShuffleIdx[i], j), value)

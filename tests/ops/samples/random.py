@@ -10,6 +10,8 @@ UPSCALED = {"dropout_implementation": "upscale_in_train"}
 DIAGONAL = {"diag_num": 3, "diag_step": 4, "diag_val": 7.0}
 SINGLE = [np.array([3]), np.array([4])]
 SEED = np.array([17])
+KEY = {"Key": np.array([9, -5, 2**62, 31])}
+TESTED = {"is_test": True, "dropout_prob": 0.3}
 LIKE = {"shape": [-1, 3], "seed": 3, "input_dim_idx": 1}
 
 SAMPLES = [
@@ -38,4 +40,26 @@ SAMPLES = [
     Sample("dropout", {"X": X}, SEEDED | UPSCALED | {"dropout_prob": 1.0}, ("X",)),
     Sample("dropout", {"X": X}, {"is_test": True, "dropout_prob": 0.3}, ("X",)),
     Sample("dropout", {"X": X}, UPSCALED | {"is_test": True, "dropout_prob": 0.3}, ("X",)),
+    Sample("random_keys", {}, {"seeds": [5, 0, 2**32 - 1]}),
+    Sample("uniform_random", KEY, {"shape": [3, 41], "min": -2.0, "max": 3.0, "place": 1}),
+    Sample("uniform_random", KEY, {"shape": [3, 5], "dtype": 6, "place": 2}),
+    Sample("uniform_random", KEY, {"shape": [3, 4], **DIAGONAL}),
+    Sample("gaussian_random", KEY, {"shape": [7, 3], "mean": 1.0, "std": 2.0, "place": 3}),
+    Sample("gaussian_random", KEY, {"shape": [7], "dtype": 6}),
+    Sample("truncated_gaussian_random", KEY, {"shape": [7, 3], "mean": 1.0, "std": 2.0}),
+    Sample("truncated_gaussian_random", KEY, {"shape": [7], "dtype": 6, "place": 2}),
+    Sample("randint", KEY, {"shape": [3, 7], "low": -2, "high": 9, "place": 1}),
+    Sample("randint", KEY, {"shape": [7], "low": -(2**62), "high": 2**62}),
+    Sample("randint", KEY, {"shape": [7], "low": -9, "high": 2**30, "dtype": 2}),
+    Sample("randperm", KEY, {"n": 37, "place": 3}),
+    Sample("uniform_random_batch_size_like", {"Input": X, **KEY}, {**LIKE, "max": 3.0}),
+    Sample("gaussian_random_batch_size_like", {"Input": X, **KEY}, {**LIKE, "std": 2.0}),
+    Sample("bernoulli", {"X": np.abs(X), **KEY}, {"place": 1}),
+    Sample("sampling_id", {"X": np.abs(X) / 5, **KEY}, {"place": 2, "min": 0.1, "max": 0.6}),
+    Sample("seed", KEY, {"place": 1}),
+    Sample("shuffle_batch", {"X": numbers(3, 5, 4), "Seed": SEED}, {}, ("X",)),
+    Sample("dropout_by_key", {"X": X, **KEY}, {"dropout_prob": 0.3, "place": 1}),
+    Sample("dropout_by_key", {"X": X, **KEY}, UPSCALED | {"dropout_prob": 0.3, "place": 3}),
+    Sample("dropout_by_key", {"X": X, "Key": np.array([7], np.int32)}, {"dropout_prob": 0.3}),
+    Sample("dropout_by_key", {"X": X, **KEY}, TESTED),
 ]

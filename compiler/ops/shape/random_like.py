@@ -1,0 +1,127 @@
+"""Random numbers beside a tensor: as many as it has rows, or with the chances that it says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import require_dtype
+from compiler.ops.math.axes import element_type
+from compiler.ops.shape.creation import BatchSizeLike, sizes_like
+from compiler.ops.shape.random import even_from, normal_from, write_diagonal
+from compiler.ops.shape.random_lanes import draw_chosen, draw_even, draw_hits, draw_normal
+
+# ---- tensors as long as another -----------------------------------------------------------------
+
+
+class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_like"):
+    """`BatchSizeLike`, with numbers that are even over min <= Out < max.
+
+    Reference: uniform_random_batch_size_like_op.cc.
+    """
+
+    is_random = True
+
+    Key = reads(optional=True, no_grad=True)
+    min = attr(-1.0)
+    max = attr(1.0)
+    seed = attr(0)
+    diag_num = attr(0)
+    diag_step = attr(0)
+    diag_val = attr(1.0)
+    place = attr(0)
+
+    def numpy(self, Input: Shape, Key: Array | None) -> Array:
+        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        dtype = element_type(self.dtype).type
+        drawn = even_from(Key, self.place, self.seed, sizes, dtype)
+        Out = drawn * dtype(self.max - self.min) + dtype(self.min)
+        return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
+        draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
+
+
+class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_like"):
+    """`BatchSizeLike`, with normal numbers. Reference: gaussian_random_batch_size_like_op.cc."""
+
+    is_random = True
+
+    Key = reads(optional=True, no_grad=True)
+    mean = attr(0.0)
+    std = attr(1.0)
+    seed = attr(0)
+    place = attr(0)
+
+    def numpy(self, Input: Shape, Key: Array | None) -> Array:
+        sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
+        dtype = element_type(self.dtype).type
+        drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
+        return drawn * dtype(self.std) + dtype(self.mean)
+
+    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_normal(k, Key, self.place, Out, self.mean, self.std)
+
+
+# ---- chances ------------------------------------------------------------------------------------
+
+
+class Bernoulli(OpDef, op="bernoulli"):
+    """Out = 1 with the probability that X says, element by element, else 0. From Paddle 2.0."""
+
+    is_random = True
+
+    X = reads(no_grad=True)
+    Key = reads(optional=True, no_grad=True)
+    Out = writes()
+    place = attr(0)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64)
+        return X
+
+    def numpy(self, X: Array, Key: Array | None) -> Array:
+        return (even_from(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_hits(k, X, Key, self.place, Out)
+
+
+class SamplingId(OpDef, op="sampling_id"):
+    """Out = for each row of X, weights in turn, the place where they pass a random number.
+
+    The number is even over `min` to `max`; where all weights together do not pass it, it is the
+    last place. Reference: sampling_id_op.h.
+    """
+
+    is_random = True
+
+    X = reads(no_grad=True)
+    Key = reads(optional=True, no_grad=True)
+    Out = writes()
+    min = attr(0.0)
+    max = attr(1.0)
+    seed = attr(0)
+    place = attr(0)
+
+    def infer(self, X: TensorType) -> TensorType:
+        if X.rank != 2:
+            raise ShapeError(f"sampling_id: X is {X}, expected [batch, weights]")
+        if self.min >= self.max:
+            raise BadAttribute(f"sampling_id: 'min' is {self.min}, not below 'max' {self.max}")
+        return TensorType(DType.INT64, X.shape[:1])
+
+    def numpy(self, X: Array, Key: Array | None) -> Array:
+        dtype = np.float64 if X.dtype == np.float64 else np.float32
+        drawn = even_from(Key, self.place, self.seed, [len(X), 1], dtype)
+        drawn = drawn * (self.max - self.min) + self.min
+        passed = np.cumsum(X, axis=1) > drawn
+        passed[:, -1] = True
+        return np.argmax(passed, axis=1)
+
+    def triton(self, k: Lanes, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        draw_chosen(k, X, Key, self.place, Out, self.min, self.max)

@@ -1,0 +1,300 @@
+"""Random numbers of a device: the words of the reference, and dropout that keeps no mask."""
+
+import importlib.util
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import compiler
+import fluid
+import runtime
+from compiler.codegen.triton.helpers import HELPERS, with_needed
+from compiler.codegen.triton.target import TritonTarget
+from compiler.ir.philox import philox, uniform_by_key
+from compiler.ir.text import parse, show
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.draw_keys import DrawKeys
+from compiler.passes.manager import run_passes
+from tests.codegen.test_triton import compare, module_of
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+pytestmark = pytest.mark.device
+
+ROUND_TRIP = """graph main {
+  feed x: f32[N, 5, 7]
+  feed g: f32[N, 5, 7]
+  (Out=y: f32[N, 5, 7], Mask=m: u8[N, 5, 7]) = dropout(X=x) {ATTRS}
+  (Out=z: f32[N, 5, 7], Mask=n: u8[N, 5, 7]) = dropout(X=x) {ATTRS}
+  (X@GRAD=d: f32[N, 5, 7]) = dropout_grad(Mask=m, Out@GRAD=g) {ATTRS}
+  return y, d, zRESULTS
+}
+"""
+UPSCALED = "'dropout_prob': 0.3, 'dropout_implementation': 'upscale_in_train'"
+DOWNGRADED = "'dropout_prob': 0.3"
+
+
+def loaded(attrs, results=""):
+    """The module of the round trip and what computes it."""
+    text = ROUND_TRIP.replace("ATTRS", "{" + attrs + "}").replace("{{", "{").replace("}}", "}")
+    module = module_of(text.replace("RESULTS", results))
+    return module, runtime.load(module, runtime.CUDAPlace(0))
+
+
+def ones(n=11):
+    return {"x": np.ones((n, 5, 7), np.float32), "g": np.ones((n, 5, 7), np.float32)}
+
+
+# ---- the words ----------------------------------------------------------------------------------
+
+
+def test_kernels_draw_the_words_of_the_reference(tmp_path):
+    """Philox with whole counters, as a kernel of its own: Random123's vectors are test_philox.py's."""
+    helpers = "\n\n".join("@triton.jit\n" + HELPERS[each] for each in with_needed(["philox"]))
+    head = "import triton\nimport triton.language as tl\n\n"
+    file = tmp_path / "drawn_words.py"
+    file.write_text(head + helpers + _WORDS, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("drawn_words", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["drawn_words"] = module
+    spec.loader.exec_module(module)
+    counters = np.random.default_rng(3).integers(0, 2**32, (4, 64), np.uint64)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = torch.from_numpy(counters.astype(np.int64)).to(device)
+    for key in (0, -1, 0x299F31D0_A4093822, 5):
+        keys = torch.tensor([key], dtype=torch.int64, device=device)
+        found = torch.zeros_like(given)
+        module.drawn_words[(1,)](keys, given, found)
+        wanted = np.stack(philox(key % 2**64, list(counters)))
+        np.testing.assert_array_equal(found.cpu().numpy().astype(np.uint64), wanted)
+
+
+_WORDS = """
+
+@triton.jit
+def drawn_words(key_ptr, given_ptr, found_ptr):
+    key = tl.load(key_ptr)
+    i = tl.arange(0, 64)
+    a = tl.load(given_ptr + i).to(tl.uint32)
+    b = tl.load(given_ptr + 64 + i).to(tl.uint32)
+    c = tl.load(given_ptr + 128 + i).to(tl.uint32)
+    d = tl.load(given_ptr + 192 + i).to(tl.uint32)
+    a, b, c, d = philox(key, a, b, c, d)
+    tl.store(found_ptr + i, a.to(tl.int64))
+    tl.store(found_ptr + 64 + i, b.to(tl.int64))
+    tl.store(found_ptr + 128 + i, c.to(tl.int64))
+    tl.store(found_ptr + 192 + i, d.to(tl.int64))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 3, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("dtype", [5, 6], ids=["f32", "f64"])
+def test_even_numbers_are_the_reference_to_the_bit(count, dtype):
+    kind = "f32" if dtype == 5 else "f64"
+    attrs = {"shape": [count], "min": 0.0, "max": 1.0, "dtype": dtype, "seed": 12345}
+    text = f"graph main {{\n  (Out=u: {kind}[{count}]) = uniform_random() {attrs}\n  return u\n}}\n"
+    (found,) = runtime.load(module_of(text), runtime.CUDAPlace(0))({})
+    keyed = text.replace("uniform_random()", "uniform_random(Key=k)")
+    keyed = keyed.replace("graph main {", "graph main {\n  feed k: i64[1]")
+    (wanted,) = runtime.load(module_of(keyed), runtime.CUDAPlace(0))({"k": np.array([12345])})
+    np.testing.assert_array_equal(found, wanted)
+    if dtype == 5:
+        np.testing.assert_array_equal(found, uniform_by_key(np.array([12345]), 0, [count]))
+
+
+# ---- dropout ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attrs", [UPSCALED, DOWNGRADED])
+def test_the_gradient_draws_the_mask_once_more(attrs):
+    module, compute = loaded(attrs)
+    assert not [row for row in module.buffers if "m" in row.name.split("@")]
+    assert "uint8" not in re.sub(r"dtype=torch\.uint8", "", module.source)
+    kept = 1 / 0.7 if attrs is UPSCALED else 1.0
+    y, d, z = (np.array(each) for each in compute(ones()))
+    assert set(np.unique(y)) == {0.0, np.float32(kept)}
+    np.testing.assert_array_equal(y, d)
+    assert (y != z).any()
+    assert abs((y != 0).mean() - 0.7) < 0.06
+
+
+def test_every_step_has_a_mask_of_its_own():
+    _, compute = loaded(UPSCALED)
+    first, second = (np.array(compute(ones())[0]) for _ in range(2))
+    assert (first != second).any()
+
+
+def test_a_fixed_seed_is_the_same_mask_in_every_step_and_run():
+    seeded = UPSCALED + ", 'fix_seed': True, 'seed': 7"
+    runs = [loaded(seeded)[1] for _ in range(2)]
+    steps = [[np.array(each) for each in compute(ones())] for compute in runs for _ in range(2)]
+    for y, d, z in steps:
+        np.testing.assert_array_equal(y, steps[0][0])
+        np.testing.assert_array_equal(d, y)
+        np.testing.assert_array_equal(z, y)
+    other = loaded(seeded.replace("7}", "8").replace(": 7", ": 8"))[1](ones())[0]
+    assert (other != steps[0][0]).any()
+
+
+def test_a_mask_that_is_fetched_is_written():
+    _, compute = loaded(UPSCALED, results=", m")
+    y, d, _, mask = compute(ones())
+    assert mask.dtype == np.uint8
+    np.testing.assert_array_equal(mask, y != 0)
+    np.testing.assert_array_equal(y, d)
+
+
+def test_seeds_are_data_and_change_no_kernel():
+    seeds = [UPSCALED + f", 'fix_seed': True, 'seed': {seed}" for seed in (3, 4)]
+    first, second = (loaded(attrs)[0].source for attrs in seeds)
+    assert first != second
+    assert re.sub(r"made_keys\(generator, .*\)", "", first) == re.sub(
+        r"made_keys\(generator, .*\)", "", second
+    )
+
+
+def test_a_seed_that_is_fed_decides_alone():
+    text = """graph main {
+  feed x: f32[N, 5, 7]
+  feed s: i32[1]
+  (Out=y: f32[N, 5, 7], Mask=m: u8[N, 5, 7]) = dropout(X=x, Seed=s) {'dropout_prob': 0.3}
+  return y
+}
+"""
+    compute = runtime.load(module_of(text), runtime.CUDAPlace(0))
+    x = np.ones((4, 5, 7), np.float32)
+    drawn = [np.array(compute({"x": x, "s": np.array([s], np.int32)})[0]) for s in (5, 6, 5)]
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+    assert (drawn[0] != drawn[1]).any()
+    np.testing.assert_array_equal(drawn[0] != 0, uniform_by_key(np.array([5]), 0, x.shape) >= 0.3)
+
+
+BETWEEN = """graph main {
+  feed x: f32[N, 6, 8]
+  feed k: i64[2]
+  param w: f32[8, 5]
+  param b: f32[5]
+  (Out=h: f32[N, 6, 5]) = mul(X=x, Y=w) {'x_num_col_dims': 2}
+  (Out=a: f32[N, 6, 5]) = elementwise_add(X=h, Y=b) {'axis': 2}
+  (Out=d: f32[N, 6, 5], Mask=m: u8[N, 6, 5]) = dropout_by_key(X=a, Key=k) {'place': 1}
+  (Out=r: f32[N, 6, 5]) = relu(X=d)
+  return r, m
+}
+"""
+
+
+def test_dropout_goes_on_in_the_kernel_of_a_product():
+    assert len(compare(BETWEEN).kernels) == 1
+    compare(BETWEEN, size=7)
+    compare(BETWEEN, Options(disable=frozenset({"fuse_pointwise", "fuse_epilogue"})))
+
+
+def test_keys_are_not_written_over():
+    """A result of a key's own type and shape takes other memory: all lanes read the key."""
+    text = """graph main {
+  feed x: f32[3]
+  (Out=k: i64[3]) = cast(X=x) {'in_dtype': 5, 'out_dtype': 3}
+  (Out=d: f32[3]) = dropout_by_key(X=x, Key=k) {'place': 1, 'dropout_prob': 0.4}
+  (Out=c: i64[3]) = cast(X=d) {'in_dtype': 5, 'out_dtype': 3}
+  (Out=s: f32[3]) = cast(X=c) {'in_dtype': 3, 'out_dtype': 5}
+  return c, s
+}
+"""
+    module = compare(text)
+    keys, found = (next(r for r in module.buffers if r.name.startswith(n)) for n in ("k", "c"))
+    assert keys is not found
+
+
+# ---- the pass -----------------------------------------------------------------------------------
+
+
+def drawn_keys(text):
+    """A graph's text behind the pass alone, and what the pass declined."""
+    graph, context = parse(text), Context()
+    run_passes(graph, [DrawKeys(TritonTarget().supports)], context)
+    return show(graph), [each.reason for each in context.refusals]
+
+
+def test_a_mask_that_others_read_is_kept():
+    text = """graph main {
+  feed x: f32[N, 4]
+  (Out=y: f32[N, 4], Mask=m: u8[N, 4]) = dropout(X=x)
+  (Out=c: f32[N, 4]) = cast(X=m) {'in_dtype': 20, 'out_dtype': 5}
+  (X@GRAD=d: f32[N, 4]) = dropout_grad(Mask=m, Out@GRAD=x)
+  return y, c, d
+}
+"""
+    found, reasons = drawn_keys(text)
+    assert "Mask=m: u8[N, 4]) = dropout_by_key(X=x, Key=random_keys)" in found
+    assert "dropout_grad(Mask=m" in found
+    assert reasons == ["its mask 'm' is read by cast"]
+
+
+def test_ops_that_draw_share_one_tensor_of_keys():
+    text = """graph main {
+  feed x: f32[N, 4]
+  (Out=u: f32[3]) = uniform_random() {'shape': [3], 'seed': 4}
+  (Out=y: f32[N, 4]) = dropout(X=x) {'seed': 5}
+  (Out=g: f32[3]) = gaussian_random() {'shape': [3]}
+  (Out=z: f32[N, 4]) = dropout(X=x) {'seed': 0, 'fix_seed': True}
+  return u, y, g, z
+}
+"""
+    found, _ = drawn_keys(text)
+    assert "(Out=random_keys: i64[8]) = random_keys() {'seeds': [4, -1, -1, 0]}" in found
+    assert found.count("Key=random_keys") == 4
+    assert drawn_keys(found)[0] == found
+
+
+# ---- training -----------------------------------------------------------------------------------
+
+
+def network(seed=0, rate=0.5, wanted=False):
+    """A classifier with two dropouts, what it is fed, and its loss (and mask)."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = seed
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [64, 32], "float32")
+        hidden = fluid.layers.dropout(fluid.layers.fc(x, 48, act="relu"), rate)
+        hidden = fluid.layers.dropout(fluid.layers.fc(hidden, 40, act="relu"), rate)
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 4)))
+        fluid.optimizer.SGD(0.05).minimize(loss)
+    masks = [op.output("Mask")[0] for op in main.global_block().ops if op.type == "dropout"]
+    return main, startup, [loss, *(masks if wanted else [])]
+
+
+def trained(seed, steps=3, place=None):
+    main, startup, fetch = network(seed)
+    executor, scope = fluid.Executor(place or fluid.CUDAPlace(0)), fluid.Scope()
+    feed = {"x": np.linspace(-1, 1, 64 * 32, dtype=np.float32).reshape(64, 32)}
+    with fluid.scope_guard(scope):
+        executor.run(startup)
+        losses = [float(executor.run(main, feed, fetch)[0][0]) for _ in range(steps)]
+    return losses, executor
+
+
+def test_a_seed_of_the_program_repeats_a_training():
+    first, executor = trained(3)
+    assert first == trained(3)[0]
+    assert first != trained(4)[0]
+    assert executor.counters.compiles == 2
+
+
+def test_training_without_a_seed_differs_from_run_to_run():
+    assert trained(0)[0] != trained(0)[0]
+
+
+def test_training_holds_no_mask():
+    """Only masks that are fetched take memory, a byte an element, from forward to backward."""
+    sizes = []
+    for wanted in (False, True):
+        main, _, fetch = network(wanted=wanted)
+        masks = {op.output("Mask")[0] for op in main.global_block().ops if op.type == "dropout"}
+        module = compiler.compile(main, feed=["x"], fetch=fetch, target="triton")
+        there = masks <= {row.name for row in module.buffers if row.on_device}
+        assert there == wanted
+        sizes.append(sum(row.nbytes for row in module.buffers if row.on_device))
+    assert sizes[1] - sizes[0] >= 64 * (48 + 40)
