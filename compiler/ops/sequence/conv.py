@@ -11,10 +11,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.lanes import fill
+from compiler.ops.sequence import conv_lanes
 from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
 from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
 
@@ -115,6 +117,42 @@ class SequenceConv(OpDef, op="sequence_conv"):
         if PaddingData is not None:
             found["PaddingData"] = np.zeros_like(PaddingData)
         return found
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand],
+        PaddingData: DeviceOperand | None,
+        Filter: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        padding = PaddingData if self.paddingTrainable else None
+        window = conv_lanes.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
+        conv_lanes.convolve(k, window, X, padding, Filter, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand],
+        PaddingData: DeviceOperand | None,
+        Filter: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_PaddingData: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        padding = PaddingData if self.paddingTrainable else None
+        window = conv_lanes.Window(k, X_lod[0], X.shape, self.contextStart, self.contextLength)
+        if d_X is not None:
+            conv_lanes.rows_gradient(k, window, Filter, d_Out, d_X)
+        if d_Filter is not None:
+            conv_lanes.filter_gradient(k, window, X, padding, d_Out, d_Filter)
+        if d_PaddingData is not None:
+            fill(k, d_PaddingData, 0.0)
+        if d_PaddingData is not None and self.paddingTrainable:
+            conv_lanes.padding_gradient(k, window, Filter, d_Out, d_PaddingData)
 
     def lower(
         self,

@@ -6,9 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.lanes import copy, inside
 from compiler.ops.sequence.sequence import (
     count_of,
     require_column,
@@ -16,6 +18,7 @@ from compiler.ops.sequence.sequence import (
     reshaped,
     window_values,
 )
+from compiler.ops.sequence.sequence_lanes import owner_rows, rows_bounds, table_of
 
 
 class SequenceErase(OpDef, op="sequence_erase"):
@@ -66,6 +69,12 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
 
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
+
+    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand) -> None:
+        rows_in = rows_bounds(k, X_lod[0], X.shape[0])
+        i, step = k.lanes(*Out.shape)
+        inside = i + step < rows_in[1, i]
+        k.store(Out, (i, step), X.at(i + step, 0, where=inside, other=self.pad_value))
 
 
 def scatter_places(ids: Array, offsets: Array, width: int) -> tuple[Array, Array]:
@@ -120,3 +129,40 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         rows = d_Out.reshape(len(d_Out), -1)
         taken = rows[scatter_places(Ids, Ids_lod[0], rows.shape[1])]
         return {"X": d_Out, "Updates": reshaped(taken, Updates)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Ids: DeviceOperand,
+        Ids_lod: list[Operand],
+        Updates: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        count, table = Ids.type.numel, table_of(X)
+        owners = owner_rows(k, Ids_lod[0], count)
+        copy(k, X, Out)
+        (i,) = k.lanes(count)
+        place = Ids.seen_as((count,))[i]
+        update = Updates.seen_as((count,))[i]
+        k.add(Out.seen_as(table), (owners[i], place), update, inside(k, place, table[1]))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Ids: DeviceOperand,
+        Ids_lod: list[Operand],
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Updates: DeviceOperand | None,
+    ) -> None:
+        count, table = Ids.type.numel, table_of(d_Out)
+        if d_X is not None:
+            copy(k, d_Out, d_X)
+        if d_Updates is not None:
+            owners = owner_rows(k, Ids_lod[0], count)
+            (i,) = k.lanes(count)
+            place = Ids.seen_as((count,))[i]
+            where = inside(k, place, table[1])
+            above = d_Out.seen_as(table).at(owners[i], place, where=where, other=0)
+            k.store(d_Updates.seen_as((count,)), (i,), above)

@@ -6,17 +6,21 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.lanes import take_rows
 from compiler.ops.sequence.sequence import (
     count_of,
+    offsets_after,
     offsets_of,
     require_one_level,
     require_rank,
     run_rows,
     zeros,
 )
+from compiler.ops.sequence.sequence_lanes import bounds, level_there, table_of
 
 
 def padded_rows(lengths: Array, width: int) -> Array:
@@ -24,14 +28,24 @@ def padded_rows(lengths: Array, width: int) -> Array:
     return run_rows(np.arange(len(lengths)) * width, lengths)
 
 
-def padded_width(lengths: Array, wanted: int) -> int:
+def padded_width(offsets: Array, wanted: int) -> int:
     """The wanted length, or for -1 the longest; ValueError where a sequence is longer."""
-    longest = int(lengths.max(initial=0))
+    longest = int(np.diff(offsets).max(initial=0))
     if wanted != -1 and longest > wanted:
         raise ValueError(
             f"sequence_pad: a sequence has {longest} rows, and 'padded_length' is {wanted}"
         )
     return longest if wanted == -1 else wanted
+
+
+def padded_places(offsets: Array, width: int) -> Array:
+    """Where each row of sequences stands once each is padded to `width` rows."""
+    return padded_rows(np.diff(offsets), width)
+
+
+def lengths_of(offsets: Array) -> Array:
+    """How long sequences are."""
+    return np.diff(offsets)
 
 
 class SequencePad(OpDef, op="sequence_pad"):
@@ -42,12 +56,13 @@ class SequencePad(OpDef, op="sequence_pad"):
     """
 
     lod_like = ""
+    tells_sizes = True
 
     X = reads()
     X_lod = reads_lod("X")
     PadValue = reads(no_grad=True)
     Out = writes()
-    Length = writes()
+    Length = writes(on_host=True)
     padded_length = attr(-1)
 
     def infer(
@@ -72,17 +87,44 @@ class SequencePad(OpDef, op="sequence_pad"):
         return len(padding) != len(row) or any(differ(a, b) for a, b in pairs)
 
     def numpy(self, X: Array, X_lod: list[Array], PadValue: Array) -> dict[str, Array]:
-        lengths = np.diff(X_lod[0])
-        width = padded_width(lengths, self.padded_length)
+        lengths = lengths_of(X_lod[0])
+        width = padded_width(X_lod[0], self.padded_length)
         filled = np.empty((len(lengths) * width, *X.shape[1:]), X.dtype)
         filled[:] = PadValue.reshape(X.shape[1:]) if PadValue.size > 1 else PadValue.reshape(())
         filled[padded_rows(lengths, width)] = X
         return {"Out": filled.reshape(len(lengths), width, *X.shape[1:]), "Length": lengths}
 
     def grad(self, X: Shape, X_lod: list[Array], d_Out: Array) -> dict[str, Array]:
-        lengths = np.diff(X_lod[0])
         rows = d_Out.reshape(-1, *d_Out.shape[2:])
-        return {"X": rows.take(padded_rows(lengths, d_Out.shape[1]), axis=0)}
+        return {"X": rows.take(padded_places(X_lod[0], d_Out.shape[1]), axis=0)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand],
+        PadValue: DeviceOperand,
+        Out: DeviceOperand,
+        Length: Operand | None,
+    ) -> None:
+        level = X_lod[0]
+        k.tell(Out.shape[1], k.here(padded_width, level, self.padded_length))
+        if Length is not None:
+            k.keep(Length, k.here(lengths_of, level))
+        offsets, (count, width), table = level_there(k, level), Out.shape[:2], table_of(X)
+        i, t, j = k.lanes(count, width, table[1])
+        start, end = bounds(offsets, i)
+        padding = PadValue.seen_as((PadValue.type.numel,))[0 if PadValue.type.numel == 1 else j]
+        value = X.seen_as(table).at(start + t, j, where=t < end - start, other=0)
+        value = k.where(t < end - start, value, padding)
+        k.store(Out.seen_as((count, width, table[1])), (i, t, j), value)
+
+    def triton_grad(
+        self, k: Lanes, X_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        places = k.there(k.here(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
+        rows = d_Out.seen_as((d_Out.shape[0] * d_Out.shape[1], *d_Out.shape[2:]))
+        take_rows(k, rows, places, d_X, 0)
 
 
 def checked_lengths(lengths: Array, width: int) -> Array:
@@ -97,6 +139,11 @@ def checked_lengths(lengths: Array, width: int) -> Array:
     return flat
 
 
+def filled_places(lengths: Array, width: int) -> Array:
+    """The places of the rows that count, of sequences padded to `width` rows."""
+    return padded_rows(checked_lengths(lengths, width), width)
+
+
 class SequenceUnpad(OpDef, op="sequence_unpad"):
     """Out = the first Length[i] rows of each X[i], one after the other, with a LoD that says so.
 
@@ -105,9 +152,10 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
     """
 
     lod_like = ""
+    tells_sizes = True
 
     X = reads()
-    Length = reads(no_grad=True)
+    Length = reads(no_grad=True, on_host=True)
     Out = writes()
     Out_lod = writes_lod("Out")
 
@@ -123,16 +171,39 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
         return {"Out": X.with_shape((UNKNOWN, *row)), "Out_lod": [offsets_of(X.shape[0])]}
 
     def numpy(self, X: Array, Length: Array) -> dict[str, object]:
-        lengths = checked_lengths(Length, X.shape[1])
         rows = X.reshape(X.shape[0] * X.shape[1], *(X.shape[2:] or (1,)))
-        Out = rows.take(padded_rows(lengths, X.shape[1]), axis=0)
-        return {"Out": Out, "Out_lod": [np.append(0, np.cumsum(lengths))]}
+        Out = rows.take(filled_places(Length, X.shape[1]), axis=0)
+        return {"Out": Out, "Out_lod": [offsets_after(Length)]}
 
     def grad(self, X: Shape, Out_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         d_X = zeros(X, d_Out)
         rows = d_X.reshape(d_X.shape[0] * d_X.shape[1], *d_Out.shape[1:])
-        rows[padded_rows(np.diff(Out_lod[0]), d_X.shape[1])] = d_Out
+        rows[padded_places(Out_lod[0], d_X.shape[1])] = d_Out
         return {"X": d_X}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Length: Operand,
+        Out: DeviceOperand,
+        Out_lod: list[Operand] | None,
+    ) -> None:
+        places = k.here(filled_places, Length, X.shape[1])
+        k.tell(Out.shape[0], places.length())
+        rows = X.seen_as((X.shape[0] * X.shape[1], *Out.shape[1:]))
+        take_rows(k, rows, k.there(places, Out.shape[:1]), Out, 0)
+        for level in Out_lod or []:
+            k.keep(level, k.here(offsets_after, Length))
+
+    def triton_grad(
+        self, k: Lanes, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
+    ) -> None:
+        offsets, (count, width), table = level_there(k, Out_lod[0]), d_X.shape[:2], table_of(d_Out)
+        i, t, j = k.lanes(count, width, table[1])
+        start, end = bounds(offsets, i)
+        above = d_Out.seen_as(table).at(start + t, j, where=t < end - start, other=0)
+        k.store(d_X.seen_as((count, width, table[1])), (i, t, j), above)
 
 
 def numpy_name(code: int) -> str:
@@ -145,6 +216,12 @@ def numpy_name(code: int) -> str:
     return {**names, 6: "float64", 20: "uint8", 21: "int8"}[code]
 
 
+def mask_width(lengths: Array, given: Array | None, most: int) -> int:
+    """How many places `sequence_mask` makes."""
+    places = most if given is None else int(given.reshape(-1)[0])
+    return int(lengths.max(initial=0)) if places < 0 else places
+
+
 class SequenceMask(OpDef, op="sequence_mask"):
     """Y[…, j] = 1 where j < X[…], else 0, for `maxlen` places j, in the element type `out_dtype`.
 
@@ -153,9 +230,10 @@ class SequenceMask(OpDef, op="sequence_mask"):
     """
 
     lod_like = ""
+    tells_sizes = True
 
-    X = reads(no_grad=True)
-    MaxLenTensor = reads(optional=True, no_grad=True)
+    X = reads(no_grad=True, on_host=True)
+    MaxLenTensor = reads(optional=True, no_grad=True, on_host=True)
     Y = writes()
     maxlen = attr(-1)
     out_dtype = required(int)
@@ -171,7 +249,11 @@ class SequenceMask(OpDef, op="sequence_mask"):
         return TensorType(DType.of(self.out_dtype), (*X.shape, places))
 
     def numpy(self, X: Array, MaxLenTensor: Array | None) -> Array:
-        places = self.maxlen if MaxLenTensor is None else int(MaxLenTensor.reshape(-1)[0])
-        if places < 0:
-            places = int(X.max(initial=0))
+        places = mask_width(X, MaxLenTensor, self.maxlen)
         return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))
+
+    def triton(self, k: Lanes, X: Operand, MaxLenTensor: Operand | None, Y: DeviceOperand) -> None:
+        k.tell(Y.shape[-1], k.here(mask_width, X, MaxLenTensor, self.maxlen))
+        lengths = k.there(X, X.shape, X.type.dtype)
+        *i, j = k.lanes(*Y.shape)
+        k.store(Y, (*i, j), k.where(j < lengths[tuple(i)], 1, 0))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.sequence.sequence import even_offsets, require_one_level, window_values
+from compiler.ops.sequence.sequence_lanes import rows_bounds
 
 
 def rows_of_batch(X: Array, lod: list[Array] | None) -> Array:
@@ -55,3 +58,51 @@ class RowConv(OpDef, op="row_conv"):
         above = window_values(d_rows, offsets, 1 - length, length, 0.0)
         d_X = np.einsum("tks,ks->ts", above, Filter[::-1]).reshape(X.shape)
         return {"X": d_X, "Filter": np.einsum("tks,ts->ks", seen, d_rows)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand] | None,
+        Filter: DeviceOperand,
+        Out: DeviceOperand,
+    ) -> None:
+        table = self.table(X.shape)
+        rows_in = self.bounds_there(k, X.shape, X_lod)
+        i, j = k.lanes(*table)
+        step = k.loop(Filter.shape[0])
+        seen = X.seen_as(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
+        k.store(Out.seen_as(table), (i, j), k.sum(seen * Filter[step, j], step))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand] | None,
+        Filter: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Filter: DeviceOperand | None,
+    ) -> None:
+        table = self.table(X.shape)
+        rows_in, above = self.bounds_there(k, X.shape, X_lod), d_Out.seen_as(table)
+        if d_X is not None:
+            i, j = k.lanes(*table)
+            step = k.loop(Filter.shape[0])
+            given = above.at(i - step, j, where=i - step >= rows_in[0, i], other=0)
+            k.store(d_X.seen_as(table), (i, j), k.sum(given * Filter[step, j], step))
+        if d_Filter is not None:
+            step, j = k.lanes(*Filter.shape)
+            i = k.loop(table[0])
+            seen = X.seen_as(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
+            k.store(d_Filter, (step, j), k.sum(seen * above[i, j], i))
+
+    def table(self, X: Shape) -> tuple[Size, Size]:
+        """Rows and numbers in one."""
+        return product(X[:-1]), X[-1]
+
+    def bounds_there(self, k: Lanes, X: Shape, X_lod: list[Operand] | None) -> DeviceOperand:
+        """For each row where its sequence begins and ends: int64 [2, rows]."""
+        rows = self.table(X)[0]
+        level = X_lod[-1] if X_lod else k.here(even_offsets, X[0], X[1])
+        return rows_bounds(k, level, rows)

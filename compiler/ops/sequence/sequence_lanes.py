@@ -47,7 +47,7 @@ def bounds(offsets: DeviceOperand, i: Number) -> tuple[Number, Number]:
     return offsets[i], offsets[i + 1]
 
 
-def rows_bounds(k: Lanes, level: Operand, rows: Size) -> DeviceOperand:
+def rows_bounds(k: Lanes, level: Operand | HostValue, rows: Size) -> DeviceOperand:
     """For each row where its sequence begins and where it ends: int64 [2, rows]."""
     return k.there(k.here(row_bounds, level), (2, rows))
 
