@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from compiler.errors import CompileError
-from compiler.ir.dims import UNKNOWN, Dim, Size, renamed
+from compiler.ir.dims import UNKNOWN, Dim, Size
 from compiler.ir.graph import Graph, Op
 from compiler.ir.opdef import listed
+from compiler.ir.open_sizes import inferred_apart
 from compiler.ir.types import TensorType
 from compiler.passes.base import Context, Pass
 
@@ -32,7 +29,7 @@ class NameSizes(Pass):
                 self._number(op)
 
     def _number(self, op: Op) -> None:
-        inferred = _inferred(op)
+        inferred = inferred_apart(op) or {}
         for slot, vars in op.outputs.items():
             types = [*listed(inferred.get(slot)), *(None for _ in vars)]
             for var, type in zip(vars, types, strict=False):
@@ -51,27 +48,3 @@ class NameSizes(Pass):
             return inferred
         self._count += 1
         return Dim.named(f"?{self._count}")
-
-
-def _inferred(op: Op) -> dict[str, Any]:
-    """What an op infers where sizes of different numbers differ; nothing where that cannot be."""
-    names = {name: f"size_{name[1:]}" for name in _numbers(op)}
-    back = {name: number for number, name in names.items()}
-    held = {slot: [_by(var.type, names) for var in vars] for slot, vars in op.inputs.items()}
-    given = {slot: op.defn.slots[slot].hold(types) for slot, types in held.items()}
-    try:
-        found = op.defn.infer_types(given)
-    except (CompileError, ArithmeticError, TypeError):
-        return {}
-    return {slot: [type and _by(type, back) for type in listed(t)] for slot, t in found.items()}
-
-
-def _numbers(op: Op) -> Sequence[str]:
-    """The numbers of sizes that an op reads."""
-    found = (name for var in op.reads() for name in var.type.names if name.startswith("?"))
-    return [name for name in dict.fromkeys(found) if name != "?"]
-
-
-def _by(type: TensorType, names: Mapping[str, str]) -> TensorType:
-    """A type whose sizes have other names."""
-    return type.with_shape([renamed(size, names) for size in type.shape])

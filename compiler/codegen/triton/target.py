@@ -23,6 +23,7 @@ from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
+from compiler.ir.open_sizes import inferred_apart, numbers_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
 from compiler.ir.whole import Whole
 from compiler.plan import Plan, PlannedOp, Step
@@ -94,6 +95,8 @@ def _is_sized(op: Op) -> bool:
     """
     vars = op.reads() + op.writes()
     if any(var.type.is_array or UNKNOWN in var.type.shape for var in vars):
+        return False
+    if numbers_of(op) and inferred_apart(op) is None:
         return False
     owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
     known = {name for var in op.reads() for name in var.type.names}
