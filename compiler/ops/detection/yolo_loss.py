@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.detection import yolo_loss_lanes
 from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
+from compiler.ops.detection.yolo_lanes import Head
+from compiler.ops.detection.yolo_loss_lanes import Truth
 from compiler.ops.image.windows import require_images
 
 SMALLEST = 1e-6
@@ -179,6 +183,55 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
         d_head[:, :, 4] = np.where(mask > COUNTS, (p - 1) * mask, p * (mask > -0.5))
         d_head *= d_Loss.reshape(-1, 1, 1, 1, 1)
         return {"X": d_head.reshape(X.shape).astype(X.dtype)}
+
+    def head(self, X: DeviceOperand) -> Head:
+        """The head as kernels have it."""
+        pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
+        own, size = [pairs[place] for place in self.anchor_mask], X.shape[2] * self.downsample_ratio
+        return Head(X, own, self.class_num, self.scale_x_y, X.shape[2], size)
+
+    def truth(
+        self, boxes: DeviceOperand, labels: DeviceOperand, scores: DeviceOperand | None
+    ) -> Truth:
+        """True boxes as kernels have them."""
+        less = min(1 / self.class_num, SMOOTHEST) if self.use_label_smooth else 0.0
+        return Truth(boxes, labels, scores, SMALLEST, less)
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        GTBox: DeviceOperand,
+        GTLabel: DeviceOperand,
+        GTScore: DeviceOperand | None,
+        Loss: DeviceOperand | None,
+        ObjectnessMask: DeviceOperand | None,
+        GTMatchMask: DeviceOperand | None,
+    ) -> None:
+        head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
+        match = GTMatchMask or k.scratch(GTLabel.shape, DType.INT32)
+        mask = ObjectnessMask or k.scratch(head.places, X.type.dtype)
+        pairs = [(float(w), float(h)) for w, h in anchor_pairs(self.anchors)]
+        yolo_loss_lanes.matches(k, truth, pairs, self.anchor_mask, head.size, match)
+        yolo_loss_lanes.objectness(k, head, truth, match, self.ignore_thresh, mask)
+        if Loss is not None:
+            yolo_loss_lanes.losses(k, head, truth, match, mask, COUNTS, Loss)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        GTBox: DeviceOperand,
+        GTLabel: DeviceOperand,
+        GTScore: DeviceOperand | None,
+        ObjectnessMask: DeviceOperand,
+        GTMatchMask: DeviceOperand,
+        d_Loss: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        head, truth = self.head(X), self.truth(GTBox, GTLabel, GTScore)
+        given = (GTMatchMask, ObjectnessMask, COUNTS, d_Loss, d_X)
+        yolo_loss_lanes.gradient(k, head, truth, *given)
 
 
 def true_shares(

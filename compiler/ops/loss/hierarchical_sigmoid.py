@@ -6,10 +6,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.lanes import copy
+from compiler.ops.loss import tree_lanes
+from compiler.ops.loss.tree_lanes import Paths
 from compiler.ops.train.rows import rows_type
 
 
@@ -167,6 +170,66 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         d_W = np.zeros_like(W) if d_W_Out is None else d_W_Out.copy()
         np.add.at(d_W, forks.reshape(-1), values)
         return found | {"W": d_W}
+
+    def paths(
+        self,
+        W: DeviceOperand,
+        Label: DeviceOperand,
+        PathTable: DeviceOperand | None,
+        PathCode: DeviceOperand | None,
+    ) -> Paths:
+        """The paths as kernels have them."""
+        longest = (self.num_classes - 1).bit_length() if PathTable is None else PathTable.shape[1]
+        return Paths(Label, PathTable, PathCode, self.num_classes, W.shape[0], longest)
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        W: DeviceOperand,
+        Label: DeviceOperand,
+        PathTable: DeviceOperand | None,
+        PathCode: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        PreOut: DeviceOperand | None,
+        W_Out: DeviceOperand | None,
+    ) -> None:
+        paths = self.paths(W, Label, PathTable, PathCode)
+        passed = PreOut or k.scratch((X.shape[0], paths.longest), X.type.dtype)
+        tree_lanes.costs(k, paths, (X, W, Bias), passed, Out)
+        if W_Out is not None:
+            copy(k, W, W_Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        W: DeviceOperand,
+        Label: DeviceOperand,
+        PathTable: DeviceOperand | None,
+        PathCode: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        PreOut: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_W_Out: DeviceOperand | None,
+        d_X: DeviceOperand | None,
+        d_W: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+        d_W_rows: DeviceOperand | None,
+    ) -> None:
+        paths = self.paths(W, Label, PathTable, PathCode)
+        slope, forks = tree_lanes.slopes(k, paths, PreOut, d_Out)
+        if d_X is not None:
+            i, j = k.lanes(*X.shape)
+            r = k.loop(PreOut.shape[1])
+            k.store(d_X, (i, j), k.sum(slope[i, r] * W[forks[i, r], j], r))
+        if d_Bias is not None:
+            tree_lanes.bias_gradient(k, slope, forks, d_Bias)
+        if d_W_rows is not None:
+            copy(k, forks, d_W_rows)
+        if d_W is not None:
+            tree_lanes.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
 
     def lower(
         self,
