@@ -31,9 +31,12 @@ class DrawKeys(Pass):
 
         y, m = dropout(x); …; dx = dropout_grad(m, dy)
         =  y = dropout_by_key(x, keys[i]); …; dx = dropout_by_key(dy, keys[i])
+
+    What is drawn from a seed is drawn otherwise from its key: numbers move, laws do not.
     """
 
     name = "draw_keys"
+    preserves = False
     loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def __init__(self, supports: Supports) -> None:

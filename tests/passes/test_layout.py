@@ -68,3 +68,23 @@ def test_random_networks_run_on_the_device(seed, off):
 def test_numpy_code_leaves_pictures_as_written():
     assert "layout" not in [each.name for each in pipeline(Options())]
     assert "layout" in [each.name for each in pipeline(Options(), TritonTarget().supports)]
+
+
+def test_dropout_lies_as_its_neighbours_do_unless_it_is_seeded():
+    text = """graph main {
+  feed x: f32[N, 16, 32, 32]
+  param v: f32[64, 16, 3, 3]
+  param w: f32[64, 64, 3, 3]
+  (Output=a: f32[N, 64, 32, 32]) = conv2d(Input=x, Filter=v) {'paddings': [1, 1]}
+  (Out=d: f32[N, 64, 32, 32], Mask=m: u8[N, 64, 32, 32]) = dropout(X=a) SEED
+  (Output=b: f32[N, 64, 32, 32]) = conv2d(Input=d, Filter=w) {'paddings': [1, 1]}
+  (Out=s: f32[1]) = mean(X=b)
+  return s
+}
+"""
+    turned = []
+    for seed in ("", "{'fix_seed': True, 'seed': 3}"):
+        graph, target = parse(text.replace("SEED", seed)), TritonTarget()
+        run_passes(graph, pipeline(Options(), target.supports), Context())
+        turned.append(show(graph).count("NHWC"))
+    assert turned == [2, 0]

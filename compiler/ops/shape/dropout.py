@@ -13,8 +13,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.memory_rules import Types
 from compiler.ir.opdef import Again, OpDef, Pointwise, Value, Xp, attr, call, reads, writes
 from compiler.ir.philox import NUMBERS
+from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 SEED_LIMIT = 2**32
@@ -72,6 +74,11 @@ class Dropout(OpDef, op="dropout"):
         if not X.dtype.is_float:
             raise ShapeError(f"dropout: X is {X}, expected floating point")
         return {"Out": X, "Mask": X.with_dtype(DType.UINT8)}
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        """The same over turned values, unless a seed says which elements are left out."""
+        free = not self.fix_seed and "Seed" not in types
+        return Turned(frozenset({"X", "Out", "Mask"})) if free else None
 
     def factor(self) -> float:
         """What the elements that are kept are multiplied by."""
@@ -144,6 +151,10 @@ class DropoutByKey(Pointwise, op="dropout_by_key"):
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
         """One key serves all elements."""
         return {"Key": (1,)} if "Key" in types else {}
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        """None: an element's chance hangs on its place."""
+        return None
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Out is as X."""
