@@ -49,18 +49,18 @@ class TritonTarget:
         """Empty for what kernels are written for, else why not."""
         if op.body is not None:
             return "branches and loops are steered by the host"
+        owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+        if not self.writes(type(op.defn)):
+            return owner.stays_on_host or f"{op.kind} has no kernel"
         if not _is_sized(op):
             return "only data decides its sizes"
         if any(var.type.dtype not in TYPES for var in op.reads() + op.writes()):
             return "it works on what is no number"
-        if not self.writes(type(op.defn)):
-            return f"{op.kind} has no kernel"
         untold = _untold(op)
         if untold:
             return f"the kernels of {op.kind} do not read {untold[0]}"
         slots = op.defn.inputs().items()
         held = {s: slot.hold([var.type for var in op.inputs.get(s, ())]) for s, slot in slots}
-        owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
         refuse = getattr(owner, "host_only", None)
         return refuse(held) if refuse is not None else ""
 

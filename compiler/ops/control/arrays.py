@@ -28,6 +28,8 @@ class WriteToArray(OpDef, op="write_to_array"):
     The gradient is item I of Out's gradient, zeros where that has none.
     """
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     X = reads()
     X_lod = reads_lod("X", optional=True)
     I = reads(no_grad=True)  # noqa: E741
@@ -74,6 +76,8 @@ class ReadFromArray(OpDef, op="read_from_array"):
     Reference: tensor_array_read_write_op.cc.
     """
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     lod_like = ""
 
     X = reads()
@@ -111,6 +115,8 @@ class ReadFromArray(OpDef, op="read_from_array"):
 class LodArrayLength(OpDef, op="lod_array_length"):
     """Out is how many items X has, holes counted. Reference: lod_array_length_op.cc."""
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     lod_like = ""
 
     X = reads(no_grad=True)
@@ -129,6 +135,8 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
     OutIndex is how many places along `axis` each item takes.
     Reference: tensor_array_to_tensor_op.cc.
     """
+
+    stays_on_host = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -174,6 +182,8 @@ class AddToArray(OpDef, op="add_to_array"):
     What `write_to_array` is for an array of gradients, which collects what each reader gives.
     """
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     lod_like = ""
 
     X = reads()
@@ -196,6 +206,8 @@ class TakeFromArray(OpDef, op="take_from_array"):
     What `read_from_array` is for an array of gradients: an item that was written over had no
     gradient before that.
     """
+
+    stays_on_host = "lists of tensors are kept by the host"
 
     lod_like = ""
 

@@ -28,6 +28,8 @@ class BeamSearch(OpDef, op="beam_search"):
     `parent_idx` is the prefix each continues. Reference: math/beam_search.cc.
     """
 
+    stays_on_host = "beams are lists that grow by what they find"
+
     lod_like = ""
 
     pre_ids = reads(no_grad=True)
@@ -96,6 +98,8 @@ class BeamSearchDecode(OpDef, op="beam_search_decode"):
     first `end_id`, or to the last step. Reference: beam_search_decode_op.h.
     """
 
+    stays_on_host = "sentences are read back through lists of any length"
+
     lod_like = ""
 
     Ids = reads(no_grad=True)
@@ -147,6 +151,8 @@ class GatherTree(OpDef, op="gather_tree"):
 
     Ids and Parents are [steps, batch, beams]. Reference: gather_tree_op.h.
     """
+
+    stays_on_host = "each step of a beam waits for the next one"
 
     Ids = reads(no_grad=True)
     Parents = reads(no_grad=True)

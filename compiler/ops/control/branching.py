@@ -19,6 +19,8 @@ from compiler.ops.sequence.lod_entries import behind, picked
 class SelectInput(OpDef, op="select_input"):
     """Out = X[Mask]; the others need not have a value. Reference: select_input_op.cc."""
 
+    stays_on_host = "branches and loops are steered by the host"
+
     X = reads(many=True)
     X_lod = reads_lod("X", optional=True)
     Mask = reads(no_grad=True)
@@ -46,6 +48,8 @@ class SelectInput(OpDef, op="select_input"):
 class SelectOutput(OpDef, op="select_output"):
     """Out[Mask] = X, the other of two has zeros. Reference: select_output_op.cc."""
 
+    stays_on_host = "branches and loops are steered by the host"
+
     X = reads()
     Mask = reads(no_grad=True)
     Out = writes(many=True)
@@ -67,6 +71,8 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 
     Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
     """
+
+    stays_on_host = "only data decides how many rows a branch has"
 
     lod_like = ""
 
@@ -109,6 +115,8 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 
 class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
     """Like `merge_lod_tensor`, in a program that is not trained."""
+
+    stays_on_host = "only data decides how many rows a branch has"
 
     lod_like = ""
 
@@ -155,6 +163,8 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
 
     X says the LoD outside of `level`. Reference: merge_lod_tensor_op.cc.
     """
+
+    stays_on_host = "only data decides how many rows a branch has"
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}

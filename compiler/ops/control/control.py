@@ -20,6 +20,8 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 class Feed(HostOp, op="feed"):
     """Out = column `col` of what the caller feeds, which X stands for. Reference: feed_op.cc."""
 
+    stays_on_host = "values are kept by the host"
+
     X = reads()
     Out = writes()
     col = required(int)
@@ -31,6 +33,8 @@ class Feed(HostOp, op="feed"):
 class Fetch(HostOp, op="fetch"):
     """Column `col` of what the caller gets, which Out stands for, is X. Reference: fetch_op.cc."""
 
+    stays_on_host = "values are kept by the host"
+
     X = reads()
     Out = writes()
     col = required(int)
@@ -41,6 +45,8 @@ class Fetch(HostOp, op="fetch"):
 
 class DeleteVar(HostOp, op="delete_var"):
     """Free the memory of X. Reference: delete_var_op.cc."""
+
+    stays_on_host = "values are kept by the host"
 
     X = reads(many=True)
 
@@ -74,6 +80,8 @@ class BlockOwner(OpDef):
 class ConditionalBlockInfer(BlockOwner, op="conditional_block_infer"):
     """A conditional block of a program that is not trained. Reference: conditional_block_op.cc."""
 
+    stays_on_host = "branches and loops are steered by the host"
+
     Cond = reads(many=True)
     Input = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
@@ -87,6 +95,8 @@ class ConditionalBlock(ConditionalBlockInfer, op="conditional_block"):
     Cond is one boolean if `is_scalar_condition`, else the block runs where no Cond is empty. Input
     names what the block reads from outside. Reference: conditional_block_op.cc.
     """
+
+    stays_on_host = "branches and loops are steered by the host"
 
     may_not_run: ClassVar[bool] = True
 
@@ -110,6 +120,8 @@ class While(BlockOwner, op="while"):
 
     X names what the block reads from outside, Out what it writes there. Reference: while_op.cc.
     """
+
+    stays_on_host = "branches and loops are steered by the host"
 
     X = reads(many=True, optional=True)
     Condition = reads()
@@ -140,6 +152,8 @@ class Recurrent(BlockOwner, op="recurrent"):
     `states`, at first for `initial_states`; `outputs` collect what has their names inside, step by
     step. `reverse` begins with the last step. Reference: recurrent_op.cc.
     """
+
+    stays_on_host = "branches and loops are steered by the host"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         ["inputs", "initial_states", "parameters"], ["outputs", "step_scopes"]
@@ -174,6 +188,8 @@ class Recurrent(BlockOwner, op="recurrent"):
 class ConditionalBlockGrad(BlockOwner, op="conditional_block_grad"):
     """Run the gradient of a conditional block if it ran. Reference: conditional_block_op.cc."""
 
+    stays_on_host = "branches and loops are steered by the host"
+
     slots: ClassVar[dict[str, Slot]] = _many(
         ["Cond", "Input", "Out", "Out@GRAD", "Scope"], ["Input@GRAD"]
     )
@@ -186,6 +202,8 @@ class WhileGrad(BlockOwner, op="while_grad"):
     `original_output_grad` are the names that Out@GRAD has inside. Reference: while_op.cc.
     """
 
+    stays_on_host = "branches and loops are steered by the host"
+
     slots: ClassVar[dict[str, Slot]] = _many(["X", "Out", "Out@GRAD", "StepScopes"], ["X@GRAD"])
     is_test = attr(False)
     original_output_grad = attr(list[str]())
@@ -196,6 +214,8 @@ class RecurrentGrad(BlockOwner, op="recurrent_grad"):
 
     Reference: recurrent_op.cc.
     """
+
+    stays_on_host = "branches and loops are steered by the host"
 
     slots: ClassVar[dict[str, Slot]] = _many(
         [*Recurrent.slots, "outputs@GRAD", "step_scopes@GRAD"],
@@ -209,6 +229,8 @@ class RnnMemoryHelper(OpDef, op="rnn_memory_helper"):
 
     Its gradient is zeros where nothing comes in, as for the last step's state.
     """
+
+    stays_on_host = "branches and loops are steered by the host"
 
     X = reads()
     Out = writes()

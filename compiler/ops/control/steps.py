@@ -18,6 +18,8 @@ COUNTER = TensorType(DType.INT64, (1,))
 class StepCount(OpDef, op="step_count"):
     """Out is how many steps X has: its first size."""
 
+    stays_on_host = "loops are counted by the host"
+
     X = reads(shape_only=True)
     Out = writes()
 
@@ -30,6 +32,8 @@ class StepCount(OpDef, op="step_count"):
 
 class StepIndex(OpDef, op="step_index"):
     """Out is the place of step I among Count steps, from the end where `reverse`."""
+
+    stays_on_host = "loops are counted by the host"
 
     I = reads()  # noqa: E741
     Count = reads()
@@ -45,6 +49,8 @@ class StepIndex(OpDef, op="step_index"):
 
 class TakeStep(OpDef, op="take_step"):
     """Out is X[I], without the first axis."""
+
+    stays_on_host = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -65,6 +71,8 @@ class StackSteps(OpDef, op="stack_steps"):
     `sizes` are the sizes of Out as text, for there may be no tensor to tell them.
     """
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     lod_like = ""
 
     X = reads()
@@ -80,6 +88,8 @@ class StackSteps(OpDef, op="stack_steps"):
 
 class EmptyArray(OpDef, op="empty_array"):
     """Out is a tensor array without tensors, for tensors like X or like those of array X."""
+
+    stays_on_host = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -100,6 +110,8 @@ class EmptyArray(OpDef, op="empty_array"):
 class CopyArray(OpDef, op="copy_array"):
     """Out holds the tensors of array X."""
 
+    stays_on_host = "lists of tensors are kept by the host"
+
     lod_like = ""
 
     X = reads()
@@ -114,6 +126,8 @@ class CopyArray(OpDef, op="copy_array"):
 
 class SumArrays(OpDef, op="sum_arrays"):
     """Out is the sum of the arrays of X, tensor by tensor; a hole adds nothing."""
+
+    stays_on_host = "lists of tensors are kept by the host"
 
     lod_like = ""
 

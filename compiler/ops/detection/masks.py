@@ -76,6 +76,8 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
     Reference: generate_mask_labels_op.cc.
     """
 
+    stays_on_host = "outlines of any length are drawn as masks"
+
     ImInfo = reads(no_grad=True)
     GtClasses = reads(no_grad=True)
     IsCrowd = reads(no_grad=True)

@@ -52,6 +52,8 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
     Reference: bipartite_match_op.cc.
     """
 
+    stays_on_host = "a pair is matched after all that are nearer"
+
     DistMat = reads(no_grad=True)
     DistMat_lod = reads_lod("DistMat", optional=True)
     ColToRowMatchIndices = writes()
@@ -179,6 +181,8 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     `sample_size` of all, by both losses, and UpdatedMatchIndices forgets the matches that are not
     among them. Indices come in order. Reference: mine_hard_examples_op.cc.
     """
+
+    stays_on_host = "only data decides how many examples are hard"
 
     ClsLoss = reads(no_grad=True)
     LocLoss = reads(optional=True, no_grad=True)

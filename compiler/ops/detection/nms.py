@@ -95,6 +95,8 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     Of no boxes at all Out is [[-1]]. Reference: multiclass_nms_op.cc.
     """
 
+    stays_on_host = "a box is kept or not after all before it"
+
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
 
@@ -161,6 +163,8 @@ def indexed_nms(
 class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
     """`multiclass_nms` with the Index of what was kept."""
 
+    stays_on_host = "a box is kept or not after all before it"
+
     def infer(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
@@ -176,6 +180,8 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 
 class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
     """`multiclass_nms2` as 2.x has it: RoisNum in place of sequences, NmsRoisNum beside them."""
+
+    stays_on_host = "a box is kept or not after all before it"
 
     RoisNum = reads(optional=True, no_grad=True)
     NmsRoisNum = writes(optional=True)
@@ -213,6 +219,8 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     scores, which add up. Scores are [N, 1, M]. Reference: locality_aware_nms_op.cc.
     """
 
+    stays_on_host = "a box is kept or merged after all before it"
+
     background_label = attr(-1)
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
@@ -245,6 +253,8 @@ class MatrixNms(Detections, op="matrix_nms"):
     BBoxes are [N, M, 4] and Scores [N, C, M]; Index [K, 1] counts through all boxes.
     Reference: matrix_nms_op.cc.
     """
+
+    stays_on_host = "only data decides how many boxes are kept"
 
     Index = writes()
     Index_lod = writes_lod("Index")

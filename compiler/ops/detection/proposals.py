@@ -48,6 +48,8 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     of each picture end. Reference: generate_proposals_op.cc.
     """
 
+    stays_on_host = "a box is kept or not after all before it"
+
     Scores = reads(no_grad=True)
     BboxDeltas = reads(no_grad=True)
     ImInfo = reads(no_grad=True)
@@ -122,6 +124,8 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     after the other. Reference: distribute_fpn_proposals_op.h.
     """
 
+    stays_on_host = "only data decides how many boxes a level has"
+
     FpnRois = reads(no_grad=True)
     FpnRois_lod = reads_lod("FpnRois")
     MultiFpnRois = writes(many=True)
@@ -165,6 +169,8 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     MultiLevelRois and MultiLevelScores have sequences by picture, one tensor a level.
     Reference: collect_fpn_proposals_op.h.
     """
+
+    stays_on_host = "only data decides how many boxes a picture has"
 
     MultiLevelRois = reads(many=True, no_grad=True)
     MultiLevelRois_lod = reads_lod("MultiLevelRois")
@@ -212,6 +218,8 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     the last level all) are decoded, cut, suppressed by class; `keep_top_k` a picture are left.
     Reference: retinanet_detection_output_op.cc.
     """
+
+    stays_on_host = "a box is kept or not after all before it"
 
     BBoxes = reads(many=True, no_grad=True)
     Scores = reads(many=True, no_grad=True)

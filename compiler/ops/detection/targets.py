@@ -151,6 +151,8 @@ class RpnTargetAssign(TargetAssignment, op="rpn_target_assign"):
     rpn_target_assign_op.cc.
     """
 
+    stays_on_host = "samples of anchors are drawn one after the other"
+
     rpn_batch_size_per_im = attr(256)
     rpn_straddle_thresh = attr(0.0)
     rpn_positive_overlap = attr(0.7)
@@ -207,6 +209,8 @@ class RetinanetTargetAssign(TargetAssignment, op="retinanet_target_assign"):
     ForegroundNumber [N, 1] how many anchors of a picture are true, and one more. Crowds are left
     out. Reference: rpn_target_assign_op.cc.
     """
+
+    stays_on_host = "only data decides how many anchors count"
 
     GtLabels = reads(no_grad=True)
     ForegroundNumber = writes()

@@ -104,6 +104,8 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
     similarity_focus_op.h.
     """
 
+    stays_on_host = "an element is chosen after all that are larger"
+
     X = reads(no_grad=True)
     Out = writes()
     axis: Attr[int] = required(int)

@@ -66,6 +66,8 @@ class Auc(OpDef, op="auc"):
     meaningless as in the reference: auc_op.h.
     """
 
+    stays_on_host = "a curve is summed up bucket by bucket, once a step"
+
     Predict = reads()
     Label = reads()
     StatPos = reads()

@@ -37,6 +37,8 @@ class EditDistance(OpDef, op="edit_distance"):
     edit_distance_op.h.
     """
 
+    stays_on_host = "each cell of its table waits for its neighbours"
+
     Hyps = reads()
     Refs = reads()
     HypsLength = reads(optional=True)

@@ -215,6 +215,8 @@ class PrecisionRecall(OpDef, op="precision_recall"):
     with its weight. Indices and Labels are int32 [rows, 1]. Reference: precision_recall_op.h.
     """
 
+    stays_on_host = "its states are a few numbers a class, which the host adds up"
+
     MaxProbs = reads(shape_only=True)
     Indices = reads()
     Labels = reads()
@@ -263,6 +265,8 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     NegativePair all others, NeutralPair those of equal scores; [1] each, added to what has been
     accumulated. Reference: positive_negative_pair_op.h.
     """
+
+    stays_on_host = "queries are groups of rows that only data decides"
 
     Score = reads()
     Label = reads()

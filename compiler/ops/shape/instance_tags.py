@@ -72,6 +72,8 @@ class FilterByTag(OpDef, op="filter_by_instag"):
     Reference: filter_by_instag_op.h.
     """
 
+    stays_on_host = "only data decides how many rows are kept"
+
     lod_like = ""
 
     Ins = reads()

@@ -46,6 +46,8 @@ class Unique(OpDef, op="unique"):
     Reference: unique_op.h.
     """
 
+    stays_on_host = "only data decides how many numbers there are"
+
     lod_like = ""
 
     X = reads(no_grad=True)
@@ -92,6 +94,8 @@ class Unique(OpDef, op="unique"):
 
 class UniqueWithCounts(OpDef, op="unique_with_counts"):
     """`unique`, and Count = how often each value comes. Reference: unique_with_counts_op.h."""
+
+    stays_on_host = "only data decides how many numbers there are"
 
     lod_like = ""
 
