@@ -165,6 +165,18 @@ class Lanes(Protocol):
         """
         ...
 
+    def scan(self, value: Number, over: Number) -> Number:
+        """The sum over the turns of a loop up to each one; the loop is short enough to be held."""
+        ...
+
+    def order(self, value: Number, over: Number, descending: bool = False) -> Number:
+        """The turn whose value comes in each turn's place when all are sorted, NaN the largest.
+
+        What is equal stays in its order. The loop is short enough to be held, values have 32 bits
+        or fewer.
+        """
+        ...
+
     def argmax(self, value: Number, over: Number) -> Number:
         """The first turn in which a value is the largest."""
         ...

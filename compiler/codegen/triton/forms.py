@@ -70,7 +70,7 @@ def form_of(lanes: Lanes) -> Form:
         return Form(LANES)
     if lanes.ends:
         return _open_form(lanes)
-    across = turns_lie_apart(lanes)
+    across = turns_lie_apart(lanes) and not _held_loops(lanes, "order")
     again = _read_again(lanes)
     sizes = [lanes.run(n) for n in range(len(lanes.loops))]
     most = [_most(lanes, n in again, across) for n in range(len(sizes))]
@@ -138,7 +138,12 @@ def _read_again(lanes: Lanes) -> set[int]:
     reach = reach_of(lanes)
     passes = [loop_of(parts[0]) for parts in levels_of(lanes.stores)]
     passes += {n for root in roots_of(lanes.stores) for n in reach[root]}
-    return {n for n in passes if passes.count(n) > 1}
+    return {n for n in passes if passes.count(n) > 1} | _held_loops(lanes, "scan", "order")
+
+
+def _held_loops(lanes: Lanes, *functions: str) -> set[int]:
+    """The loops in which functions need all turns at once."""
+    return {loop_of(part) for part in reach_of(lanes) if part.fn in functions}
 
 
 def _lanes(count: Size, turns: int, least: int, elements: int) -> int:

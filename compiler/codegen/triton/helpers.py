@@ -33,6 +33,11 @@ def smallest(x, axis: tl.constexpr):
     missing = tl.max((x != x).to(tl.int32), axis)
     return tl.where(missing > 0, float("nan"), tl.min(x, axis))
 
+def sortable(x):
+    """Whole numbers in the order of floating ones; NaN is the largest, -0 is 0."""
+    bits = tl.where(x != x, float("nan"), x + 0.0).to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 2147483647)
+
 def expm1(x):
     """exp(x) - 1, exact near 0 by its series."""
     small = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5 * (1 + x / 6 * (1 + x / 7))))))

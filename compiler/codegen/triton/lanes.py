@@ -234,6 +234,18 @@ class Lanes(Tracer):
         count, mean, squares = (self.node("moment", (made,), value.dtype, n) for n in range(3))
         return mean, squares / count
 
+    def scan(self, value: Expr, over: Expr) -> Expr:
+        """The sum over the turns of a loop up to each one; a program holds the whole loop."""
+        return self.node("scan", (value, over), value.dtype)
+
+    def order(self, value: Expr, over: Expr, descending: bool = False) -> Expr:
+        """The turn whose value comes in each turn's place when all are sorted.
+
+        What is equal stays in its order, and NaN is the largest. A program holds the whole loop;
+        values have 32 bits or fewer.
+        """
+        return self.node("order", (value, over), INDEX, descending)
+
     def argmax(self, value: Term, over: Expr) -> Expr:
         """The first turn of a loop in which the value is the largest."""
         best = self.max(value, over)

@@ -121,6 +121,35 @@ class Reductions(Values):
         limits = (0, 1) if part.dtype is DType.BOOL else limits_of(part.dtype)
         return str(limits[0] if part.extra == "max" else limits[1])
 
+    # ---- what every turn gets of all ----
+
+    def _text(self, part: Expr) -> str:
+        match part.fn:
+            case "scan":
+                return self._scan(part)
+            case "order":
+                return self._order(part)
+            case _:
+                return super()._text(part)
+
+    def _scan(self, part: Expr) -> str:
+        loop, value = self.loops[loop_of(part)], self._cast(part.args[0], held_in(part.dtype))
+        return f"tl.cumsum(tl.where({loop.live} & live, {value}, 0), {self._axis})"
+
+    def _order(self, part: Expr) -> str:
+        """Values and turns are sorted as one number of 64 bits."""
+        loop, (value, *_) = self.loops[loop_of(part)], part.parts()
+        floats = value.dtype.is_float
+        text = self._cast(value, DType.FP32 if floats else DType.INT32)
+        if floats:
+            self.helpers["sortable"] = None
+            text = f"sortable({text})"
+        key = self.names.make("key")
+        self.body.line(f"{key} = {'~' * bool(part.extra)}{text}")
+        self.body.line(f"{key} = ({key}.to(tl.int64) << 32) | {loop.name}")
+        self.body.line(f"{key} = tl.where({loop.live} & live, {key}, 9223372036854775807)")
+        return f"(tl.sort({key}, 1) & 4294967295).to(INDEX)"
+
     # ---- means, and squares around them ----
 
     def _moments(self, total: str) -> tuple[str, str, str]:

@@ -7,13 +7,20 @@ from collections.abc import Callable
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.program import OpDesc
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.lanes import split_at
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
+
+PART = 1024
+"""Elements that one program sums up where they lie together."""
+
+SHORT_PART = 128
+"""Elements that one program sums up where rows lie between them."""
 
 
 def running_sum(X: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
@@ -52,12 +59,49 @@ class Cumsum(OpDef, op="cumsum"):
     def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
-        i, n, j = k.lanes(*whole)
-        r = k.loop(whole[1])
-        counts = k.greater(r, n) if self.reverse else k.less(r, n)
-        counts = counts if self.exclusive else counts | k.equal(r, n)
-        value = X.seen_as(whole).at(i, r, j, where=counts, other=0)
-        k.store(Out.seen_as(whole), (i, n, j), k.sum(value, r))
+        x, out = X.seen_as(whole), Out.seen_as(whole)
+        before, size, behind = whole
+        part = PART if behind == 1 else SHORT_PART
+        if isinstance(size, int) and size <= part:
+            self.run(k, x, out, size, None)
+            return
+        held = DType.FP32 if X.type.dtype is DType.FP16 else X.type.dtype
+        starts = k.scratch((before, (size + part - 1) // part, behind), held)
+        self.totals(k, x, part, starts)
+        self.run(k, x, out, part, starts)
+
+    def place(self, k: Lanes, n: Number, size: Size) -> Number:
+        """The place of the n-th element that is summed."""
+        return k.size(size) - 1 - n if self.reverse else n
+
+    def totals(self, k: Lanes, x: DeviceOperand, size: int, starts: DeviceOperand) -> None:
+        """Kernels for the sum of all parts before each part, of `size` elements."""
+        sums = k.scratch(starts.shape, starts.type.dtype)
+        i, part, j = k.lanes(*sums.shape)
+        r = k.loop(size)
+        n = part * size + r
+        inside = n < k.size(x.shape[1])
+        value = x.at(i, self.place(k, n, x.shape[1]), j, where=inside, other=0)
+        k.store(sums, (i, part, j), k.sum(value, r))
+        i, part, j = k.lanes(*sums.shape)
+        r = k.loop(sums.shape[1])
+        k.store(starts, (i, part, j), k.sum(sums.at(i, r, j, where=r < part, other=0), r))
+
+    def run(
+        self, k: Lanes, x: DeviceOperand, out: DeviceOperand, length: int,
+        starts: DeviceOperand | None,
+    ) -> None:  # fmt: skip
+        """A kernel that runs through each part, from what the parts before it make."""
+        before, size, behind = x.shape
+        i, part, j = k.lanes(before, 1 if starts is None else starts.shape[1], behind)
+        r = k.loop(length)
+        n = r if starts is None else part * length + r
+        inside = n < k.size(size)
+        taken = n - 1 if self.exclusive else n
+        counts = inside & (r > 0) if self.exclusive else inside
+        value = k.scan(x.at(i, self.place(k, taken, size), j, where=counts, other=0), r)
+        total = value if starts is None else value + starts[i, part, j]
+        k.store(out, (i, self.place(k, n, size), j), total, inside)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         if self.flatten:

@@ -5,13 +5,22 @@ Rows lie along the middle one of three axes. Of equal values the first comes fir
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType
 from compiler.ops.lanes import fill, inside, split_at
 
 FEW = 16
-"""So many of a row are found one after the other; more by counting what goes before each."""
+"""So many of a row are found one after the other; more are sorted."""
+
+SORTED = 4096
+"""Values of a row that are sorted at once; in a longer one each counts what goes before it."""
+
+LONGEST = 65536
+"""Values of a row up to which counting is worth its while."""
 
 
 def limit(X: DeviceOperand, largest: bool) -> float:
@@ -38,7 +47,7 @@ def first_few(
     x = X.seen_as((before, size, behind))
     values, places = (each.seen_as((before, count, behind)) for each in (Out, Indices))
     if count > FEW:
-        ranked(k, x, largest, values, places, count)
+        in_order(k, x, largest, values, places, count)
         return
     for n in range(count):
         i, j = k.lanes(before, behind)
@@ -53,6 +62,38 @@ def first_few(
         place = k.where(known & k.equal(value, best), r, k.size(size) - 1)
         k.store(values, (i, n, j), best)
         k.store(places, (i, n, j), k.min(k.astype(place, DType.INT32), r))
+
+
+def sorts_at_once(x: DeviceOperand) -> bool:
+    """True where the rows of three axes are short, and their values, too."""
+    size = x.shape[1]
+    return isinstance(size, int) and size <= SORTED and x.type.dtype.itemsize <= 4
+
+
+def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
+    """Why the host orders the rows of X along an axis; empty where kernels do."""
+    X = types.get("X")
+    size = None if X is None else X.shape[axis]
+    few = isinstance(count, int) and count <= FEW
+    long = isinstance(size, int) and size > LONGEST and not few
+    return f"it puts rows of more than {LONGEST} values in order" if long else ""
+
+
+def in_order(
+    k: Lanes, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
+    count: Size,
+) -> None:  # fmt: skip
+    """A kernel for the first `count` values of each row in their order, and where they are."""
+    if not sorts_at_once(x):
+        ranked(k, x, largest, values, places, count)
+        return
+    before, size, behind = x.shape
+    i, j = k.lanes(before, behind)
+    r = k.loop(size)
+    place = k.order(x[i, r, j], r, largest)
+    kept = r < k.size(count)
+    k.store(values, (i, r, j), x.at(i, place, j, where=kept), kept)
+    k.store(places, (i, r, j), place, kept)
 
 
 def ranked(

@@ -6,6 +6,7 @@ arg_min_max_op_base.h).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,10 @@ class TopK(OpDef, op="top_k"):
         k.line(f"{d_X}.fill(0)")
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        """Why a call has no kernels: rows are too long."""
+        return order_lanes.too_long(types, -1, self.k)
+
     def triton(
         self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
     ) -> None:
@@ -154,6 +159,10 @@ class TopKV2(OpDef, op="top_k_v2"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        """Why a call has no kernels: rows are too long."""
+        return order_lanes.too_long(types, self.axis, self.k)
+
     def triton(
         self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
     ) -> None:
@@ -186,6 +195,10 @@ class Argsort(OpDef, op="argsort"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        """Why a call has no kernels: rows are too long."""
+        return order_lanes.too_long(types, self.axis, None)
+
     def triton(
         self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
     ) -> None:
@@ -194,7 +207,7 @@ class Argsort(OpDef, op="argsort"):
         values, places = both_of(k, X, size, axis, Out, Indices)
         whole = split_at(X.shape, axis)
         x, values, places = (each.seen_as(whole) for each in (X, values, places))
-        order_lanes.ranked(k, x, self.descending, values, places, size)
+        order_lanes.in_order(k, x, self.descending, values, places, size)
 
     def triton_grad(
         self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand

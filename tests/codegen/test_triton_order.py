@@ -1,0 +1,77 @@
+"""Running sums and sorting on the device: parts with a start each, rows sorted at once."""
+
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.triton.target import TritonTarget
+from compiler.ir.text import parse
+from tests.codegen.test_triton import compare, module_of
+
+SUMS = """graph main {{
+  feed x: f32[{shape}]
+  (Out=y: f32[{shape}]) = cumsum(X=x) {{'axis': 1, 'exclusive': {exclusive}, 'reverse': {reverse}}}
+  return y
+}}
+"""
+
+
+@pytest.mark.parametrize("shape", ["2, 7, 3", "1, 300, 2", "3, N", "2, N, 5"])
+@pytest.mark.parametrize(("exclusive", "reverse"), [(False, False), (True, False), (True, True)])
+def test_running_sums_of_rows_of_any_length(shape, exclusive, reverse):
+    compare(SUMS.format(shape=shape, exclusive=exclusive, reverse=reverse), size=1100, steps=1)
+
+
+def ordered(text, **feeds):
+    """What a graph of one op gives on the device."""
+    module = module_of(text)
+    assert module.kernels
+    return runtime.load(module, runtime.CUDAPlace(0))(feeds)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "f64"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sorting_keeps_the_order_of_what_is_equal(dtype, descending):
+    numpy = {"f32": "float32", "f16": "float16", "i32": "int32", "f64": "float64"}[dtype]
+    x = np.random.default_rng(1).integers(-6, 6, (3, 37)).astype(numpy)
+    if dtype == "f32":
+        x[0, :5] = [np.inf, np.nan, -0.0, 0.0, -np.inf]
+    text = f"""graph main {{
+  feed x: {dtype}[3, 37]
+  (Out=y: {dtype}[3, 37], Indices=i: i64[3, 37]) = argsort(X=x) {{'descending': {descending}}}
+  return y, i
+}}
+"""
+    values, places = ordered(text, x=x)
+    want = np.argsort(-x if descending else x, axis=1, kind="stable")
+    if descending and dtype == "f32":
+        want[0] = [1, *(i for i in want[0] if i != 1)]
+    np.testing.assert_array_equal(places, want)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
+
+
+def test_the_first_twenty_along_a_middle_axis():
+    x = np.random.default_rng(2).standard_normal((2, 45, 3)).astype(np.float32)
+    text = """graph main {
+  feed x: f32[2, 45, 3]
+  (Out=y: f32[2, 20, 3], Indices=i: i64[2, 20, 3]) = top_k_v2(X=x) {'k': 20, 'axis': 1}
+  return y, i
+}
+"""
+    values, places = ordered(text, x=x)
+    want = np.argsort(-x, axis=1, kind="stable")[:, :20]
+    np.testing.assert_array_equal(places, want)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, want, 1))
+
+
+@pytest.mark.parametrize(("size", "why"), [(70000, "rows of more than 65536"), (60000, "")])
+def test_rows_too_long_to_count_in_are_the_hosts(size, why):
+    graph = parse(f"""graph main {{
+  feed x: f32[2, {size}]
+  (Out=y: f32[2, {size}], Indices=i: i64[2, {size}]) = argsort(X=x)
+  return y
+}}
+""")
+    (op,) = graph.ops()
+    assert why in TritonTarget().supports(op)
+    assert bool(why) == bool(TritonTarget().supports(op))
