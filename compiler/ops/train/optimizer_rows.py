@@ -6,17 +6,20 @@ as a dense one. The classes here are no ops of the reference: it has one op for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, writes
 from compiler.ir.types import Array
 from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.lanes import add_rows, copy
+from compiler.ops.lanes import add_rows, copy, number
+from compiler.ops.train.merge_lanes import merged
 from compiler.ops.train.rows import lower_add_rows, merge_rows
 
 
@@ -117,6 +120,25 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
         given = f"{ParamOut}, {MomentOut}, {Grad}, {Grad_rows}, {LearningRate}"
         k.line(f"{k.function(move_by_adagrad)}({given}, {self.epsilon!r})")
 
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        Grad_rows: DeviceOperand,
+        Moment: DeviceOperand,
+        LearningRate: DeviceOperand,
+        ParamOut: DeviceOperand,
+        MomentOut: DeviceOperand,
+    ) -> None:
+        copy(k, Param, ParamOut)
+        copy(k, Moment, MomentOut)
+        at = _Rows.found(k, Grad, Grad_rows, Param.shape)
+        squares = at.read(MomentOut) + at.total * at.total
+        step = number(k, LearningRate) * at.total / (k.sqrt(squares) + self.epsilon)
+        at.write(ParamOut, at.read(ParamOut) - step)
+        at.write(MomentOut, squares)
+
 
 def move_by_adam(
     param: Array,
@@ -214,6 +236,80 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         k.line(f"{move}({given}, ({betas[0]}, {betas[1]}), {self.epsilon!r})")
         k.line(f"np.multiply({Beta1Pow}, {betas[0]}, out={Beta1PowOut})")
         k.line(f"np.multiply({Beta2Pow}, {betas[1]}, out={Beta2PowOut})")
+
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        Grad_rows: DeviceOperand,
+        LearningRate: DeviceOperand,
+        Moment1: DeviceOperand,
+        Moment2: DeviceOperand,
+        Beta1Pow: DeviceOperand,
+        Beta2Pow: DeviceOperand,
+        Beta1Tensor: DeviceOperand | None,
+        Beta2Tensor: DeviceOperand | None,
+        ParamOut: DeviceOperand,
+        Moment1Out: DeviceOperand,
+        Moment2Out: DeviceOperand,
+        Beta1PowOut: DeviceOperand,
+        Beta2PowOut: DeviceOperand,
+    ) -> None:
+        for before, after in ((Param, ParamOut), (Moment1, Moment1Out), (Moment2, Moment2Out)):
+            copy(k, before, after)
+        at = _Rows.found(k, Grad, Grad_rows, Param.shape)
+        beta1 = self.beta1 if Beta1Tensor is None else number(k, Beta1Tensor)
+        beta2 = self.beta2 if Beta2Tensor is None else number(k, Beta2Tensor)
+        first = at.read(Moment1Out) * beta1 + at.total * (1.0 - beta1)
+        second = at.read(Moment2Out) * beta2 + at.total * at.total * (1.0 - beta2)
+        root = k.sqrt(1.0 - number(k, Beta2Pow))
+        rate = number(k, LearningRate) * root / (1.0 - number(k, Beta1Pow))
+        at.write(ParamOut, at.read(ParamOut) - rate * (first / (k.sqrt(second) + self.epsilon)))
+        at.write(Moment1Out, first)
+        at.write(Moment2Out, second)
+        for power, given, beta, out in (
+            (Beta1Pow, Beta1Tensor, self.beta1, Beta1PowOut),
+            (Beta2Pow, Beta2Tensor, self.beta2, Beta2PowOut),
+        ):
+            (one,) = k.lanes(1)
+            factor = beta if given is None else given.seen_as((1,))[one]
+            k.store(out.seen_as((1,)), (one,), power.seen_as((1,))[one] * factor)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of tables that a sparse gradient names, each once: element j of row `row`.
+
+    `total` is the sum of its parts; `leads` is true in the lanes that have it.
+    """
+
+    k: Lanes
+    row: Number
+    j: Number
+    total: Number
+    leads: Number
+    shape: tuple[Size, Size]
+
+    @staticmethod
+    def found(
+        k: Lanes, Grad: DeviceOperand, Grad_rows: DeviceOperand, shape: Sequence[Size]
+    ) -> _Rows:
+        """Find them, and begin a kernel with a lane for each element that may be one."""
+        count, width = Grad_rows.type.numel, product(shape[1:])
+        rows = merged(k, Grad_rows, shape[0])
+        n, j = k.lanes(count, width)
+        total, leads = rows.sums(k, Grad, n, j), rows.length[n] > 0
+        row = Grad_rows.seen_as((count,))[n]
+        return _Rows(k, row, j, total, leads, (shape[0], width))
+
+    def read(self, table: DeviceOperand) -> Number:
+        """The element of a table."""
+        return table.seen_as(self.shape).at(self.row, self.j, where=self.leads, other=0)
+
+    def write(self, table: DeviceOperand, value: Number) -> None:
+        """Store the element of a table."""
+        self.k.store(table.seen_as(self.shape), (self.row, self.j), value, self.leads)
 
 
 def keep_state(k: Kernel, before: Operand, after: Operand) -> None:

@@ -59,7 +59,8 @@ class Lamb(WholeUpdate, op="lamb"):
     def numpy(
         self, Param: Array, Grad: Array, LearningRate: Array, Moment1: Array, Moment2: Array
     ) -> dict[str, Array]:
-        first, second = averaged(Grad, Moment1, Moment2, self.beta1, self.beta2)
+        moments: tuple[Array, Array] = averaged(Grad, Moment1, Moment2, self.beta1, self.beta2)
+        first, second = moments
         move = first / (np.sqrt(second) + self.epsilon) + Param * self.weight_decay
         length, distance = np.sqrt(np.vdot(Param, Param)), np.sqrt(np.vdot(move, move))
         ratio = length / distance if length > 0.0 and distance > 0.0 else 1.0

@@ -13,10 +13,13 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, writes_rows
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype
+from compiler.ops.lanes import copy, fill, number
+from compiler.ops.shape.join import join_parts
+from compiler.ops.train.merge_lanes import places, summed
 
 
 def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
@@ -106,6 +109,9 @@ class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
     def numpy(self, X: Array) -> Array:
         return X
 
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        copy(k, X, Out)
+
 
 class SumRows(OpDef, op="sum_rows"):
     """`sum` of sparse terms only: their rows, one term after the other."""
@@ -136,6 +142,18 @@ class SumRows(OpDef, op="sum_rows"):
         pairs = [(parts, whole) for parts, whole in ((X, Out), (X_rows, Out_rows)) if whole]
         for parts, whole in pairs:
             k.line(f"np.concatenate([{', '.join(map(str, parts))}], out={whole})")
+
+    def triton(
+        self,
+        k: Lanes,
+        X: list[DeviceOperand],
+        X_rows: list[DeviceOperand],
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        for parts, whole in ((X, Out), (X_rows, Out_rows)):
+            if whole is not None:
+                join_parts(k, parts, whole, 0)
 
 
 class SparseToSparse(OpDef):
@@ -182,6 +200,21 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
         if Out_rows is not None:
             k.line(f"np.copyto({Out_rows}, {X_rows})")
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_rows: DeviceOperand,
+        Y: DeviceOperand,
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        if Out is not None:
+            indices = k.lanes(*X.shape)
+            k.store(Out, indices, X[indices] * number(k, Y))
+        if Out_rows is not None:
+            copy(k, X_rows, Out_rows)
+
 
 class ClipRows(SparseToSparse, op="clip_rows"):
     """`clip` of sparse rows: of their sums where they repeat. Rows that X lacks stay 0."""
@@ -200,6 +233,33 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         merged[:count] = np.minimum(np.maximum(merged[:count], low), high)
         return {"Out": merged, "Out_rows": rows}
 
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_rows: DeviceOperand,
+        Min: DeviceOperand | None,
+        Max: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        found, totals = summed(k, X, X_rows)
+        place = places(k, X_rows, found)
+        count, width = totals.shape
+        if Out is not None:
+            fill(k, Out, 0)
+            n, j = k.lanes(count, width)
+            low = self.min if Min is None else number(k, Min)
+            high = self.max if Max is None else number(k, Max)
+            value = k.minimum(k.maximum(totals[n, j], low), high)
+            k.store(Out.seen_as((count, width)), (place[n], j), value, found.length[n] > 0)
+        if Out_rows is not None:
+            (n,) = k.lanes(count)
+            r = k.loop(count)
+            k.store(Out_rows, (n,), k.min(X_rows[r], r))
+            (n,) = k.lanes(count)
+            k.store(Out_rows, (place[n],), X_rows[n], found.length[n] > 0)
+
 
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
     """`clip_by_norm` of sparse rows: by the norm of their sums where they repeat."""
@@ -211,3 +271,24 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
         norm = np.sqrt(np.vdot(total, total))
         factor = self.max_norm / norm if norm > self.max_norm else 1.0
         return {"Out": X * X.dtype.type(factor), "Out_rows": X_rows}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_rows: DeviceOperand,
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        if Out is not None:
+            totals = summed(k, X, X_rows)[1]
+            norm = k.scratch((1,), X.type.dtype)
+            (one,) = k.lanes(1)
+            r = k.loop(totals.type.numel)
+            total = totals.seen_as((totals.type.numel,))[r]
+            k.store(norm, (one,), k.sqrt(k.sum(total * total, r)))
+            indices = k.lanes(*X.shape)
+            factor = self.max_norm / k.maximum(norm[0], self.max_norm)
+            k.store(Out, indices, X[indices] * factor)
+        if Out_rows is not None:
+            copy(k, X_rows, Out_rows)

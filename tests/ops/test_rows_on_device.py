@@ -1,0 +1,78 @@
+"""Updates by sparse rows on the device: rows that repeat, in any order, whatever their number."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import runtime
+from compiler.interpret import run
+from compiler.ir.text import parse
+from tests.codegen.test_triton import module_of
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+STATE = {
+    "sgd_rows": "LearningRate[1]",
+    "adagrad_rows": "LearningRate[1] Moment",
+    "adam_rows": "LearningRate[1] Moment1 Moment2 Beta1Pow[1] Beta2Pow[1]",
+}
+
+
+def updated(kind, height, width):
+    """A graph in which rows of a table are updated."""
+    params, sides, outs = [f"param Param: f32[{height}, {width}]"], ["Param=Param"], ["Param"]
+    for word in STATE[kind].split():
+        name, one, _ = word.partition("[1]")
+        params.append(f"param {name}: f32{one or f'[{height}, {width}]'}")
+        sides.append(f"{name}={name}")
+        outs += [name] if name != "LearningRate" else []
+    made = ", ".join(
+        f"{name}Out={name}#1: f32{'[1]' if 'Pow' in name else f'[{height}, {width}]'} over {name}"
+        for name in outs
+    )
+    feeds = [f"feed g: f32[N, {width}]", "feed rows: i64[N]"]
+    call = f"({made}) = {kind}({', '.join(sides)}, Grad=g, Grad_rows=rows)"
+    return "\n  ".join(["graph main {", *feeds, *params, call]) + "\n}\n"
+
+
+def both(kind, height, width, rows):
+    """State after a step on the device, and as the graph means it."""
+    text, rng = updated(kind, height, width), np.random.default_rng(len(rows))
+    graph = parse(text)
+    state = {
+        var.name: rng.uniform(0.1, 0.9, var.type.shape).astype("float32") for var in graph.params()
+    }
+    feed = {"g": rng.standard_normal((len(rows), width)).astype("float32"), "rows": rows}
+    mine, theirs = ({name: array.copy() for name, array in state.items()} for _ in range(2))
+    runtime.load(module_of(text), runtime.CUDAPlace(0), mine)(feed)
+    run(graph, feed, theirs)
+    return mine, theirs
+
+
+@pytest.mark.parametrize("kind", STATE)
+@settings(max_examples=8, deadline=None)
+@given(height=st.integers(1, 9), width=st.integers(1, 5), data=st.data())
+def test_rows_that_repeat_count_as_their_sum(kind, height, width, data):
+    rows = data.draw(st.lists(st.integers(0, height - 1), min_size=1, max_size=40))
+    mine, theirs = both(kind, height, width, np.array(rows, dtype="int64"))
+    for name, array in theirs.items():
+        np.testing.assert_allclose(mine[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", STATE)
+def test_rows_that_no_table_has_change_nothing(kind):
+    text = updated(kind, 4, 3)
+    state = {var.name: np.full(var.type.shape, 0.5, "float32") for var in parse(text).params()}
+    feed = {"g": np.ones((3, 3), "float32"), "rows": np.array([-1, 4, 1 << 40])}
+    runtime.load(module_of(text), runtime.CUDAPlace(0), state)(feed)
+    assert (state["Param"] == 0.5).all()
+
+
+@pytest.mark.parametrize("kind", ["adagrad_rows", "adam_rows"])
+def test_sums_of_rows_are_made_in_one_order(kind):
+    rows = np.random.default_rng(0).integers(0, 3, 300)
+    first, _ = both(kind, 5, 2, rows)
+    again, _ = both(kind, 5, 2, rows)
+    assert all((first[name] == again[name]).all() for name in first)
