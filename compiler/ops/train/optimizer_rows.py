@@ -268,13 +268,11 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         at.write(ParamOut, at.read(ParamOut) - rate * (first / (k.sqrt(second) + self.epsilon)))
         at.write(Moment1Out, first)
         at.write(Moment2Out, second)
-        for power, given, beta, out in (
-            (Beta1Pow, Beta1Tensor, self.beta1, Beta1PowOut),
-            (Beta2Pow, Beta2Tensor, self.beta2, Beta2PowOut),
-        ):
-            (one,) = k.lanes(1)
-            factor = beta if given is None else given.seen_as((1,))[one]
-            k.store(out.seen_as((1,)), (one,), power.seen_as((1,))[one] * factor)
+        (one,) = k.lanes(1)
+        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.seen_as((1,))[one]
+        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.seen_as((1,))[one]
+        k.store(Beta1PowOut.seen_as((1,)), (one,), Beta1Pow.seen_as((1,))[one] * beta1)
+        k.store(Beta2PowOut.seen_as((1,)), (one,), Beta2Pow.seen_as((1,))[one] * beta2)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.opdef import Value, Xp, attr, reads, required, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
 from compiler.ir.whole import Whole
 from compiler.ops.checks import require_same_dtype, require_same_shape
+from compiler.ops.lanes import number
+from compiler.ops.shape.random import normal_from
+from compiler.ops.shape.random_lanes import draw_normal
 
 
-class WholeUpdate(Whole):
+class Step(OpDef):
     """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
 
     Param = reads()
@@ -26,6 +30,10 @@ class WholeUpdate(Whole):
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
         require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
+
+
+class WholeUpdate(Step, Whole):
+    """A step that needs norms first."""
 
 
 def averaged(
@@ -144,7 +152,7 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
         return {"ParamOut": Param - velocity, "VelocityOut": velocity}
 
 
-class Dpsgd(WholeUpdate, op="dpsgd"):
+class Dpsgd(Step, op="dpsgd"):
     """Differentially private descent (Abadi et al., 2016): Grad shortened to `clip`, and noise.
 
     Param -= LearningRate * (Grad * min(1, clip / |Grad|) + noise / batch_size), where noise is one
@@ -154,17 +162,38 @@ class Dpsgd(WholeUpdate, op="dpsgd"):
 
     is_random = True
 
+    Key = reads(optional=True, no_grad=True)
     clip = attr(10.0)
     batch_size = attr(16.0)
     sigma = attr(1.0)
     seed = attr(0)
+    place = attr(0)
 
-    def numpy(self, Param: Array, Grad: Array, LearningRate: Array) -> Array:
+    def numpy(self, Param: Array, Grad: Array, LearningRate: Array, Key: Array | None) -> Array:
         slope = np.sqrt(np.vdot(Grad, Grad))
         shortened = Grad / np.maximum(slope / self.clip, 1.0)
-        source = np.random.default_rng(self.seed % 2**32 if self.seed else None)
-        noise = source.standard_normal(1).astype(Grad.dtype) * self.sigma
+        drawn = normal_from(Key, self.place, self.seed, (1,), np.float64)
+        noise = drawn.astype(Grad.dtype) * self.sigma
         return Param - LearningRate * (shortened + noise / self.batch_size)
+
+    def triton(
+        self,
+        k: Lanes,
+        Param: DeviceOperand,
+        Grad: DeviceOperand,
+        LearningRate: DeviceOperand,
+        Key: DeviceOperand,
+        ParamOut: DeviceOperand,
+    ) -> None:
+        noise, length = (k.scratch((1,), DType.FP32) for _ in range(2))
+        draw_normal(k, Key, self.place, noise, 0.0, self.sigma / self.batch_size)
+        (one,) = k.lanes(1)
+        r = k.loop(Grad.type.numel)
+        part = k.astype(Grad.seen_as((Grad.type.numel,))[r], DType.FP32)
+        k.store(length, (one,), k.sqrt(k.sum(part * part, r)))
+        i = k.lanes(*Param.shape)
+        shortened = Grad[i] / k.maximum(length[0] / self.clip, 1.0)
+        k.store(ParamOut, i, Param[i] - number(k, LearningRate) * (shortened + noise[0]))
 
 
 class AverageAccumulates(Whole, op="average_accumulates"):
