@@ -77,6 +77,8 @@ class MergeSelectedRows(OpDef, op="merge_selected_rows"):
     Reference: merge_selected_rows_op.h.
     """
 
+    stays_on_host = "only data decides how many rows are left"
+
     X = reads()
     X_rows = reads_rows("X")
     Out = writes()
