@@ -262,6 +262,20 @@ class Lanes(Protocol):
         """The sum over all turns of a * b in such a kernel: `a` has no column in it, `b` no row."""
         ...
 
+    def contracted(
+        self,
+        stack: Sequence[Size],
+        sides: tuple[Size, Size, Size],
+        factors: Callable[..., tuple[Number, Number]],
+        store: Callable[..., None],
+    ) -> None:
+        """Kernels for a stack of products, whose `sides` are rows, columns and turns.
+
+        `factors(places, i, j, left, right)` gives what is multiplied; `store(places, i, j, total)`
+        writes what becomes of the sum. A long sum with a small result is cut into parts.
+        """
+        ...
+
     def product(
         self,
         out: DeviceOperand,

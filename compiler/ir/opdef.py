@@ -60,7 +60,7 @@ from compiler.ir.slots import (
     writes_rows,
 )  # fmt: skip
 from compiler.ir.traits import Traits
-from compiler.ir.turning import GradTurnRules, Order, Turned, TurnRules, all_alike
+from compiler.ir.turning import EachAlike, GradTurnRules, TurnRules
 from compiler.ir.types import Shape, TensorType, type_of
 from compiler.ir.widening import mapped, narrowed, widened
 
@@ -159,7 +159,7 @@ class OpDef(Traits, TurnRules, MemoryRules):
         return {next(iter(self.outputs())): result}
 
 
-class Pointwise(OpDef):
+class Pointwise(EachAlike, OpDef):
     """Each element of the outputs comes from the same element of the broadcast inputs."""
 
     is_cheap = True
@@ -171,10 +171,6 @@ class Pointwise(OpDef):
     def result(self, operand: TensorType) -> TensorType:
         """The type of an output, given the broadcast shape in the first input's element type."""
         return operand
-
-    def turned(self, types: Types, order: Order) -> Turned | None:
-        """The same op, over operands with the same axes."""
-        return all_alike(types, order)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Outputs declared in place have the type of what they overwrite, others the broadcast."""

@@ -56,6 +56,14 @@ class TurnRules:
         return self.prefers_channels_last
 
 
+class EachAlike(TurnRules):
+    """What goes element by element is the same op, over operands with the same axes."""
+
+    def turned(self, types: Types, order: Order) -> Turned | None:
+        """The op over values that all have these axes, or are one number."""
+        return all_alike(types, order)
+
+
 class AlongAxis(TurnRules):
     """What joins or splits along the axis that an attribute says: X and Out turn with it."""
 

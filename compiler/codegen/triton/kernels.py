@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.meaning import ShapeOf
@@ -16,7 +16,7 @@ from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.frame import TritonFrame
 from compiler.codegen.triton.host import HostWork
 from compiler.codegen.triton.lanes import Lanes, Ref, Tiles, as_tuple
-from compiler.codegen.triton.products import emit_tiles
+from compiler.codegen.triton.products import emit_tiles, parts_of
 from compiler.codegen.triton.random import keys_from
 from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail
@@ -24,6 +24,12 @@ from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, Value
+
+Factors: TypeAlias = Callable[..., "tuple[Expr, Expr]"]
+"""The factors of products, for indices in the stack, a row, a column, and two turns."""
+
+Finish: TypeAlias = Callable[..., None]
+"""Stores a sum of products, given indices in the stack, a row and a column."""
 
 
 class DeviceOperand:
@@ -71,6 +77,7 @@ class Kernels(HostWork):
     def __init__(
         self, frame: TritonFrame, op: PlannedOp, comment: Sequence[str],
         launch: Callable[[Written], None], name: str = "", tail: Tail | None = None,
+        precision: str = "ieee",
     ) -> None:  # fmt: skip
         super().__init__(frame)
         self._op = op
@@ -78,6 +85,7 @@ class Kernels(HostWork):
         self._launch = launch
         self._name = name or op.kind
         self._tail = tail
+        self._precision = precision
         self._current: Lanes | None = None
 
     # ---- operands ----
@@ -149,10 +157,40 @@ class Kernels(HostWork):
         Gives the indices in the stack, row and column, and the turn of the sum as the left and the
         right factor see it. `contract` makes the sum.
         """
-        self.flush()
-        self._current = made = Tiles(self._name, stack, (rows, columns, inner))
+        made = self._begin_tiles(stack, (rows, columns, inner), 1)
         *places, i, j = made.indices
         return tuple(places), i, j, *made.turns
+
+    def _begin_tiles(
+        self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int
+    ) -> Tiles:
+        self.flush()
+        made = Tiles(self._name, stack, sides, parts, self._precision)
+        self._current = made
+        return made
+
+    def contracted(
+        self, stack: Sequence[Size], sides: tuple[Size, Size, Size], factors: Factors, store: Finish
+    ) -> None:
+        """Kernels for a stack of products, of rows, columns and turns `sides`.
+
+        `factors` gives the left and the right one for indices in the stack, row, column and turn
+        as each sees it; `store` is given the indices and the sum. Where a sum is cut into parts,
+        they are joined in the second kernel.
+        """
+        rows, columns, inner = sides
+        parts = parts_of(stack, rows, columns, inner)
+        made = self._begin_tiles(stack, sides, parts)
+        *places, i, j = made.indices[parts > 1 :]
+        total = made.contract(*factors(tuple(places), i, j, *made.turns))
+        if parts == 1:
+            store(tuple(places), i, j, total)
+            return
+        held = self.scratch((parts, *stack, rows, columns), total.dtype)
+        self.store(held, made.indices, total)
+        *places, i, j = indices = self.lanes(*stack, rows, columns)
+        part = self.loop(parts)
+        store(tuple(places), i, j, self.sum(held[(part, *indices)], part))
 
     def flush(self) -> None:
         """Write the kernel begun last, if there is one."""
@@ -176,11 +214,18 @@ class Kernels(HostWork):
         """
         *stack, rows, columns = out.shape
         inner = a.shape[-2] if turned[0] else a.shape[-1]
-        places, i, j, left, right = self.tiles(stack, rows, columns, inner)
-        x = a[(*_within(a, places), *((left, i) if turned[0] else (i, left)))]
-        y = b[(*_within(b, places), *((j, right) if turned[1] else (right, j)))]
-        total = self.contract(x, y)
-        self.store(out, (*places, i, j), total if scale == 1.0 else total * scale)
+
+        def factors(
+            places: tuple[Expr, ...], i: Expr, j: Expr, left: Expr, right: Expr
+        ) -> tuple[Expr, Expr]:
+            x = a[(*_within(a, places), *((left, i) if turned[0] else (i, left)))]
+            y = b[(*_within(b, places), *((j, right) if turned[1] else (right, j)))]
+            return x, y
+
+        def store(places: tuple[Expr, ...], i: Expr, j: Expr, total: Expr) -> None:
+            self.store(out, (*places, i, j), total if scale == 1.0 else total * scale)
+
+        self.contracted(stack, (rows, columns, inner), factors, store)
 
     def store(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None

@@ -130,12 +130,13 @@ class Lanes(Tracer):
 
     def unravel(self, index: Term, shape: Sequence[Size]) -> tuple[Term, ...]:
         """The indices in a shape of the element at a flat position."""
+        first = next((axis for axis, size in enumerate(shape) if size != 1), len(shape) - 1)
         parts: list[Term] = []
-        for axis in reversed(range(len(shape))):
+        for axis in reversed(range(first, len(shape))):
             inner = self.size(shape[axis])
-            parts.append(self.mod(index, inner) if axis else index)
+            parts.append(self.mod(index, inner) if axis > first else index)
             index = self.div(index, inner)
-        return tuple(reversed(parts))
+        return (*[0] * first, *reversed(parts))
 
     def div(self, a: Term, b: Term) -> Term:
         """The quotient of two indices, which are not negative."""
@@ -274,12 +275,24 @@ class Tiles(Lanes):
     """A kernel whose lanes are elements of matrices, each a sum of products over many turns.
 
     There are two loops of as many turns: a turn as the left factor sees it, and as the right one.
+    Where the sum is cut into several `parts`, the first axis of the stack counts them, and each has
+    turns of its own. `precision` is what `tl.dot` multiplies float32 in: "ieee" or "tf32".
     """
 
-    def __init__(self, name: str, stack: Sequence[Size], sides: tuple[Size, Size, Size]) -> None:
+    def __init__(
+        self, name: str, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int = 1,
+        precision: str = "ieee",
+    ) -> None:  # fmt: skip
         rows, columns, inner = sides
-        super().__init__(name, (*stack, rows, columns))
+        super().__init__(name, (*[parts] * (parts > 1), *stack, rows, columns))
+        self.parts = parts
+        self.precision = precision
         self.turns = self.loop(inner), self.loop(inner)
+
+    @property
+    def products(self) -> Shape:
+        """Factors of how many multiplications it does."""
+        return (*self.shape[self.parts > 1 :], self.loops[0])
 
     def contract(self, a: Expr, b: Expr) -> Expr:
         """The sum over all turns of a * b; `a` has no column in it, and `b` no row."""

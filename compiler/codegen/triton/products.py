@@ -6,16 +6,20 @@ at a time, each a `tl.dot` of what the left factor has for (row, turn) and the r
 transposed matrix or the windows of an image need no copy. Programs go through the result in groups
 of rows of tiles, so that what they read stays in cache; a stack of results is a second axis of
 programs. What is stored is any expression of the sum and of the place it belongs to.
+
+A result of few tiles would keep few programs busy. Where its sum is long, that is cut into parts,
+each of which has programs of its own; what they give is joined by another kernel, in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.emit import Emitter, Written
 from compiler.codegen.triton.expressions import Loop, power_of_two, roots_of
+from compiler.codegen.triton.forms import guess
 from compiler.codegen.triton.lanes import Source, Tiles, number_of
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.writer import Names
@@ -27,6 +31,21 @@ GROUP = 8
 
 WIDEST = {"ROWS": 64, "COLUMNS": 64, "INNER": 32}
 """Sides of a tile of the result, and how many turns of the sum stand side by side."""
+
+HALF = {"ROWS": 128, "COLUMNS": 128, "INNER": 32}
+"""The same for 16 bits where the result has enough of such tiles; eight warps work on one."""
+
+PROGRAMS = 256
+"""Programs that keep a large device busy."""
+
+LEAST_TURNS = 512
+"""Turns that a part of a sum has at least."""
+
+MOST_PARTS = 32
+"""Parts that a sum is cut into at most."""
+
+_STEP = 64
+"""Turns of a part come in so many, which no tile stands across."""
 
 _LEAST = 16
 """The least side that `tl.dot` takes."""
@@ -44,8 +63,23 @@ i_live, j_live = i < {rows}, j < {columns}
 
 _TAKEN = (
     "tl triton tile down across group height place i j i_live j_live matrix start turn left right "
-    "left_live right_live total ROWS COLUMNS INNER GROUP INDEX range float"
+    "left_live right_live total first ROWS COLUMNS INNER GROUP INDEX range float"
 ).split()
+
+
+def parts_of(stack: Sequence[Size], rows: Size, columns: Size, inner: Size) -> int:
+    """Into how many parts the sums of a stack of products are cut; 1 where sizes are not known."""
+    sides = [*stack, rows, columns]
+    if any(isinstance(size, Dim) for size in sides):
+        return 1
+    parts = PROGRAMS // max(_tiles(stack, rows, columns, WIDEST), 1)
+    return max(1, min(parts, guess(inner) // LEAST_TURNS, MOST_PARTS))
+
+
+def _tiles(stack: Sequence[Size], rows: Size, columns: Size, sides: Mapping[str, int]) -> int:
+    """How many tiles results have."""
+    down, across = -(-guess(rows) // sides["ROWS"]), -(-guess(columns) // sides["COLUMNS"])
+    return guess(product(stack)) * down * across
 
 
 def emit_tiles(tiles: Tiles, names: Names, comment: Sequence[str] = ()) -> Written:
@@ -57,6 +91,8 @@ class _TileEmitter(Emitter):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.names.taken |= {*_TAKEN}
+        self.precision = self.lanes.precision if isinstance(self.lanes, Tiles) else "ieee"
+        self.parts = self.lanes.parts if isinstance(self.lanes, Tiles) else 1
         self.loops = [Loop(size, 0, False, *name) for size, name in zip(
             self.lanes.loops, (("left", "left_live"), ("right", "right_live")), strict=True
         )]  # fmt: skip
@@ -69,7 +105,10 @@ class _TileEmitter(Emitter):
         self._head()
         self._sum()
         self._store(self.lanes.stores)
-        return self._written({**self._sides(), "GROUP": GROUP}, {})
+        return self._written({**self._sides(), "GROUP": GROUP}, self._options())
+
+    def _options(self) -> dict[str, int]:
+        return {"num_warps": 8} if self._widest() is HALF else {}
 
     def _head(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
@@ -91,20 +130,29 @@ class _TileEmitter(Emitter):
         self._enter_turns()
         left = self._factor(a, ("i", "left"))
         right = self._factor(b, ("right", "j"))
-        options = f'input_precision="ieee", out_dtype={held}'
+        options = f'input_precision="{self.precision}", out_dtype={held}'
         self.body.line(f"total = tl.dot({left}, {right}, total, {options})")
         self._leave(self.loops[0])
         self.text[total] = "total"
 
     def _enter_turns(self) -> None:
         """A turn stands across the left factor and down the right one."""
-        inner = self._size(self.loops[0].size)
-        self.body.line(f"for start in range(0, {inner}, INNER):")
+        inner, before = self._size(self.loops[0].size), ""
+        turns = inner
+        if self.parts > 1:
+            turns, before = self._size(self._share()), "first + "
+            self.body.line(f"first = ({self._index(0)}) * {turns}")
+        self.body.line(f"for start in range(0, {turns}, INNER):")
         self.body.depth += 1
-        self.body.line("turn = (start + tl.arange(0, INNER)).to(INDEX)")
+        self.body.line(f"turn = ({before}start + tl.arange(0, INNER)).to(INDEX)")
         self.body.line("left, right = turn[None, :], turn[:, None]")
         self.body.line(f"left_live, right_live = left < {inner}, right < {inner}")
         self.open = frozenset({0, 1})
+
+    def _share(self) -> Size:
+        """The turns of a part of the sum."""
+        each = (self.loops[0].size + self.parts - 1) // self.parts
+        return (each + _STEP - 1) // _STEP * _STEP
 
     def _factor(self, value: Expr, sides: tuple[str, str]) -> str:
         """A factor's tile; 0 where there is no such row, column or turn."""
@@ -182,9 +230,17 @@ class _TileEmitter(Emitter):
 
     def _sides(self) -> dict[str, int]:
         """Sides of tiles: less than the widest where there is less."""
-        widest = WIDEST | ({"INNER": _LEAST} if self._is_exact() else {})
+        widest = self._widest()
         sizes = zip(widest, (self.rows, self.columns, self.loops[0].size), strict=True)
         return {key: _side(size, widest[key]) for key, size in sizes}
+
+    def _widest(self) -> dict[str, int]:
+        if self._is_exact():
+            return {**WIDEST, "INNER": _LEAST}
+        many = _tiles(self.stack, self.rows, self.columns, HALF) >= PROGRAMS
+        sides = (self.rows, self.columns)
+        fits = all(isinstance(size, Dim) or size >= HALF["ROWS"] for size in sides)
+        return HALF if many and fits else WIDEST
 
     def _is_exact(self) -> bool:
         """True for float32 and float64, of which more turns at once do not fit into registers."""
@@ -201,7 +257,8 @@ class _TileEmitter(Emitter):
         options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))
         given = ", ".join([*self.pointers, *map(str, self.sizes)])
         grid = f"({down} * {across}, {product(self.stack)})"
-        return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX)"
+        more = "".join(f", {name}={number}" for name, number in self._options().items())
+        return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX{more})"
 
 
 def _wide(dot: Expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import cast
 
 from compiler.codegen.frame import Frame
@@ -72,11 +73,17 @@ class Tail:
 
 
 def _seen_in(lanes: Lanes, whole: Shape, shape: Shape, indices: Sequence[Term]) -> tuple[Term, ...]:
-    """The indices of an element in another shape."""
+    """The indices of an element in another shape; axes at the ends that both have stay."""
+    alike = (a == b for a, b in zip(reversed(whole), reversed(shape), strict=False))
+    kept = min(sum(takewhile(bool, alike)), len(whole) - 1, len(shape) - 1)
+    middle, own = len(shape) - kept, len(whole) - kept
+    alike = (a == b for a, b in zip(whole[: own - 1], shape[: middle - 1], strict=False))
+    first = sum(takewhile(bool, alike))
     flat: Term = 0
-    for size, index in zip(shape, indices, strict=True):
+    for size, index in zip(shape[first:middle], indices[first:middle], strict=True):
         flat = cast(Term, flat * lanes.size(size) + index)
-    return lanes.unravel(flat, whole)
+    inner = lanes.unravel(flat, whole[first:own])
+    return (*indices[:first], *inner, *indices[middle:])
 
 
 def tail_of(frame: Frame, step: Step) -> Tail | None:

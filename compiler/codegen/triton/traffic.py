@@ -14,7 +14,7 @@ from typing import cast
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
-from compiler.codegen.triton.lanes import Lanes, Source, number_of
+from compiler.codegen.triton.lanes import Lanes, Source, Tiles, number_of
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.plan import Storage
@@ -72,7 +72,7 @@ def traffic_of(
     )
     if not dots:
         return Traffic((*reads, *again), tuple(stores), work)
-    sizes = (*lanes.shape, lanes.loops[0])
+    sizes = lanes.products if isinstance(lanes, Tiles) else ()
     return Traffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
 
 

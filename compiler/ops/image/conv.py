@@ -14,7 +14,6 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
 from compiler.ops.image.conv_lanes import (
-    Windows,
     channel_sums,
     filter_gradient,
     image_gradient,
@@ -28,6 +27,7 @@ from compiler.ops.image.conv_loops import (
     convolution_image_gradient,
     window_axes,
 )
+from compiler.ops.image.conv_windows import Windows
 from compiler.ops.image.im2col import Geometry, convolve, workplace
 from compiler.ops.image.tiles import (
     PLACES,

@@ -18,7 +18,6 @@ from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
 from compiler.ops.image.conv_lanes import (
-    Windows,
     channel_sums,
     convolve,
     filter_gradient,
@@ -30,6 +29,7 @@ from compiler.ops.image.conv_loops import (
     convolution_filter_gradient,
     convolution_image_gradient,
 )
+from compiler.ops.image.conv_windows import Windows
 from compiler.ops.image.windows import (
     Axis,
     Sliding,

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType, Shape
-from compiler.ops.image.conv_lanes import both, every, times
+from compiler.ops.image.conv_windows import both, every, times
 from compiler.ops.image.windows import Axis, channels_first, in_layout
 
 

@@ -11,7 +11,6 @@ from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image.conv_lanes import seeing, seen
 from compiler.ops.image.conv_loops import (
     Axes,
     gather_columns,
@@ -20,6 +19,7 @@ from compiler.ops.image.conv_loops import (
     scatter_columns,
     window_axes,
 )
+from compiler.ops.image.conv_windows import seeing, seen
 from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
 from compiler.ops.sequence.sequence import even_offsets
 

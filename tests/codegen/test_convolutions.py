@@ -1,0 +1,123 @@
+"""Convolutions of a device, whatever their sizes: forward and both gradients, in both layouts."""
+
+import numpy as np
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+import compiler.codegen.triton.products as products
+import runtime
+from compiler.codegen.triton.target import TritonTarget
+from compiler.errors import CompileError
+from compiler.freeze import freeze
+from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
+from tests.codegen.test_triton import compare, module_of
+from tests.ops.samples import Sample
+from tests.ops.test_generated import NOBODY, backward, forward, graph_of
+
+pytest.importorskip("triton")
+pytest.importorskip("torch")
+
+TARGET = TritonTarget()
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""What fails is told as it is: to make it smaller takes the interpreter of kernels minutes."""
+
+SLIDING = st.fixed_dictionaries({
+    "strides": st.sampled_from([[1, 1], [2, 1], [2, 3]]),
+    "paddings": st.sampled_from([[0, 0], [1, 2], [1, 0, 2, 1]]),
+    "dilations": st.sampled_from([[1, 1], [2, 1]]),
+})  # fmt: skip
+"""How windows slide; paddings may differ before and behind."""
+
+TAPS = st.sampled_from([(1, 1), (3, 3), (2, 5), (1, 3)])
+IMAGE = st.tuples(st.integers(1, 3), st.integers(5, 11), st.integers(5, 9))
+"""A batch and the sides of its images."""
+
+
+def laid_out(layout, shape):
+    batch, channels, *image = shape
+    return (batch, channels, *image) if layout == "NCHW" else (batch, *image, channels)
+
+
+def sample(kind, layout, shapes, attrs, seed=0):
+    """A call of a convolution on numbers of both signs."""
+    random = np.random.RandomState(seed)
+    images, filters = (random.standard_normal(shape).astype("float32") for shape in shapes)
+    return Sample(kind, {"Input": images, "Filter": filters}, {**attrs, "data_format": layout}, ())
+
+
+def hold(call):
+    """Hold an op and its gradient against what they mean."""
+    try:
+        cases = [forward(call), backward(call)]
+    except (CompileError, ValueError):
+        assume(False)
+    for case in cases:
+        graph, feed = graph_of(case, [*case.results], NOBODY)
+        run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+        found = runtime.load(TARGET.emit(freeze(graph)), runtime.CUDAPlace(0))(feed)
+        for (slot, want), got in zip(case.results.items(), found, strict=True):
+            far = 1e-6 * float(np.abs(want).max(initial=1.0))
+            np.testing.assert_allclose(got, want, rtol=5e-5, atol=far, err_msg=slot)
+
+
+@settings(max_examples=12, phases=PHASES)
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2, 3]),
+       st.sampled_from([1, 4, 9]), st.sampled_from([1, 2, 8]))  # fmt: skip
+def test_convolutions(layout, image, taps, sliding, groups, depth, filters):
+    images = laid_out(layout, (image[0], groups * depth, *image[1:]))
+    shapes = images, (groups * filters, depth, *taps)
+    hold(sample("conv2d", layout, shapes, {**sliding, "groups": groups}))
+
+
+@settings(max_examples=8, phases=PHASES)
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.integers(2, 6),
+       st.sampled_from([1, 2]))  # fmt: skip
+def test_depthwise_convolutions(layout, image, taps, sliding, channels, filters):
+    images = laid_out(layout, (image[0], channels, *image[1:]))
+    shapes = images, (channels * filters, 1, *taps)
+    hold(sample("depthwise_conv2d", layout, shapes, {**sliding, "groups": channels}))
+
+
+@settings(max_examples=8, phases=PHASES)
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, TAPS, SLIDING, st.sampled_from([1, 2]),
+       st.sampled_from([1, 9]))  # fmt: skip
+def test_transposed_convolutions(layout, image, taps, sliding, groups, filters):
+    images = laid_out(layout, (image[0], 4 * groups, *image[1:]))
+    shapes = images, (4 * groups, filters, *taps)
+    hold(sample("conv2d_transpose", layout, shapes, {**sliding, "groups": groups}))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_long_sums_are_cut_into_parts_and_joined(layout, groups, monkeypatch):
+    monkeypatch.setattr(products, "LEAST_TURNS", 32)
+    shapes = laid_out(layout, (3, 16, 9, 7)), (16, 16 // groups, 3, 3)
+    hold(sample("conv2d", layout, shapes, {"paddings": [1, 1], "groups": groups}))
+
+
+PRODUCT = """graph main {{
+  feed x: f32[{rows}, {inner}]
+  feed y: f32[{inner}, {columns}]
+  param b: f32[{columns}]
+  (Out=a: f32[{rows}, {columns}]) = mul(X=x, Y=y)
+  (Out=c: f32[{rows}, {columns}]) = elementwise_add(X=a, Y=b)
+  (Out=d: f32[{rows}, {columns}]) = relu(X=c)
+  return d
+}}
+"""
+
+
+@pytest.mark.parametrize(("rows", "columns", "inner"), [(3, 5, 1100), (70, 33, 1030)])
+def test_a_narrow_product_is_cut_and_its_tail_joins_the_joining(rows, columns, inner):
+    module = compare(PRODUCT.format(rows=rows, columns=columns, inner=inner), rtol=1e-4)
+    assert len(module.kernels) == 2
+    assert "first = (matrix)" in module.source
+
+
+def test_a_product_with_a_large_result_is_not_cut():
+    text = PRODUCT.format(rows=2048, columns=2048, inner=4096)
+    assert "first = " not in module_of(text).source
