@@ -38,8 +38,8 @@ class GroupUpdates(Pass):
             for launch in (each for each in units.levels(alike) if len(each) > 1):
                 units.merge(launch, parts=launch)
         _label(g, units)
-        for op in (op for op in g.ops() if runs_on_device(op) and _updates(op)):
-            if op.part is None:
+        for op in (op for op in g.ops() if runs_on_device(op) and "Grad" in op.inputs):
+            if op.part is None and _updates(op):
                 ctx.miss(self.name, op, _reason(op))
 
 
