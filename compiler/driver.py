@@ -120,7 +120,7 @@ def compile_graph(
         supports = writer.supports if target != "numpy" else None
         run_passes(graph, pipeline(settings, supports), context, watching)
         _check_support(graph)
-        plan = freeze(graph)
+        plan = replace(freeze(graph), in_order=settings.deterministic)
         module = writer.emit(plan, poison=settings.check >= 1)
     if folder is not None:
         _dump_stages(folder, plan, module)

@@ -127,7 +127,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """All a target needs to write code, and nothing it may change."""
+    """All a target needs to write code, and nothing it may change.
+
+    `in_order` asks for sums that are made in the same order in every run.
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -136,6 +139,7 @@ class Plan:
     results: tuple[Value, ...]
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
+    in_order: bool = False
 
     def __str__(self) -> str:
         return _show(self)

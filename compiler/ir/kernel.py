@@ -128,6 +128,11 @@ class Lanes(Protocol):
     It is also the namespace of functions: `k.exp(x)`, `k.maximum(x, 0.0)`, `k.where(c, a, b)`.
     """
 
+    @property
+    def in_order(self) -> bool:
+        """True where whatever is summed up is to be summed in the same order in every run."""
+        ...
+
     def lanes(self, *shape: Size) -> tuple[Number, ...]:
         """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
         ...

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType
+from compiler.ops.row_order import merged
 
 
 def fill(k: Lanes, out: DeviceOperand, value: float) -> None:
@@ -162,18 +163,23 @@ def add_rows(
 ) -> None:  # fmt: skip
     """A kernel for out[place] += value along an axis; the place `leave` gets nothing.
 
-    With `scale`, of one element, the values are multiplied by it and taken away.
+    With `scale`, of one element, the values are multiplied by it and taken away. Where a place
+    repeats its values come in any order, unless everything is to be done in one order.
     """
     before, size, behind = split_at(out.shape, axis)
-    count = places.type.numel
+    count, whole = places.type.numel, out.seen_as((before, size, behind))
+    found = merged(k, places, size) if k.in_order else None
     i, n, j = k.lanes(before, count, behind)
-    row = places.seen_as((count,))[n]
-    where = inside(k, row, size)
+    row, given = places.seen_as((count,))[n], values.seen_as((before, count, behind))
+    where = inside(k, row, size) if found is None else found.length[n] > 0
     if leave >= 0:
         where = where & k.not_equal(row, leave)
-    value = values.seen_as((before, count, behind))[i, n, j]
+    value = given[i, n, j] if found is None else found.sum_of(k, given, n, i, j)
     value = value if scale is None else -(value * number(k, scale))
-    k.add(out.seen_as((before, size, behind)), (i, row, j), value, where)
+    if found is None:
+        k.add(whole, (i, row, j), value, where)
+    else:
+        k.store(whole, (i, row, j), whole.at(i, row, j, where=where, other=0) + value, where)
 
 
 def last_uses(k: Lanes, places: DeviceOperand, size: Size) -> DeviceOperand:

@@ -6,8 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import runtime
+from compiler.driver import compile_graph
 from compiler.interpret import run
 from compiler.ir.text import parse
+from compiler.options import Options
+from tests.codegen.support import inputs
 from tests.codegen.test_triton import module_of
 
 pytest.importorskip("triton")
@@ -76,3 +79,46 @@ def test_sums_of_rows_are_made_in_one_order(kind):
     first, _ = both(kind, 5, 2, rows)
     again, _ = both(kind, 5, 2, rows)
     assert all((first[name] == again[name]).all() for name in first)
+
+
+ADDED = {
+    "sgd_rows": updated("sgd_rows", 5, 2),
+    "lookup_table_v2_grad": """graph main {
+  feed rows: i64[N]
+  feed g: f32[N, 2]
+  param w: f32[5, 2]
+  (W@GRAD=d: f32[5, 2]) = lookup_table_v2_grad(Ids=rows, Out@GRAD=g, W=w)
+  return d
+}
+""",
+    "gather_grad": """graph main {
+  feed x: f32[5, 2]
+  feed rows: i64[N]
+  feed g: f32[N, 2]
+  (X@GRAD=d: f32[5, 2]) = gather_grad(Index=rows, Out@GRAD=g, X=x) {'overwrite': False}
+  return d
+}
+""",
+}
+
+
+@pytest.mark.parametrize("text", ADDED.values(), ids=ADDED)
+def test_rows_are_added_in_one_order_where_options_say_so(text):
+    graph, rng = parse(text), np.random.default_rng(1)
+    feed, state = inputs(graph, 40)
+    feed["rows"] = rng.integers(0, 5, 40)
+    mine, theirs = ({name: array.copy() for name, array in state.items()} for _ in range(2))
+    options = Options(deterministic=True)
+    module = compile_graph(parse(text), target="triton", options=options).module
+    assert "tl.atomic_add" not in module.source
+    assert "tl.atomic_add" in compile_graph(parse(text), target="triton").module.source
+    got = runtime.load(module, runtime.CUDAPlace(0), mine)(feed)
+    for a, b in zip(got, run(graph, feed, theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5)
+    for name in theirs:
+        np.testing.assert_allclose(mine[name], theirs[name], rtol=2e-5, err_msg=name)
+
+
+def test_the_environment_asks_for_one_order():
+    assert Options.from_env({"FLUID_DETERMINISTIC": "1"}).deterministic
+    assert not Options.from_env({}).deterministic

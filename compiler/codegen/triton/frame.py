@@ -38,6 +38,7 @@ class TritonFrame(Frame):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.dims, plan.buffers)
         self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
+        self.in_order = plan.in_order
         self.known: set[str] = set()
         self.launched: list[tuple[int, Written]] = []
         self.written: dict[Key, str] = {}

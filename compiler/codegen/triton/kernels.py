@@ -88,6 +88,11 @@ class Kernels(HostWork):
         self._precision = precision
         self._current: Lanes | None = None
 
+    @property
+    def in_order(self) -> bool:
+        """True where sums are to be made in the same order in every run."""
+        return self._frame.in_order
+
     # ---- operands ----
 
     def operands(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_rows, writes
 from compiler.ir.types import Array
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.lanes import add_rows, copy, number
-from compiler.ops.train.merge_lanes import merged
+from compiler.ops.row_order import merged
 from compiler.ops.train.rows import lower_add_rows, merge_rows
 
 

@@ -18,8 +18,8 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, 
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype
 from compiler.ops.lanes import copy, fill, number
+from compiler.ops.row_order import places, summed
 from compiler.ops.shape.join import join_parts
-from compiler.ops.train.merge_lanes import places, summed
 
 
 def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:

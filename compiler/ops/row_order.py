@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType
-from compiler.ops.lanes import inside
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,14 @@ class Merged:
     def sums(self, k: Lanes, values: DeviceOperand, n: Number, j: Number) -> Number:
         """The sum of column j over all rows that have the number of row n."""
         count = self.order.shape[0]
-        r = k.loop(count, self.length[n])
+        return self.sum_of(k, values.seen_as((1, count, product(values.shape[1:]))), n, 0, j)
+
+    def sum_of(self, k: Lanes, values: DeviceOperand, n: Number, i: Number, j: Number) -> Number:
+        """The same of values that have their rows along the middle one of three axes."""
+        r = k.loop(self.order.shape[0], self.length[n])
         mine = r < self.length[n]
         place = self.order.at(self.first[n] + r, where=mine, other=0)
-        flat = values.seen_as((count, product(values.shape[1:])))
-        return k.sum(flat.at(place, j, where=mine, other=0), r)
+        return k.sum(values.at(i, place, j, where=mine, other=0), r)
 
 
 def merged(k: Lanes, rows: DeviceOperand, height: Size | None = None) -> Merged:
@@ -54,7 +56,7 @@ def merged(k: Lanes, rows: DeviceOperand, height: Size | None = None) -> Merged:
     )
     leads = k.equal(ahead, 0)
     if height is not None:
-        leads = leads & inside(k, mine, height)
+        leads = leads & (mine >= 0) & (mine < k.size(height))
     k.store(found.order, (rank,), n)
     k.store(found.first, (n,), rank)
     k.store(found.length, (n,), k.where(leads, length, 0))
