@@ -113,6 +113,25 @@ def window(
     )
 
 
+def among(
+    k: Lanes, indices: Sequence[Number], ranges: Sequence[range | None]
+) -> tuple[list[Number], Number | None]:
+    """Which place of a range the index on each axis is, and whether all are in theirs.
+
+    A range of None is the whole of an axis.
+    """
+    found, guards = [*indices], list[Number]()
+    for axis, places in enumerate(ranges):
+        if places is not None:
+            step, ahead = abs(places.step), places.step > 0
+            steps = indices[axis] - places.start if ahead else places.start - indices[axis]
+            guards.append(inside(k, steps, step * len(places)))
+            steps = k.maximum(steps, 0)
+            guards += [k.equal(k.mod(steps, step), 0)] if step > 1 else []
+            found[axis] = k.div(steps, step)
+    return found, everywhere(k, guards)
+
+
 def _within(size: Size, wide: Size, first: Size) -> bool:
     """True where it is known that so many places from `first` on are all of an axis."""
     if not isinstance(first, int):

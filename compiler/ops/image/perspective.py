@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ
+from compiler.ops.image import perspective_lanes
+from compiler.ops.image.perspective_lanes import Corners
 from compiler.ops.image.region_loops import picture_numbers
 from compiler.ops.image.windows import as_numbers, require_images
 from compiler.ops.math.bilinear import CORNERS
+from compiler.ops.sequence.sequence_lanes import owner_rows
 
 NEAR = 1e-4
 """Places nearer to an edge than this lie on it."""
@@ -176,3 +181,46 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         share = above[:, :, None] * Out2InWeights[..., None]
         np.add.at(d_x, (numbers[:, None, None], Out2InIdx), share)
         return {"X": np.moveaxis(d_x, 2, 1).reshape(batch, channels, *sizes)}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[Operand] | None,
+        Out: DeviceOperand | None,
+        Mask: DeviceOperand | None,
+        TransformMatrix: DeviceOperand | None,
+        Out2InIdx: DeviceOperand | None,
+        Out2InWeights: DeviceOperand | None,
+    ) -> None:
+        height, width = self.transformed_height, self.transformed_width
+        corners = Corners(ROIs, self.spatial_scale, NEAR, FLAT)
+        picture = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
+        count, places = ROIs.shape[0], height * width
+        matrix = TransformMatrix or k.scratch((count, 9), DType.FP32)
+        perspective_lanes.maps(k, corners, height, width, matrix)
+        mask = Mask or k.scratch((count, places), DType.INT32)
+        indices = Out2InIdx or k.scratch((count, places, 4), DType.INT32)
+        weights = Out2InWeights or k.scratch((count, places, 4), X.type.dtype)
+        outs = (mask.seen_as((count, places)), indices, weights)
+        perspective_lanes.look(k, corners, matrix, X.shape[2:], width, outs)
+        if Out is not None:
+            perspective_lanes.drawings(k, X, picture, indices, weights, Out)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        ROIs: DeviceOperand,
+        ROIs_lod: list[Operand] | None,
+        Out2InIdx: DeviceOperand,
+        Out2InWeights: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        picture = owner_rows(k, ROIs_lod[-1], ROIs.shape[0]) if ROIs_lod else None
+        perspective_lanes.gradient(k, picture, Out2InIdx, Out2InWeights, d_Out, d_X)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        one = types.get("ROIs_lod") or types["X"].shape[0] == 1
+        return "" if one else "nobody says which picture each box lies in"

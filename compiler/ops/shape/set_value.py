@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_same_dtype
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import numeric, require_same_dtype
+from compiler.ops.lanes import among, broadcast_at, numbers_of, too_many
 from compiler.ops.math.axes import element_type, place, whole_numbers
 
 _LISTS = {
@@ -23,7 +27,7 @@ _LISTS = {
 
 
 def written_index(
-    sizes: tuple[int, ...],
+    sizes: Shape,
     axes: list[int],
     starts: list[int],
     ends: list[int],
@@ -41,7 +45,7 @@ def written_index(
     return tuple(index)
 
 
-def written_shape(sizes: tuple[int, ...], single: list[int], new: list[int]) -> tuple[int, ...]:
+def written_shape(sizes: Shape, single: list[int], new: list[int]) -> Shape:
     """The shape a value is written in: without the axes of `single`, with those of `new`.
 
     >>> written_shape((1, 3, 2), [0], [1])
@@ -140,6 +144,54 @@ class SetValue(OpDef, op="set_value"):
         Out = Input.copy()
         index = written_index(Input.shape, self.axes, starts, ends, steps, self.decrease_axes)
         sizes = Out[index].shape
-        seen = written_shape(sizes, self.decrease_axes, self.none_axes)
+        seen = numeric(written_shape(sizes, self.decrease_axes, self.none_axes))
         Out[index] = np.broadcast_to(value, seen).reshape(sizes)
         return Out
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        ValueTensor: DeviceOperand | None,
+        Out: DeviceOperand,
+    ) -> None:
+        value = ValueTensor
+        if value is None:
+            value = k.scratch(self.shape or [1], Input.type.dtype)
+            numbers_of(k, value, self.attributes[_LISTS[self.dtype]])
+        ranges = self.ranges(Input.shape)
+        own = k.lanes(*Input.shape)
+        at, known = among(k, own, ranges)
+        sizes = tuple(
+            size if places is None else len(places)
+            for size, places in zip(Input.shape, ranges, strict=True)
+        )
+        seen = written_shape(sizes, self.decrease_axes, self.none_axes)
+        if seen != sizes:
+            at = k.unravel(position(k, at, sizes), seen)
+        written = value.at(*broadcast_at(value.shape, at), where=known, other=0)
+        k.store(Out, own, written if known is None else k.where(known, written, Input[own]))
+
+    def ranges(self, sizes: Shape) -> list[range | None]:
+        """The places of each axis that are written; None for all of them."""
+        steps = self.steps or [1] * len(self.axes)
+        single = self.decrease_axes
+        cuts = written_index(sizes, self.axes, self.starts, self.ends, steps, single)
+        return [
+            range(size)[cut] if isinstance(size, int) and cut != slice(None) else None
+            for size, cut in zip(sizes, cuts, strict=True)
+        ]
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        sizes = types["Input"].shape
+        if any(not isinstance(sizes[axis], int) for axis in self.axes):
+            return "the size of an axis it goes along has a name"
+        return "" if types.get("ValueTensor") else too_many(math.prod(self.shape))
+
+
+def position(k: Lanes, indices: Sequence[Number], shape: Shape) -> Number:
+    """The flat position of an element in a shape."""
+    flat: Number = 0
+    for index, size in zip(indices, shape, strict=True):
+        flat = index + flat * k.size(size)
+    return flat

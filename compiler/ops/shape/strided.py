@@ -7,10 +7,10 @@ from typing import Any
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import attr, reads
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lanes import everywhere, inside
+from compiler.ops.lanes import among
 from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
 from compiler.ops.shape.slicing import Slicing, dropped
 
@@ -137,17 +137,9 @@ class StridedSlice(Slicing, op="strided_slice"):
         k.store(out, indices, Input[tuple(taken)])
 
     def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        own, guards = k.lanes(*d_Input.shape), list[Number]()
-        above, taken = self.whole(d_Out, d_Input), list(own)
-        for axis, places in enumerate(self.ranges(d_Input.shape)):
-            if places is not None:
-                step, ahead = abs(places.step), places.step > 0
-                steps = own[axis] - places.start if ahead else places.start - own[axis]
-                guards.append(inside(k, steps, step * len(places)))
-                steps = k.maximum(steps, 0)
-                guards += [k.equal(k.mod(steps, step), 0)] if step > 1 else []
-                taken[axis] = k.div(steps, step)
-        k.store(d_Input, own, above.at(*taken, where=everywhere(k, guards), other=0))
+        own, above = k.lanes(*d_Input.shape), self.whole(d_Out, d_Input)
+        taken, known = among(k, own, self.ranges(d_Input.shape))
+        k.store(d_Input, own, above.at(*taken, where=known, other=0))
 
     def host_only(self, types: Mapping[str, Any]) -> str:
         sizes = types["Input"].shape
