@@ -66,4 +66,4 @@ def test_there_are_recordings() -> None:
 def test_most_recordings_run_wholly_on_a_device() -> None:
     pytest.importorskip("triton")
     found = dict(lowered.measure())
-    assert sum(not reasons for reasons in found.values()) >= 419, found
+    assert sum(not reasons for reasons in found.values()) >= 400, found

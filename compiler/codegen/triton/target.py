@@ -110,14 +110,14 @@ def _is_filled(defn: type[OpDef]) -> bool:
 
 
 def _untold(op: Op) -> list[str]:
-    """The optional inputs of a call that the body of its kernels does not take."""
+    """The optional inputs of a call whose elements the body of its kernels does not take."""
     found = _body(type(op.defn))
     if found is None or isinstance(op.defn, Pointwise):
         return []
     taken = {slot_of(name) for name, _ in parameters(*found)}
-    slots = op.defn.inputs()
-    given = (s for s, vars in op.inputs.items() if vars and s in slots and s not in taken)
-    return [s for s in given if slots[s].optional and not slots[s].companion]
+    given = {s: op.defn.inputs().get(s) for s, vars in op.inputs.items() if vars}
+    slots = {s: slot for s, slot in given.items() if slot is not None and s not in taken}
+    return [s for s, d in slots.items() if d.optional and not (d.companion or d.shape_only)]
 
 
 def _emit(frame: Frame, step: Step) -> None:
