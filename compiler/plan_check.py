@@ -175,7 +175,8 @@ def _expect_may_write(step: Step, place: int, new: Value, declared: tuple[Value,
             by_element = isinstance(other.defn, Pointwise) and isinstance(op.defn, Pointwise)
             at_last = number <= place and by_element and old.type == new.type
             at_last = at_last and other.part == op.part
-            if made_here or at_last or (number == place and old in declared):
+            is_linked = any(old is each for each in linked(op, new))
+            if made_here or at_last or (number == place and (old in declared or is_linked)):
                 continue
             raise PlanError(
                 f"step {step.index} writes {new.label!r} over {old.label!r}, which it still reads",

@@ -140,3 +140,20 @@ def test_no_two_values_that_are_needed_at_once_can_share_memory() -> None:
         met += 1
     assert met > 50
     freeze(g)
+
+
+JOINED = """
+graph main {
+  feed x: f32[1]
+  feed y: f32[1]
+  (Out=a: f32[1] @s0) = tanh(X=x)
+  (Out=b: f32[1] @s1) = tanh(X=y)
+  (Out=c: f32[2] @s0) = concat(X=[a, b])
+  (Out=d: f32[1] @s2) = relu(X=b)
+  return c, d
+}
+"""
+
+
+def test_a_part_that_stands_in_the_whole_already_is_not_written_over() -> None:
+    check_plan(freeze(parse(JOINED)))
