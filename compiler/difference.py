@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.types import Array
+from compiler.ir.types import Array, is_floating
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def difference(name: str, ours: Any, theirs: Any, tolerance: float) -> Differenc
         return Difference(name, np.inf, np.inf, f"{ours.dtype} here, {theirs.dtype} there")
     if not ours.size:
         return Difference(name, 0.0, 0.0, "")
-    if ours.dtype.kind != "f":
+    if not is_floating(ours.dtype):
         return _exact(name, ours, theirs)
     return _close(name, ours.astype(np.float64), theirs.astype(np.float64), tolerance)
 

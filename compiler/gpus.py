@@ -68,8 +68,6 @@ GPUS: Mapping[str, Gpu] = {
              "NVIDIA L40S data sheet, 2023"),
         _gpu("l4", 0.300, _PCIE4, (121.0, 30.3, 0.47),
              "NVIDIA L4 data sheet, 2023"),
-        _gpu("t4", 0.320, 0.016, (65.0, 8.1, 0.25),
-             "NVIDIA T4 data sheet, 2019; sixteen lanes of PCI Express 3.0, no bfloat16 units"),
     )
 }  # fmt: skip
 """GPUs by name."""

@@ -19,7 +19,7 @@ from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Slot, listed
 from compiler.ir.region import are_apart
 from compiler.ir.sharing import linked, written
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, TensorType, is_floating
 
 Watch = Callable[[Op, list[tuple[Var, Array]]], list[tuple[Var, Array]]]
 """Sees what an op computed, and says what is taken for it."""
@@ -93,7 +93,7 @@ class _Memory:
 
 
 def _poison(array: Array) -> Array:
-    if array.dtype.kind == "f":
+    if is_floating(array.dtype):
         return np.full_like(array, np.nan)
     return np.full_like(array, True if array.dtype.kind == "b" else np.iinfo(array.dtype).min)
 

@@ -19,7 +19,7 @@ class Named(Protocol):
         ...
 
 
-NARROW = ("fp16",)
+NARROW = ("bf16", "fp16")
 """Element types of two bytes that products may compute in."""
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "convert_dtype",
 ]
 
-FLOATS = ("float16", "float32", "float64")
+FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
 def convert_dtype(dtype: Any) -> str:

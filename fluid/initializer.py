@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.types import DType
+from compiler.ir.types import HALVES, DType
 from fluid import unique_name
 from fluid.arguments import typed
 from fluid.framework import Block, Operator, Variable
@@ -211,7 +211,7 @@ class NumpyArrayInitializer(Initializer):
 
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Prepend `assign_value`; ValueError where the shape or the element type does not fit."""
-        dtype = (DType.FP32 if var.element is DType.FP16 else var.element).numpy
+        dtype = (DType.FP32 if var.element in HALVES else var.element).numpy
         if self._value.shape != var.shape or dtype.name not in _VALUES:
             raise ValueError(
                 f"an array of shape {self._value.shape} can not start {var.name!r}, "
@@ -222,8 +222,8 @@ class NumpyArrayInitializer(Initializer):
 
 
 def _prepended(op_type: str, var: Variable, block: Block, attrs: Mapping[str, Any]) -> Operator:
-    """Prepend an op that fills a variable: what is float16 is filled as float32, then cast."""
-    filled = var if var.element is not DType.FP16 else _single(op_type, var, block)
+    """Prepend an op that fills a variable: what has two bytes is filled as float32, then cast."""
+    filled = var if var.element not in HALVES else _single(op_type, var, block)
     where = {"shape": list(var.shape), "dtype": filled.dtype}
     op = block._prepend_op(op_type, outputs={"Out": filled}, attrs={**where, **attrs})
     if filled is not var:

@@ -45,7 +45,7 @@ def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
 
 
 def dtype_is_floating(dtype: Any) -> bool:
-    """True for float16, float32 and float64, however they are named."""
+    """True for float16, bfloat16, float32 and float64, however they are named."""
     return DType.of(convert_np_dtype_to_dtype_(dtype)).is_float
 
 

@@ -22,6 +22,8 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.ir.types import DType
+
 Array: TypeAlias = NDArray[Any]
 Lod: TypeAlias = tuple[tuple[int, ...], ...]
 """Levels of offsets, the outermost first: two sequences of lengths 2 and 3 are ((0, 2, 5),)."""
@@ -37,8 +39,9 @@ DTYPES = {
     6: np.dtype("<f8"),
     20: np.dtype("u1"),
     21: np.dtype("i1"),
+    22: DType.BF16.numpy,
 }
-"""The dtypes behind the reference's `VarType.Type` numbers."""
+"""The dtypes behind `VarType.Type` numbers: the reference's, and bfloat16 of later releases."""
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 _KNOWN = ", ".join(f"{code} ({dtype.name})" for code, dtype in DTYPES.items())
@@ -59,7 +62,8 @@ def write_tensor(stream: BufferedIOBase, array: Array, lod: Lod = (), name: str 
     that does not fit the first dimension.
     """
     stream.write(_header_bytes(array, lod, name))
-    stream.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+    stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    stream.write(stored.reshape(-1).view(np.uint8).data)
 
 
 def read_tensor(stream: BufferedIOBase, name: str = "tensor") -> Tensor:

@@ -152,7 +152,15 @@ def shared(array: Array, device: str) -> Any:
     """A tensor over an array's own memory; PlaceError where the device has memory of its own."""
     if device != "cpu":
         raise PlaceError(f"{device} keeps state of its own: pass a Scope, not a mapping of arrays")
-    return import_module("torch").from_numpy(array)
+    return tensor_over(array)
+
+
+def tensor_over(array: Array) -> Any:
+    """A tensor over an array's own memory; torch takes no bfloat16 from NumPy as it is."""
+    torch = import_module("torch")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 class Mirror:
@@ -163,7 +171,7 @@ class Mirror:
         self.array = array
         self.device = device
         self.shares = device == "cpu"
-        held = self._torch.from_numpy(array)
+        held = tensor_over(array)
         with out_of_memory(f"state of {array.nbytes} bytes", device):
             self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
         self.is_ahead = False
@@ -172,7 +180,7 @@ class Mirror:
         """Bring the tensor up to date, which is the truth from now on; True if it was behind."""
         behind = not self.is_ahead and not self.shares
         if behind:
-            self.tensor.copy_(self._torch.from_numpy(self.array))
+            self.tensor.copy_(tensor_over(self.array))
         self.is_ahead = True
         return behind
 
@@ -180,6 +188,6 @@ class Mirror:
         """Bring the array up to date, which is the truth from now on; True if it was behind."""
         behind = self.is_ahead and not self.shares
         if behind:
-            self._torch.from_numpy(self.array).copy_(self.tensor)
+            tensor_over(self.array).copy_(self.tensor)
         self.is_ahead = False
         return behind

@@ -250,10 +250,9 @@ def seen_as(kind: Any, value: Any) -> Any:
 
 def _poison(dtype: DType) -> str:
     """What shows that memory was read too late: NaN, the smallest integer, or True."""
-    kind = dtype.numpy.kind
-    if kind == "f":
+    if dtype.is_float:
         return "nan"
-    return "True" if kind == "b" else str(np.iinfo(dtype.numpy).min)
+    return "True" if dtype is DType.BOOL else str(np.iinfo(dtype.numpy).min)
 
 
 def _constant_text(value: object) -> str:

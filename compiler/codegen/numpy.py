@@ -20,9 +20,11 @@ from compiler.errors import CompileError
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
+from compiler.ir.types import DType
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 
 _NUMBERS = "from math import inf, nan"
+_BFLOAT16 = "import ml_dtypes  # lets NumPy know 'bfloat16'"
 _NUMBER = re.compile(r"(?<![\w.'])(inf|nan)(?![\w'])")
 """A number that Python has no literal for, which an op wrote into its code."""
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")
@@ -172,6 +174,7 @@ def _source(
         "",
         *_imports(frame, body),
         *style.imports,
+        *([_BFLOAT16] if _holds_bfloat16(plan, body) else []),
         "",
         f"NAME = {plan.name!r}",
         f"TARGET = {style.target!r}",
@@ -196,6 +199,12 @@ def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
     if frame.globals:
         return [_NUMBERS, "from types import SimpleNamespace", ""]
     return [_NUMBERS, ""] if any(map(_NUMBER.search, body)) else []
+
+
+def _holds_bfloat16(plan: Plan, body: Sequence[str]) -> bool:
+    name = DType.BF16.numpy.name
+    edges = [*plan.params, *(tensor(value.label, value.type) for value in plan.feeds)]
+    return any(each.dtype == name for each in edges) or any(repr(name) in line for line in body)
 
 
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> list[str]:

@@ -14,7 +14,7 @@ from compiler.codegen.frame import Frame, shape_text
 from compiler.codegen.meaning import attributes_of, body_of, pick
 from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
-from compiler.ir.types import Shape
+from compiler.ir.types import DType, Shape
 from compiler.plan import PlannedOp, Value
 
 
@@ -45,6 +45,10 @@ def emit_open(frame: Frame, op: PlannedOp) -> None:
     """Write an op by its meaning; results of a known size go to their place."""
     writer = _Pointwise(frame, op) if isinstance(op.defn, Pointwise) else _Meaning(frame, op)
     writer.emit()
+
+
+def _is_narrow(value: Value) -> bool:
+    return value.type.dtype is DType.BF16 and not value.type.is_array
 
 
 class _Meaning:
@@ -83,11 +87,16 @@ class _Meaning:
             return (
                 f"{self.name(value)}.shape" if value.type.is_open else shape_text(value.type.shape)
             )
-        return self.name(value)
+        return self.computable(value)
 
     def name(self, value: Value) -> str:
         """The Python name of a value."""
         return self.frame.operand(value).name
+
+    def computable(self, value: Value) -> str:
+        """The array of a value to compute with: float32 for bfloat16."""
+        name = self.name(value)
+        return f"{name}.astype(np.float32)" if _is_narrow(value) else name
 
     def item(self, slot: str, index: int) -> str:
         """One output of what the meaning returned."""
@@ -101,6 +110,8 @@ class _Meaning:
     def store(self, value: Value, item: str) -> None:
         """Make what was returned the value, or copy it to where the value is."""
         operand = self.frame.operand(value)
+        if _is_narrow(value):
+            item = f"{item}.astype({DType.BF16.numpy.name!r})"
         if value.type.is_open:
             self.frame.line(f"{operand} = {self.frame.function(owned)}({item}, [{self.arrays()}])")
         else:
@@ -136,7 +147,8 @@ class _Pointwise(_Meaning):
             return view
         aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
         same = tuple(aligned) == value.type.shape
-        return self.name(value) if same else f"{self.name(value)}.reshape({view})"
+        held = self.computable(value)
+        return held if same else f"{held}.reshape({view})"
 
     def view(self, slot: str, index: int, value: Value) -> str:
         """The aligned shape of a value as text."""

@@ -62,7 +62,7 @@ def _trace_op(
     views = defn.views(types)
     inputs = {
         slot: defn.slots[slot].hold([
-            known.get(value) or tracer.leaf(value, _view(views, slot, i, value), value.type.dtype)
+            _computable(tracer, known.get(value) or _leaf(tracer, value, views, f"{slot}.{i}"))
             for i, value in enumerate(values)
         ])
         for slot, values in op.inputs.items()
@@ -74,8 +74,18 @@ def _trace_op(
             yield value, _brought(tracer, result, value.type, aligned.get(slot))
 
 
-def _view(views: dict[str, Shape], slot: str, index: int, value: Value) -> Shape:
-    return views.get(slot) or views.get(f"{slot}.{index}") or value.type.shape
+def _leaf(tracer: Tracer, value: Value, views: dict[str, Shape], place: str) -> Expr:
+    """An input, in the view of its slot, or of its place in that slot."""
+    view = views.get(place.partition(".")[0]) or views.get(place)
+    return tracer.leaf(value, view or value.type.shape, value.type.dtype)
+
+
+def _computable(tracer: Tracer, expr: Expr) -> Expr:
+    """What is computed with: float32 for bfloat16, which is rounded to where it is stored only."""
+    if expr.dtype is not DType.BF16:
+        return expr
+    made = expr.args[0] if expr.fn == "astype" else expr
+    return tracer.cast(made if isinstance(made, Expr) else expr, DType.FP32)
 
 
 def _brought(tracer: Tracer, result: Any, wanted: TensorType, view: Shape | None) -> Expr:

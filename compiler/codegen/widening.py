@@ -1,4 +1,4 @@
-"""Code around an op that reads float16: it computes in float32, in scratch beside its values."""
+"""Code around an op that reads floats of two bytes: it computes in float32, in scratch beside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from compiler.codegen.frame import Frame, NumpyOperand
-from compiler.ir.types import DType
+from compiler.ir.types import HALVES, DType
 from compiler.plan import PlannedOp
 
 Pairs = list[tuple[NumpyOperand, NumpyOperand]]
@@ -14,7 +14,7 @@ Pairs = list[tuple[NumpyOperand, NumpyOperand]]
 
 
 def reads_half(op: PlannedOp) -> bool:
-    """Whether an op computes with float16 numbers, and is not one that only moves them."""
+    """Whether an op computes with floats of two bytes, and is not one that only moves them."""
     values = [
         value
         for slot, held in op.inputs.items()
@@ -22,7 +22,7 @@ def reads_half(op: PlannedOp) -> bool:
         if not op.defn.slots[slot].shape_only
     ]
     arrays = any(value.type.is_array for value in op.values)
-    return op.defn.widens and not arrays and any(v.type.dtype is DType.FP16 for v in values)
+    return op.defn.widens and not arrays and any(v.type.dtype in HALVES for v in values)
 
 
 def widened(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict[str, Any], Pairs]:
@@ -47,7 +47,7 @@ def narrow(frame: Frame, results: Pairs) -> None:
 
 
 def _wide(frame: Frame, operand: Any, pairs: Pairs) -> Any:
-    if not isinstance(operand, NumpyOperand) or operand.type.dtype is not DType.FP16:
+    if not isinstance(operand, NumpyOperand) or operand.type.dtype not in HALVES:
         return operand
     made = next((scratch for half, scratch in pairs if half is operand), None)
     if made is None:

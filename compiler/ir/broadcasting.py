@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.types import Array, Shape, TensorType
+from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 
 
 def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
@@ -45,7 +45,7 @@ def fit(result: Array, wanted: TensorType, view: Shape | None = None) -> Array:
     shape = cast("tuple[int, ...]", wanted.shape)
     axes = reduced_axes(result.shape, shape if view is None else view)
     if axes:
-        wide = np.float32 if result.dtype == np.float16 else None
+        wide = np.float32 if DType.of(result.dtype) in HALVES else None
         result = result.sum(axis=axes, dtype=wide, keepdims=True)
     if result.size != int(np.prod(shape)):
         result = np.broadcast_to(result, shape)

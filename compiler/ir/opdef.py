@@ -61,7 +61,7 @@ from compiler.ir.slots import (
 )  # fmt: skip
 from compiler.ir.traits import Traits
 from compiler.ir.turning import EachAlike, GradTurnRules, TurnRules
-from compiler.ir.types import Shape, TensorType, type_of
+from compiler.ir.types import DType, Shape, TensorType, type_of
 from compiler.ir.widening import mapped, narrowed, widened
 
 __all__ = [
@@ -194,7 +194,8 @@ class Pointwise(EachAlike, OpDef):
         """Run `compute` on NumPy arrays and bring every result to its declared type."""
         types = {slot: mapped(type_of, value) for slot, value in values.items()}
         views = self.views({slot: t for slot, t in types.items() if t is not None})
-        seen = {s: v.reshape(views[s]) if s in views else v for s, v in values.items()}
+        given = widened(values, [DType.BF16])  # NumPy has no arithmetic for it
+        seen = {s: v.reshape(views[s]) if s in views else v for s, v in given.items()}
         results = self.named(call(self, "compute", seen, np))
         wanted = self.infer_types(types)
         aligned = self.output_views(types)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -96,6 +96,24 @@ _NUMPY = {
 _BY_CODE = {dtype.code: dtype for dtype in DType}
 _BY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
 _BY_TEXT = {dtype.text: dtype for dtype in DType}
+
+
+def is_floating(dtype: np.dtype[Any]) -> bool:
+    """True for NumPy's floats, and for bfloat16, which NumPy counts as no kind of its own.
+
+    >>> is_floating(np.dtype("float16")), is_floating(DType.BF16.numpy), is_floating(np.dtype(int))
+    (True, True, False)
+    """
+    return dtype.kind == "f" or dtype == _NUMPY[DType.BF16]
+
+
+def lowest(dtype: DType) -> float:
+    """The least finite number of a float type.
+
+    >>> lowest(DType.FP16), lowest(DType.BF16)
+    (-65504.0, -3.3895313892515355e+38)
+    """
+    return float(cast(Any, ml_dtypes).finfo(dtype.numpy).min)
 
 
 def _by_name(value: DTypeLike) -> DType | None:

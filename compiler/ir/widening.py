@@ -1,4 +1,4 @@
-"""Float16 outside, float32 inside: how ops that sum up compute with half precision.
+"""Two bytes outside, float32 inside: how ops that sum up compute with half precision.
 
 Numbers are kept in two bytes; a product or an average of them is made in float32 and rounded once,
 as the reference's kernels and those of devices do. NumPy is many times faster that way, too.
@@ -6,12 +6,13 @@ as the reference's kernels and those of devices do. NumPy is many times faster t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
-from compiler.ir.types import DType, TensorType
+from compiler.ir.types import HALVES, DType, TensorType
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
@@ -21,13 +22,14 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else function(value)
 
 
-def widened(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Values by slot with float32 for float16 arrays; the mapping itself where there are none.
+def widened(values: Mapping[str, Any], narrow: Collection[DType] = HALVES) -> Mapping[str, Any]:
+    """Values by slot with float32 for arrays of `narrow` types; the mapping itself without any.
 
     >>> widened({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
     """
-    found = {slot: mapped(_wide, value) for slot, value in values.items()}
+    kinds = [dtype.numpy for dtype in narrow]
+    found = {slot: mapped(partial(_wide, kinds), value) for slot, value in values.items()}
     return found if any(map(_changed, found.values(), values.values())) else values
 
 
@@ -36,9 +38,8 @@ def narrowed(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, 
     return {slot: _rounded(value, types.get(slot)) for slot, value in results.items()}
 
 
-def _wide(value: Any) -> Any:
-    is_half = getattr(value, "dtype", None) == np.float16
-    return value.astype(np.float32) if is_half else value
+def _wide(kinds: Sequence[np.dtype[Any]], value: Any) -> Any:
+    return value.astype(np.float32) if getattr(value, "dtype", None) in kinds else value
 
 
 def _changed(new: Any, old: Any) -> bool:
@@ -51,7 +52,7 @@ def _rounded(value: Any, type: Any) -> Any:
     if isinstance(type, list):
         pairs = zip(value, cast("list[Any]", type), strict=False)
         return [_rounded(each, wanted) for each, wanted in pairs]
-    if not isinstance(type, TensorType) or type.dtype is not DType.FP16 or value is None:
+    if not isinstance(type, TensorType) or type.dtype not in HALVES or value is None:
         return value
     with np.errstate(over="ignore"):  # beyond float16 lies infinity
-        return np.asarray(value).astype(np.float16)
+        return np.asarray(value).astype(type.dtype.numpy)

@@ -11,7 +11,7 @@ from compiler.errors import CompileError
 from compiler.interpret import evaluate
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text import show_op
-from compiler.ir.types import Array
+from compiler.ir.types import Array, is_floating
 from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.same_value import is_wanted
 from compiler.passes.state import add_state
@@ -113,7 +113,7 @@ def _is_uniform(array: Array) -> bool:
     """True for one number everywhere, told apart from the zero of the other sign; not for NaN."""
     if array.size == 0 or not (array == array.flat[0]).all():
         return False
-    signs = np.signbit(array) if array.dtype.kind == "f" else array
+    signs = np.signbit(array) if is_floating(array.dtype) else array
     return bool((signs == signs.flat[0]).all())
 
 

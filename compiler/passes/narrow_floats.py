@@ -1,8 +1,8 @@
-"""Compute products, and what follows them element by element, in float16 (inference only).
+"""Compute products, and what follows them element by element, in two bytes (inference only).
 
-Half the bytes are read and written, and devices multiply float16 many times faster. What a product
-sums up is summed in float32. Casts stand at the edges only: where values come in, and before what
-stays in float32. Weights that are lent are cast ahead, by `fold_constants`.
+Half the bytes are read and written, and devices multiply float16 and bfloat16 many times faster.
+What a product sums up is summed in float32. Casts stand at the edges only: where values come in,
+and before what stays in float32. Weights that are lent are cast ahead, by `fold_constants`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compiler.ir.types import DType
 from compiler.passes.base import Context, Fact, Pass, role_of
 
 PRODUCTS = frozenset("conv2d conv2d_transpose conv3d depthwise_conv2d matmul matmul_v2 mul".split())
-"""Worth most in float16."""
+"""Worth most in two bytes."""
 
 FOLLOWERS = frozenset(
     "concat dropout elementwise_add elementwise_max elementwise_min elementwise_mul "
@@ -24,23 +24,30 @@ FOLLOWERS = frozenset(
     "reshape reshape2 scale sigmoid slice split squeeze squeeze2 stack swish tanh transpose "
     "transpose2 unsqueeze unsqueeze2".split()
 )
-"""As safe as what they read: in float16 where a value they read is."""
+"""As safe as what they read: in two bytes where a value they read is."""
+
+
+NARROW_TYPES = {"bf16": DType.BF16, "fp16": DType.FP16}
+"""What `Options.dtype` may say, and the element type it means."""
 
 
 class NarrowFloats(Pass):
     """y = conv(x, w)  =  y' = conv(float16(x), float16(w)); y = float32(y').
 
-    A var of the graph keeps its name and its float32; its twin in float16 is what the ops behind
-    read that are in float16, too, so that most of the casts back have no readers.
+    A var of the graph keeps its name and its float32; its twin in float16 (or bfloat16) is what the
+    ops behind read that are narrow, too, so that most of the casts back have no readers.
     """
 
     name = "narrow_floats"
     loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
     preserves = False
 
+    def __init__(self, dtype: str = "fp16") -> None:
+        self.text, self.dtype = dtype, NARROW_TYPES[dtype]
+
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit the ops in order; CompileError for a program that computes gradients."""
-        _expect_no_gradients(g)
+        _expect_no_gradients(g, self.text)
         twins: dict[Var, Var] = {}
         narrow: set[Var] = set()
         order: list[Op] = []
@@ -52,16 +59,33 @@ class NarrowFloats(Pass):
                 ctx.miss(self.name, op, why)
             elif wanted:
                 narrow |= set(op.writes())
-            order += _narrowed(g, op, twins) if wanted and not why else [op]
+            order += self._narrowed(g, op, twins) if wanted and not why else [op]
         if narrow:
             g.reorder(order)
 
+    def _narrowed(self, g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
+        """The op narrow in its place, behind casts of what it reads and before casts back."""
+        slots, ops = op.defn.slots, list[Op]()
+        for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
+            if _is_wide(var) and var not in twins:
+                twins[var] = self._twin(g, var)
+                ops.append(_cast(g, var, twins[var], op))
+        made = [var for var in op.writes() if _is_wide(var)]
+        g.remove(op)
+        inputs = _with(op.inputs, twins)
+        twins |= {var: self._twin(g, var) for var in made}
+        ops.append(g.op(op.kind, inputs, _with(op.outputs, twins), op.attrs, op.source))
+        return ops + [_cast(g, twins[var], var, op) for var in made]
 
-def _expect_no_gradients(g: Graph) -> None:
+    def _twin(self, g: Graph, var: Var) -> Var:
+        return g.fresh(f"{var.label}@{self.text}", var.type.with_dtype(self.dtype))
+
+
+def _expect_no_gradients(g: Graph, dtype: str) -> None:
     trains = next((op for op in g.ops() if isinstance(op.defn, GradOp)), None)
     if trains is not None:
         raise CompileError(
-            "Options(dtype='fp16') is for inference, but the program computes gradients",
+            f"Options(dtype={dtype!r}) is for inference, but the program computes gradients",
             op=repr(trains),
             source=trains.source,
             hint="train with fluid.contrib.mixed_precision.decorate",
@@ -79,27 +103,8 @@ def _refuse(g: Graph, op: Op) -> str:
     return ""
 
 
-def _narrowed(g: Graph, op: Op, twins: dict[Var, Var]) -> list[Op]:
-    """The op in float16 in its place, behind casts of what it reads and before casts back."""
-    slots, ops = op.defn.slots, list[Op]()
-    for var in [v for slot in op.inputs if not slots[slot].shape_only for v in op.inputs[slot]]:
-        if _is_wide(var) and var not in twins:
-            twins[var] = _twin(g, var)
-            ops.append(_cast(g, var, twins[var], op))
-    made = [var for var in op.writes() if _is_wide(var)]
-    g.remove(op)
-    inputs = _with(op.inputs, twins)
-    twins |= {var: _twin(g, var) for var in made}
-    ops.append(g.op(op.kind, inputs, _with(op.outputs, twins), op.attrs, op.source))
-    return ops + [_cast(g, twins[var], var, op) for var in made]
-
-
 def _is_wide(var: Var) -> bool:
     return var.type.dtype is DType.FP32
-
-
-def _twin(g: Graph, var: Var) -> Var:
-    return g.fresh(f"{var.label}@fp16", var.type.with_dtype(DType.FP16))
 
 
 def _cast(g: Graph, x: Var, out: Var, op: Op) -> Op:

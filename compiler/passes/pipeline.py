@@ -60,15 +60,19 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
 
     Images are laid out, squares merged and updates grouped for a device only. Memory is planned for
     an order that does not change any more, so without its search `schedule` still settles the order
-    as written. Without a budget nothing is computed twice, without a `dtype` nothing is in float16.
+    as written. Without a budget nothing is computed twice, without a `dtype` nothing is narrowed.
     Registered passes that options name stand where they were registered to; CompileError for
     others.
     """
     off = options.disable - {Schedule.name}
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
     off |= {Layout.name, MergeSquares.name, GroupUpdates.name} if supports is None else set[str]()
-    off |= {NarrowFloats.name} if options.dtype in (None, "fp32") else set[str]()
+    narrow = None if options.dtype == "fp32" else options.dtype
+    off |= {NarrowFloats.name} if narrow is None else set[str]()
     kept = [each() for each in with_added(PASSES, options.added) if each.name not in off]
+    kept = [
+        NarrowFloats(narrow) if narrow and type(each) is NarrowFloats else each for each in kept
+    ]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:
         return kept

@@ -58,7 +58,7 @@ def append_lookup(
 ) -> Variable:
     """Make a table and append the op that looks rows of it up; TypeError for bad arguments."""
     check_variable_and_dtype(input, "input", ["int64"], "embedding")
-    check_dtype(dtype, "dtype", ["float16", "float32", "float64"], "embedding")
+    check_dtype(dtype, "dtype", ["float16", "float32", "float64", "bfloat16"], "embedding")
     helper = LayerHelper("embedding", param_attr=param_attr)
     table = helper.create_parameter(helper.param_attr, size, dtype)
     return helper.append_result(op_type, {"Ids": input, "W": table}, attrs, dtype)

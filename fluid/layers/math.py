@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 _WIDE = ("float32", "float64", "int32", "int64")
-_ANY_FLOAT = ("float16", "float32", "float64")
-_NUMBERS = ("float16", *_WIDE)
+_ANY_FLOAT = ("float16", "float32", "float64", "bfloat16")
+_NUMBERS = ("float16", *_WIDE, "bfloat16")
 _LARGEST = float(np.finfo(np.float32).max)
 
 

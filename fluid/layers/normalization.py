@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.ir.types import HALVES
 from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
@@ -113,7 +114,7 @@ def _statistics(
     check_layout(layout, op)
     if helper.param_attr is False or helper.bias_attr is False:
         raise ValueError(f"{op} has a scale and a bias: neither attribute can be False")
-    dtype = "float32" if input.dtype.name == "FP16" else input.dtype
+    dtype = "float32" if input.element in HALVES else input.dtype
     shape = [input.shape[-1 if is_channels_last(layout) else 1]]
     found = {"Scale": _scale(helper, shape, dtype), "Bias": _bias(helper, shape, dtype)}
     for slot, name, start in zip(("Mean", "Variance"), names, (0.0, 1.0), strict=True):

@@ -40,7 +40,7 @@ __all__ = [
     "unstack",
 ]
 
-MOVED = ("float16", *NUMBERS)
+MOVED = ("float16", *NUMBERS, "bfloat16")
 NO_PADDING = [0, 0, 0, 0]
 
 

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 NUMBERS = ("float32", "float64", "int32", "int64")
-FILLED = ("bool", "float16", *NUMBERS)
+FILLED = ("bool", "float16", *NUMBERS, "bfloat16")
 
 _VALUES = {
     "bool": "bool_values",

@@ -323,8 +323,8 @@ BAD = {
         "block 0: variable 'x' is of type 99, none of 7 (TENSOR)",
     ),
     "a data type": (
-        desc(block(vars=[var(lod_tensor=tensor(2, data_type=22))])),
-        "block 0: variable 'x' is of data type 22, none of 0 (BOOL)",
+        desc(block(vars=[var(lod_tensor=tensor(2, data_type=23))])),
+        "block 0: variable 'x' is of data type 23, none of 0 (BOOL)",
     ),
     "a token": (desc(block(vars=[var(lod_tensor=tensor(2, data_type=-1))])), "is of data type -1"),
     "huge dims": (

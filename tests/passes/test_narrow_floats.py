@@ -1,5 +1,7 @@
-"""Inference in float16: nearly the same numbers, half the weights, and what it is refused for."""
+"""Inference in two bytes: nearly the same numbers, half the weights, and what it is refused for."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +40,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_predictor_computes_in_float16(model: Path) -> None:
+BOUNDS = {"fp16": 2e-2, "bf16": 4e-2}
+"""How far results may be from those in float32, by what is computed in."""
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_a_predictor_computes_in_two_bytes(model: Path, dtype: str) -> None:
     wide = Predictor(read_inference_model(str(model)))
-    half = Predictor(read_inference_model(str(model)), options=Options(dtype="fp16"))
+    half = Predictor(read_inference_model(str(model)), options=Options(dtype=dtype))
     (wanted,), (found,) = wide.run(FEED), half.run(FEED)
     assert found.dtype == np.float32 and not np.array_equal(found, wanted)
-    np.testing.assert_allclose(found, wanted, rtol=2e-2, atol=2e-4)
+    np.testing.assert_allclose(found, wanted, rtol=BOUNDS[dtype], atol=2e-4)
 
 
-def test_weights_that_are_lent_are_cast_ahead(model: Path) -> None:
+@pytest.mark.parametrize("dtype", BOUNDS)
+def test_weights_that_are_lent_are_cast_ahead(model: Path, dtype: str) -> None:
     saved = read_inference_model(str(model))
     sizes = []
-    for dtype in ("fp32", "fp16"):
+    for chosen in ("fp32", dtype):
         params = {name: each.array for name, each in saved.params.items()}
         fetch = [var.name for var in saved.fetches]
-        options = Options(dtype=dtype)
+        options = Options(dtype=chosen)
         module = compiler.compile(
             saved.program, feed=["x"], fetch=fetch, params=params, options=options
         )
@@ -60,21 +68,64 @@ def test_weights_that_are_lent_are_cast_ahead(model: Path) -> None:
     assert sizes[1] <= sizes[0] / 2
 
 
+@pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("place", [fluid.CPUPlace(), fluid.CUDAPlace(0)], ids=["cpu", "cuda"])
 def test_an_executor_does_so_where_the_environment_says_it(
-    model: Path, place: Any, monkeypatch: pytest.MonkeyPatch
+    model: Path, place: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(place, fluid.CUDAPlace):
         pytest.importorskip("triton")
     found = []
-    for dtype in ("", "fp16"):
-        monkeypatch.setenv("FLUID_DTYPE", dtype)
+    for chosen in ("", dtype):
+        monkeypatch.setenv("FLUID_DTYPE", chosen)
         exe = fluid.Executor(place)
         with fluid.scope_guard(fluid.Scope()):
             program, _, fetched = fluid.io.load_inference_model(str(model), exe)
             found += exe.run(program, feed=FEED, fetch_list=fetched)
     assert not np.array_equal(*found)
-    np.testing.assert_allclose(found[1], found[0], rtol=2e-2, atol=2e-4)
+    np.testing.assert_allclose(found[1], found[0], rtol=BOUNDS[dtype], atol=2e-4)
+
+
+RECORDED = Path(__file__).parents[1] / "golden/inference"
+
+
+@pytest.mark.parametrize("name", ["lenet_bn", "resnet_cifar8", "transformer_encoder"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_recorded_models_give_what_the_reference_gave_in_both_targets(
+    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within 2 % of the largest number in bfloat16, 0.2 % in float16; targets as near each other."""
+    pytest.importorskip("triton")
+    monkeypatch.setenv("FLUID_DTYPE", dtype)
+    kept = np.load(RECORDED / f"{name}__io.npz")
+    found = [kept["out"]]
+    for place in (fluid.CPUPlace(), fluid.CUDAPlace(0)):
+        exe = fluid.Executor(place)
+        with fluid.scope_guard(fluid.Scope()):
+            folder = str(RECORDED / f"{name}__separate")
+            program, feeds, fetched = fluid.io.load_inference_model(folder, exe)
+            given = {feed: kept[f"in.{feed}"] for feed in feeds}
+            found += exe.run(program, feed=given, fetch_list=fetched)
+    bound = {"fp16": 2e-3, "bf16": 2e-2}[dtype] * np.abs(found[0]).max()
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        np.testing.assert_allclose(found[a], found[b], rtol=0, atol=bound)
+
+
+def test_a_module_in_bfloat16_runs_as_a_script(model: Path, tmp_path: Path) -> None:
+    saved = read_inference_model(str(model))
+    params = {name: each.array for name, each in saved.params.items()}
+    fetch = [var.name for var in saved.fetches]
+    options = Options(dtype="bf16")
+    for given in (params, None):
+        module = compiler.compile(
+            saved.program, feed=["x"], fetch=fetch, params=given, options=options
+        )
+        module.save(tmp_path / "module.py")
+        shown = subprocess.run(
+            [sys.executable, str(tmp_path / "module.py"), "N=2"],
+            check=True, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert "float32[2, 10]" in shown.stdout
 
 
 def test_a_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,5 +142,6 @@ def test_a_training_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_element_types_that_cannot_be_computed_in_are_refused() -> None:
     assert Options.from_env({"FLUID_DTYPE": "fp16"}).dtype == "fp16"
+    assert Options(dtype="bf16").dtype == "bf16"
     with pytest.raises(ValueError, match="dtype is 'int8', expected"):
         Options.from_env({"FLUID_DTYPE": "int8"})

@@ -84,9 +84,22 @@ def test_header_bytes_of_sequences():
     assert data[44:58].hex() == "00000000" + "06000000" + "080310051001"
 
 
+BFLOAT16 = DTYPES[22]
+DRAWN = [dtype for dtype in DTYPES.values() if dtype != BFLOAT16]
+
+
+def test_bfloat16_is_stored_as_later_releases_number_it() -> None:
+    array = np.array([[1.0, -2.5, np.inf]], BFLOAT16)
+    data = record(array)
+    assert b"\x08\x16" in data and data.endswith(bytes.fromhex("803f 20c0 807f"))
+    back, _ = read_tensor(BytesIO(data))
+    assert back.dtype == BFLOAT16
+    np.testing.assert_array_equal(back, array)
+
+
 @given(
     hnp.arrays(
-        st.sampled_from([*DTYPES.values(), np.dtype(">f4"), np.dtype(">i8")]),
+        st.sampled_from([*DRAWN, np.dtype(">f4"), np.dtype(">i8")]),
         hnp.array_shapes(min_dims=0, max_dims=9, min_side=0, max_side=3),
     )
 )
@@ -242,7 +255,7 @@ HUGE = "ffffffffffffffff7f"  # 2**63 - 1
         (raw("1002"), "a TensorDesc, data type then dims, given 1002"),
         (raw("08051802"), "a TensorDesc, data type then dims, given 08051802"),
         (raw("080510"), "a TensorDesc, data type then dims, given 080510"),
-        (raw("0816"), r"a data type of 0 \(bool\), .* given 22, which later releases may write"),
+        (raw("0817"), r"a data type of 0 \(bool\), .* given 23, which later releases may write"),
         (raw("0805" + "10ffffffffffffffffff01"), r"dims of 0 or more, given \[-1\]"),
         (raw("0805" + f"10{HUGE}"), "dims whose product fits in 63 bits"),
         (raw("0805" + f"10{HUGE}" * 2 + "1000"), "dims whose product fits in 63 bits"),

@@ -14,7 +14,7 @@ from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
 from compiler.codegen.triton.spelling import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
-from compiler.ir.types import DType
+from compiler.ir.types import HALVES, DType
 
 NARROW = frozenset(
     "add subtract multiply negative where less less_equal greater greater_equal equal not_equal "
@@ -67,7 +67,7 @@ def size_type(size: Size) -> str:
 
 def held_in(dtype: DType) -> DType:
     """What sums of a type are kept in."""
-    return {DType.FP16: DType.FP32, DType.BOOL: DType.INT32}.get(dtype, dtype)
+    return DType.FP32 if dtype in HALVES else DType.INT32 if dtype is DType.BOOL else dtype
 
 
 def limits_of(dtype: DType) -> tuple[int, int]:

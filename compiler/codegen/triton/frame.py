@@ -9,7 +9,7 @@ from dataclasses import replace
 from compiler.codegen.frame import Frame, NumpyOperand, shape_text
 from compiler.codegen.triton.alike import Key, likeness
 from compiler.codegen.triton.emit import Written
-from compiler.codegen.triton.helpers import HELPERS, with_needed
+from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
 from compiler.ir.dims import Dim, Size, renamed
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -18,7 +18,7 @@ from compiler.plan import Place, Plan, PlannedOp, Step, Value
 _SMALL = 2**31
 """Elements below which a kernel counts them in 32 bits."""
 
-_TAKEN = frozenset("torch triton tl upload download uploaded room INDEX".split())
+_TAKEN = frozenset("torch triton tl upload download uploaded tensor_over room INDEX".split())
 """Names that modules use themselves, besides those of NumPy code."""
 
 
@@ -37,7 +37,7 @@ class TritonFrame(Frame):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.dims, plan.buffers)
-        self.names.taken |= {*_TAKEN, *HELPERS, *dir(builtins)}
+        self.names.taken |= {*_TAKEN, *HELPERS, *GLOBALS, *dir(builtins)}
         self.in_order = plan.in_order
         self.known: set[str] = set()
         self.launched: list[tuple[int, Written]] = []
@@ -138,5 +138,7 @@ class TritonFrame(Frame):
             if helper not in self.known:
                 self.known.add(helper)
                 self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
+                named = [line for name, line in GLOBALS.items() if name in HELPERS[helper]]
+                self.globals += [line for line in named if line not in self.globals]
         self.functions.append("\n".join(source.lines))
         self.kernels.append((source.name, source.types, source.constants, source.options))

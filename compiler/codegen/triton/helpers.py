@@ -11,6 +11,20 @@ import re
 from compiler.codegen.triton.random import SOURCES
 
 _SOURCES = '''
+def rounded(x):
+    """The nearest bfloat16; of what Triton's interpreter would cut off it gets nothing to see."""
+    if INTERPRETED:
+        bits = x.to(tl.float32).to(tl.int32, bitcast=True)
+        nearest = (bits + 32767 + ((bits >> 16) & 1)) & -65536
+        x = tl.where(x == x, nearest, bits).to(tl.float32, bitcast=True)
+    return x.to(tl.bfloat16)
+
+def factor(x):
+    """A factor of bfloat16; Triton's interpreter multiplies no such numbers."""
+    if INTERPRETED:
+        x = x.to(tl.float32)
+    return x
+
 def times(a, b):
     """The product."""
     return a * b
@@ -170,6 +184,12 @@ HELPERS: dict[str, str] = {
     )
 }
 """The source of each helper by its name."""
+
+
+GLOBALS: dict[str, str] = {
+    "INTERPRETED": "INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)",
+}
+"""The source of each constant that helpers name."""
 
 
 def with_needed(names: list[str]) -> list[str]:

@@ -87,6 +87,7 @@ class Kernels(HostWork):
         self._tail = tail
         self._precision = precision
         self._current: Lanes | None = None
+        self._wide: dict[str, tuple[NumpyOperand, NumpyOperand]] = {}
 
     @property
     def in_order(self) -> bool:
@@ -197,6 +198,12 @@ class Kernels(HostWork):
         part = self.loop(parts)
         store(tuple(places), i, j, self.sum(held[(part, *indices)], part))
 
+    def finish(self) -> None:
+        """Write the kernel begun last, and round what was added up."""
+        self.flush()
+        for out, made in self._wide.values():
+            self._copied(made, out)
+
     def flush(self) -> None:
         """Write the kernel begun last, if there is one."""
         begun = self._current
@@ -244,8 +251,27 @@ class Kernels(HostWork):
     def add(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
     ) -> None:
-        """Add to an element, to which other lanes may add as well, in any order."""
-        self.current.add(out.ref(), indices, value, where)
+        """Add to an element, to which other lanes may add as well, in any order.
+
+        Sums of bfloat16 are kept in float32 beside, since devices add up no such numbers.
+        """
+        held = self._sums(out) if out.type.dtype is DType.BF16 else out
+        self.current.add(held.ref(), indices, value, where)
+
+    def _sums(self, out: DeviceOperand) -> DeviceOperand:
+        """What adds up in place of an output: it begins as the output is, and becomes it."""
+        if out.operand.name not in self._wide:
+            made = self._room(out.operand.type.shape, DType.FP32)
+            self._wide[out.operand.name] = out.operand, made
+            self._copied(out.operand, made)
+        return self._made(self._wide[out.operand.name][1]).seen_as(out.shape)
+
+    def _copied(self, source: NumpyOperand, target: NumpyOperand) -> None:
+        """A kernel of its own that copies all elements, before the one begun last."""
+        lanes = Lanes(self._name, (source.type.numel,))
+        read = Ref(lanes, source, lanes.shape).at(*lanes.indices)
+        lanes.store(Ref(lanes, target, lanes.shape), lanes.indices, read)
+        self._launch(emit(lanes, self._frame.names, self._comment))
 
     def __getattr__(self, name: str) -> Any:
         """Loops, reductions, arithmetic of indices, and NumPy's functions by their names."""

@@ -57,11 +57,16 @@ class Ref:
         return self.at(*as_tuple(indices))
 
     def at(self, *indices: Term, where: Term | None = None, other: float = 0) -> Expr:
-        """The element at these indices; `other` where `where` is false, and nothing is read."""
+        """The element at these indices; `other` where `where` is false, and nothing is read.
+
+        One of bfloat16 is float32 from here on: kernels compute in that, and round what they store.
+        """
         if len(indices) != len(self.shape):
             raise CompileError(f"{self.operand.name}: {len(indices)} indices for {self.shape}")
         args = (*indices, *(() if where is None else (where, other)))
-        return self.lanes.node("load", args, self.type.dtype, Source(self.operand, self.shape))
+        dtype = self.type.dtype
+        found = self.lanes.node("load", args, dtype, Source(self.operand, self.shape))
+        return found.astype(DType.FP32) if dtype is DType.BF16 else found
 
     def seen_as(self, shape: Sequence[Size]) -> Ref:
         """The same elements in another shape."""
@@ -92,6 +97,13 @@ def size_of(term: Term) -> Size | None:
     return term if isinstance(term, int) else None
 
 
+def _as_stored(factor: Expr) -> Expr:
+    """A factor of bfloat16 as it was loaded, since products of such are exact in float32."""
+    (inner, *_) = factor.args or (factor,)
+    is_stored = factor.fn == "astype" and isinstance(inner, Expr) and inner.dtype is DType.BF16
+    return inner if is_stored and isinstance(inner, Expr) else factor
+
+
 class Lanes(Tracer):
     """The expressions of one kernel; also the `xp` that its arithmetic is written with."""
 
@@ -112,6 +124,11 @@ class Lanes(Tracer):
     def size(self, size: Size) -> Term:
         """A size as a number in expressions."""
         return self.node("size", (), INDEX, size) if isinstance(size, Dim) else size
+
+    def cast(self, x: Expr, dtype: DType) -> Expr:
+        """`x` itself if it has the type already; numbers of bfloat16 are float32 until stored."""
+        kept = DType.FP32 if dtype is DType.BF16 and x.dtype is not dtype else dtype
+        return super().cast(x, kept)
 
     def astype(self, x: Term, dtype: Any) -> Any:
         """`x` in another element type; a Python number stays one."""
@@ -297,4 +314,7 @@ class Tiles(Lanes):
     def contract(self, a: Expr, b: Expr) -> Expr:
         """The sum over all turns of a * b; `a` has no column in it, and `b` no row."""
         held = DType.FP64 if a.dtype is DType.FP64 else DType.FP32
+        kept = [_as_stored(factor) for factor in (a, b)]
+        if all(factor.dtype is DType.BF16 for factor in kept):
+            a, b = kept
         return self.node("dot", (a, b.astype(a.dtype)), held)

@@ -162,6 +162,8 @@ class _Kernel:
             return Ref(self.lanes, operand, sizes).at(*indices)
         if part.fn == "full":
             return self.lanes.node("full", args, part.dtype)
+        if part.fn == "astype":
+            return self.lanes.astype(args[0], part.dtype)
         if part.fn == BY_KEY:
             keys = self.frame.operand(cast(Value, part.parts()[0].extra))
             return said(self.lanes, part, keys, *self._place(part.shape))

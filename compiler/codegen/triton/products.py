@@ -130,6 +130,9 @@ class _TileEmitter(Emitter):
         self._enter_turns()
         left = self._factor(a, ("i", "left"))
         right = self._factor(b, ("right", "j"))
+        if a.dtype is DType.BF16:
+            self.helpers["factor"] = None
+            left, right = f"factor({left})", f"factor({right})"
         options = f'input_precision="{self.precision}", out_dtype={held}'
         self.body.line(f"total = tl.dot({left}, {right}, total, {options})")
         self._leave(self.loops[0])

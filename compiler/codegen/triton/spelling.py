@@ -22,6 +22,7 @@ TYPES: Mapping[DType, str] = {
     DType.INT32: "tl.int32",
     DType.INT64: "tl.int64",
     DType.FP16: "tl.float16",
+    DType.BF16: "tl.bfloat16",
     DType.FP32: "tl.float32",
     DType.FP64: "tl.float64",
 }
@@ -35,6 +36,7 @@ POINTERS: Mapping[DType, str] = {
     DType.INT32: "*i32",
     DType.INT64: "*i64",
     DType.FP16: "*fp16",
+    DType.BF16: "*bf16",
     DType.FP32: "*fp32",
     DType.FP64: "*fp64",
 }

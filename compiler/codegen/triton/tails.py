@@ -63,6 +63,9 @@ class Tail:
         if part.fn == BY_KEY:
             keys = self.frame.operand(cast(Value, part.parts()[0].extra))
             return said(lanes, part, keys, part.shape, at)
+        if part.fn == "astype":
+            (inner,) = part.args
+            return lanes.astype(known[inner] if isinstance(inner, Expr) else inner, part.dtype)
         if not part.is_leaf:
             args = tuple(known[a] if isinstance(a, Expr) else a for a in part.args)
             return lanes.node(part.fn, args, part.dtype)

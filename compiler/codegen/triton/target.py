@@ -185,4 +185,4 @@ def _emit_op(
     """An op's own kernels."""
     kernels = Kernels(frame, op, comment, frame.launch, name, tail)
     call(op.defn, "triton", kernels.operands(), kernels)
-    kernels.flush()
+    kernels.finish()

@@ -216,6 +216,8 @@ class Values:
         """A term in an element type; whole numbers and indices mix as they are."""
         if dtype is DType.BOOL and not isinstance(term, Expr):
             return str(bool(term))
+        if dtype is DType.BF16:
+            return self._rounded(term)
         text = self._value(term)
         if dtype is None or not isinstance(term, Expr) or term.dtype is dtype:
             return text
@@ -224,6 +226,16 @@ class Values:
         if term.fn == "full":
             return text
         return f"{text}.to({TYPES[dtype]})" if _varies(term) else f"tl.cast({text}, {TYPES[dtype]})"
+
+    def _rounded(self, term: Term) -> str:
+        """A term as the nearest bfloat16."""
+        inner = term.args[0] if isinstance(term, Expr) and term.fn == "full" else term
+        if not isinstance(inner, Expr):
+            return number(float(DType.BF16.numpy.type(inner)))
+        if inner.dtype is DType.BF16:
+            return self._value(inner)
+        self.helpers["rounded"] = None
+        return f"rounded({self._value(inner)})"
 
     def _pointer(self, operand: NumpyOperand) -> str:
         name = operand.name

@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
-from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType, lowest
 from compiler.ops.checks import require_same_shape
 from compiler.ops.image import pool_lanes
 from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
@@ -240,7 +240,7 @@ class Spp(OpDef, op="spp"):
         return {"X": d_x}
 
     def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        largest, least = self.pooling_type == "max", float(np.finfo(X.type.dtype.numpy).min)
+        largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
             p, (n, c, *y) = self.windows(X.shape, level), k.lanes(batch, channels, *[2**level] * 2)
             r = k.loop(p.taps)

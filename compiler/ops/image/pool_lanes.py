@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.types import DType, Shape
+from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_windows import both, every, times
 from compiler.ops.image.windows import Axis, channels_first, in_layout
 
@@ -164,7 +162,7 @@ def largest(
     n, c, y = p.lanes(k, like.shape)
     r = k.loop(p.taps)
     place, inside = p.under(k, y, r)
-    value = X.at(*p.at(n, c, place), where=inside, other=float(np.finfo(X.type.dtype.numpy).min))
+    value = X.at(*p.at(n, c, place), where=inside, other=lowest(X.type.dtype))
     if Out is not None:
         k.store(Out, p.at(n, c, y), k.max(value, r))
     if places is None:

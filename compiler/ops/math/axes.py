@@ -69,7 +69,7 @@ def whole_numbers(listing: Any, single: Any, attribute: Any) -> list[int]:
 def element_type(code: int) -> Any:
     """The NumPy element type of a `VarType.Type` number."""
     names = "bool int16 int32 int64 float16 float32 float64".split()
-    return np.dtype("uint8" if code == 20 else "int8" if code == 21 else names[code])
+    return np.dtype({20: "uint8", 21: "int8", 22: "bfloat16"}.get(code) or names[code])
 
 
 def expect_inside(positions: Array, size: int, op: str) -> None:

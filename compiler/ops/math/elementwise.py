@@ -217,7 +217,7 @@ def first_given(value: Value, otherwise: Value) -> Value:
 
 def holds_floats(value: Value) -> bool:
     """True for an array, or an expression, of floating-point numbers."""
-    return getattr(value.dtype, "numpy", value.dtype).kind == "f"
+    return getattr(value.dtype, "numpy", value.dtype).kind in "fV"
 
 
 class Scale(Pointwise, op="scale"):

@@ -33,7 +33,8 @@ def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:
 def element_type(code: int, like: Array) -> str:
     """The NumPy name of a fluid element type by its number; that of an array's for -1."""
     names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
-    return (names | {6: "float64", 20: "uint8", 21: "int8"}).get(code, like.dtype.name)
+    names |= {6: "float64", 20: "uint8", 21: "int8", 22: "bfloat16"}
+    return names.get(code, like.dtype.name)
 
 
 def reduced(ufunc: Any, X: Array, axes: Any, keep_dim: bool, out_dtype: int = -1) -> Array:
@@ -199,7 +200,7 @@ class Mean(Summation, op="mean"):
     lod_like = ""
 
     def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16)
+        require_dtype(self.kind, "X", X, DType.FP32, DType.FP64, DType.FP16, DType.BF16)
         return super().infer(X)
 
     def numpy(self, X: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.types import DType, Shape
+from compiler.ir.types import HALVES, DType, Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
 
 TILE = 4096
@@ -62,7 +62,7 @@ class Channels:
 
 def held(dtype: DType) -> DType:
     """What norms compute in for elements of a type."""
-    return DType.FP32 if dtype is DType.FP16 else dtype
+    return DType.FP32 if dtype in HALVES else dtype
 
 
 def wide(k: Lanes, value: Number) -> Number:

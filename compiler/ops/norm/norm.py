@@ -12,7 +12,7 @@ from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Again, OpDef, Types, attr, reads, writes
 from compiler.ir.turning import Order, Turned
-from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import is_channels_last, turned_layout
 from compiler.ops.norm import batch_lanes
@@ -63,7 +63,7 @@ class Layouts(OpDef):
 class BatchNormalisation(Layouts):
     """Y = (X - mean) / sqrt(variance + epsilon) * Scale + Bias, for each channel.
 
-    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C], float32 where X is float16.
+    X is [N, C, …], or […, C] with data_layout NHWC; all else is [C], float32 where X has two bytes.
     In training, mean and (biased) variance are those of the batch, and MeanOut = momentum*Mean +
     (1 - momentum)*mean, VarianceOut likewise, in the storage of Mean and Variance; MomentumTensor
     [1] goes before the attribute.
@@ -103,7 +103,7 @@ class BatchNormalisation(Layouts):
         if X.rank < 2 or not X.dtype.is_float:
             raise ShapeError(f"{self.kind}: X is {X}, expected floats with a batch and channels")
         channels = X.shape[self.channel_axis(X.rank)]
-        wide = DType.FP32 if X.dtype is DType.FP16 else X.dtype
+        wide = DType.FP32 if X.dtype in HALVES else X.dtype
         vectors = {"Scale": Scale, "Bias": Bias, "Mean": Mean, "Variance": Variance}
         for slot, vector in vectors.items():
             if vector.rank != 1 or differ(vector.shape[0], channels) or vector.dtype != wide:

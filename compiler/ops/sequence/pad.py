@@ -213,7 +213,7 @@ def numpy_name(code: int) -> str:
     True
     """
     names = {0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32"}
-    return {**names, 6: "float64", 20: "uint8", 21: "int8"}[code]
+    return {**names, 6: "float64", 20: "uint8", 21: "int8", 22: "bfloat16"}[code]
 
 
 def mask_width(lengths: Array, given: Array | None, most: int) -> int:

@@ -156,7 +156,7 @@ class SequencePool(OpDef, op="sequence_pool"):
     def lower_weights(self, k: Kernel, offsets: Operand, like: Operand) -> str:
         """An expression for the weights of sequences."""
         found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
-        made = f"{found}.astype(np.{like.type.dtype.numpy.name})"
+        made = f"{found}.astype({like.type.dtype.numpy.name!r})"
         return of_lod(k, made, offsets, "weights")
 
     def lower(

@@ -29,7 +29,7 @@ def number_from(text: str, value: float, dtype: Any) -> float:
     stripped = text.strip()
     exact = stripped.lstrip("+-").isdigit()
     value = int(stripped) if exact else float(stripped) if stripped else value
-    return value if dtype.kind == "f" else int(value)
+    return value if dtype.kind in "fV" else int(value)
 
 
 def expect_number(op: str, text: str, dtype: DType) -> None:

@@ -56,7 +56,7 @@ class AssignValue(OpDef, op="assign_value"):
         return np.array(values, element_type(self.dtype)).reshape(self.shape)
 
     def lower(self, k: Kernel, Out: Operand) -> None:
-        dtype = f"np.{Out.type.dtype.numpy.name}"
+        dtype = repr(Out.type.dtype.numpy.name)
         listed = ", ".join(map(number_text, self.values()))
         values = k.once(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")

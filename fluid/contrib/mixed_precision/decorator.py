@@ -1,8 +1,9 @@
 """An optimizer that trains in mixed precision: the program is rewritten, the loss is scaled.
 
 Small gradients are lost in float16, so the loss is multiplied by a scale, and gradients are
-divided by it, in float32, before they are used (Micikevicius et al., 2018). Reference:
-fluid.contrib.mixed_precision.decorator of release 1.8.5.
+divided by it, in float32, before they are used (Micikevicius et al., 2018). bfloat16 reaches as far
+as float32 does, and needs no scale (Kalamkar et al., 2019). Reference:
+fluid.contrib.mixed_precision.decorator of release 1.8.5; `dtype` is as release 2.5 has it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from compiler.ir.types import DType
 from fluid import layers, unique_name
 from fluid.arguments import typed
 from fluid.atomic import atomic
@@ -30,6 +32,9 @@ from fluid.optimizer_base import ParamGrad
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 
+NARROW = {"float16": DType.FP16, "bfloat16": DType.BF16}
+"""What is computed in where that is safe, by name."""
+
 
 class OptimizerWithMixedPrecision:
     """Works like the optimizer it wraps; `decorate` makes it, in the program that is trained.
@@ -47,7 +52,9 @@ class OptimizerWithMixedPrecision:
         decr_every_n_nan_or_inf: int,
         incr_ratio: float,
         decr_ratio: float,
+        dtype: DType = DType.FP16,
     ) -> None:
+        self._dtype = dtype
         self._optimizer = optimizer
         self._amp_lists = amp_lists
         self._train_program = default_main_program()
@@ -107,13 +114,20 @@ class OptimizerWithMixedPrecision:
         that was the default when `decorate` was called, or of more than one number.
         """
         self._check(loss)
-        rewrite_program(self._train_program, self._amp_lists)
-        self._scaled_loss = loss * self._loss_scaling
+        rewrite_program(self._train_program, self._amp_lists, self._dtype)
+        self._scaled_loss = loss * self._loss_scaling if self._scales else loss
         pairs = self._optimizer.backward(
             self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks
         )
         update_role_var_grad(self._train_program, pairs)
+        if not self._scales:
+            return pairs
         return [(param, self._divided(param, grad)) for param, grad in pairs]
+
+    @property
+    def _scales(self) -> bool:
+        """Whether the loss has a scale, as it needs one for float16."""
+        return self._dtype is DType.FP16
 
     def _check(self, loss: Variable) -> None:
         if loss.block.program is not self._train_program:
@@ -173,8 +187,12 @@ def decorate(
     incr_ratio: float = 2.0,
     decr_ratio: float = 0.8,
     use_dynamic_loss_scaling: bool = True,
+    dtype: str = "float16",
 ) -> OptimizerWithMixedPrecision:
     """An optimizer that trains in float16 what `amp_lists` call safe, and in float32 the rest.
+
+    With `dtype` "bfloat16" it is that instead of float16; the scale is 1 then and stays so, and
+    what is said of it counts for nothing. Raises ValueError for another `dtype`.
 
     The loss is multiplied by a scale, `init_loss_scaling` at first. With
     `use_dynamic_loss_scaling` it is multiplied by `incr_ratio` after more than
@@ -191,13 +209,18 @@ def decorate(
     ...     [op.type for op in fluid.default_main_program().global_block().ops[:3]]
     ['cast', 'cast', 'mul']
     """
+    if dtype not in NARROW:
+        names = " or ".join(map(repr, NARROW))
+        raise ValueError(f"the dtype of decorate is {names}, not {dtype!r}")
+    scales = dtype == "float16"
     return OptimizerWithMixedPrecision(
         optimizer,
         AutoMixedPrecisionLists() if amp_lists is None else amp_lists,
-        init_loss_scaling,
-        use_dynamic_loss_scaling,
+        init_loss_scaling if scales else 1.0,
+        use_dynamic_loss_scaling and scales,
         incr_every_n_steps,
         decr_every_n_nan_or_inf,
         incr_ratio,
         decr_ratio,
+        NARROW[dtype],
     )

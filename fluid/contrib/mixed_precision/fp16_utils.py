@@ -17,67 +17,69 @@ from fluid.var_types import var_type
 
 __all__ = ["rewrite_program", "update_loss_scaling", "update_role_var_grad"]
 
-TEXT = {DType.FP16: "fp16", DType.FP32: "fp32"}
+TEXT = {DType.FP16: "fp16", DType.BF16: "bf16", DType.FP32: "fp32"}
 HOLDERS = {"LOD_TENSOR", "SELECTED_ROWS", "LOD_TENSOR_ARRAY"}
 
 
-def rewrite_program(main_prog: Program, amp_lists: AutoMixedPrecisionLists) -> None:
-    """Let the ops of the global block compute in float16 or float32, as lists say.
+def rewrite_program(
+    main_prog: Program, amp_lists: AutoMixedPrecisionLists, dtype: DType = DType.FP16
+) -> None:
+    """Let the ops of the global block compute in `dtype`, float16 or bfloat16, or in float32.
 
-    A gray op follows what it reads: float32 where any of it comes from an op in float32, float16
-    where any comes from one in float16, unchanged otherwise. Casts stand before the first op that
-    needs them.
+    Lists say which. A gray op follows what it reads: float32 where any of it comes from an op in
+    float32, narrow where any comes from one that is, unchanged otherwise. Casts stand before the
+    first op that needs them.
     """
     block = main_prog.global_block()
-    chosen = _element_types(block, amp_lists)
+    narrow = _narrow_ops(block, amp_lists)
     for op in list(block.ops):
-        if op in chosen:
-            _compute_in(block, op, chosen[op])
+        if op in narrow:
+            _compute_in(block, op, dtype if narrow[op] else DType.FP32, dtype)
     main_prog.touch()
 
 
-def _element_types(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, DType]:
-    """What each op is to compute in; ops that stay as they are have no entry."""
-    chosen: dict[Operator, DType] = {}
-    written: dict[str, DType | None] = {}
+def _narrow_ops(block: Block, lists: AutoMixedPrecisionLists) -> dict[Operator, bool]:
+    """Whether each op is to be narrow; ops that stay as they are have no entry."""
+    chosen: dict[Operator, bool] = {}
+    written: dict[str, bool | None] = {}
     for op in block.ops:
-        found = _element_type(op, lists, {written.get(name) for name in op.reads()})
+        found = _is_narrow(op, lists, {written.get(name) for name in op.reads()})
         if found is not None:
             chosen[op] = found
         written |= dict.fromkeys(op.writes(), found)
     return chosen
 
 
-def _element_type(
-    op: Operator, lists: AutoMixedPrecisionLists, read: set[DType | None]
-) -> DType | None:
-    """What an op is to compute in, given what the ops before it were to."""
+def _is_narrow(op: Operator, lists: AutoMixedPrecisionLists, read: set[bool | None]) -> bool | None:
+    """Whether an op is to be narrow, given what the ops before it were to be."""
     named = lists.black_varnames or set()
     if not named.isdisjoint([*op.reads(), *op.writes()]) or op.type in lists.black_list:
-        return DType.FP32
+        return False
     if op.type in lists.white_list:
-        return DType.FP16
+        return True
     if op.type not in lists.gray_list:
-        return DType.FP32
-    return next((each for each in (DType.FP32, DType.FP16) if each in read), None)
+        return False
+    return next((each for each in (False, True) if each in read), None)
 
 
-def _compute_in(block: Block, op: Operator, wanted: DType) -> None:
+def _compute_in(block: Block, op: Operator, wanted: DType, narrow: DType) -> None:
     """Cast what an op reads, and say what its results are then."""
     place = op.idx
     for slot in op.input_names:
         if not _stays(op, slot, "X", wanted):
             for name in op.input(slot):
-                _read_in(block, place, op, block.var(name), wanted)
-    if wanted is DType.FP16:
+                _read_in(block, place, op, block.var(name), wanted, narrow)
+    if wanted is narrow:
         for slot in op.output_names:
             if not _stays(op, slot, "Y", wanted):
-                _narrow_results(block, op, slot)
+                _narrow_results(block, op, slot, narrow)
 
 
-def _read_in(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
+def _read_in(
+    block: Block, place: int, op: Operator, var: Variable, wanted: DType, narrow: DType
+) -> None:
     """Let an op read a variable in an element type; one that it also writes stays as it is."""
-    other = DType.FP32 if wanted is DType.FP16 else DType.FP16
+    other = DType.FP32 if wanted is narrow else narrow
     differs = var.element is other and var.type.name in HOLDERS and var.name not in op.writes()
     if differs:
         _read_cast(block, place, op, var, wanted)
@@ -87,7 +89,7 @@ def _read_in(block: Block, place: int, op: Operator, var: Variable, wanted: DTyp
 
 def _stays(op: Operator, slot: str, sole: str, wanted: DType) -> bool:
     """Whether a slot keeps its float32: statistics and factors of a batch norm do."""
-    return wanted is DType.FP16 and op.type == "batch_norm" and slot != sole
+    return wanted is not DType.FP32 and op.type == "batch_norm" and slot != sole
 
 
 def _read_cast(block: Block, place: int, op: Operator, var: Variable, wanted: DType) -> None:
@@ -113,18 +115,18 @@ def _owned(op: Operator) -> list[Block]:
     return blocks + [each for block in blocks for inner in block.ops for each in _owned(inner)]
 
 
-def _narrow_results(block: Block, op: Operator, slot: str) -> None:
-    """Say that float32 results are float16."""
+def _narrow_results(block: Block, op: Operator, slot: str, narrow: DType) -> None:
+    """Say that float32 results are narrow."""
     for name in op.output(slot):
         var = block.var(name)
         if var.type.name in HOLDERS and var.element is DType.FP32:
-            var.element = DType.FP16
+            var.element = narrow
             if op.has_attr("out_dtype"):
-                op._set_attr("out_dtype", int(var_type(DType.FP16)))
+                op._set_attr("out_dtype", int(var_type(narrow)))
 
 
 def update_role_var_grad(main_prog: Program, params_grads: list[ParamGrad]) -> None:
-    """Let the float16 gradients be what is told of parameters, and cast them behind all others.
+    """Let the narrow gradients be what is told of parameters, and cast them behind all others.
 
     Where gradients are exchanged between trainers, they travel in half the bytes then.
     """
