@@ -92,7 +92,9 @@ class _Writer:
             for slot, mine in made.items()
             if slot not in optional or self._wanted(op.outputs[slot], wanted)
         }
-        return self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
+        made = self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
+        made.target = op.target
+        return made
 
     def _twins(self, vars: list[Var], twins: dict[Var, Var]) -> list[Var]:
         for var in vars:

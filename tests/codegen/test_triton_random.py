@@ -18,6 +18,7 @@ from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.draw_keys import DrawKeys
 from compiler.passes.manager import run_passes
+from tests.codegen.support import inputs
 from tests.codegen.test_triton import compare, module_of
 
 torch = pytest.importorskip("torch")
@@ -298,3 +299,29 @@ def test_training_holds_no_mask():
         assert there == wanted
         sizes.append(sum(row.nbytes for row in module.buffers if row.on_device))
     assert sizes[1] - sizes[0] >= 64 * (48 + 40)
+
+
+def test_what_is_computed_twice_draws_the_same():
+    """Under a budget of memory dropouts are computed again, from the keys that they had."""
+    lines = ["  (Out=h0: f32[N, 64]) = tanh(X=x)"]
+    for i in range(8):
+        lines += [
+            f"  (Out=d{i}: f32[N, 64]) = dropout_by_key(X=x, Key=k) {{'place': {i}}}",
+            f"  (Out=a{i}: f32[N, 64]) = elementwise_add(X=h{i}, Y=d{i})",
+            f"  (Out=h{i + 1}: f32[N, 64]) = mul(X=a{i}, Y=w)",
+        ]
+    lines.append("  (Out=s8: f32[N, 64]) = tanh(X=h8)")
+    lines += [f"  (Out=s{i}: f32[N, 64]) = elementwise_add(X=s{i + 1}, Y=d{i})" for i in range(8)]
+    lines[-8:] = reversed(lines[-8:])
+    feeds = ["  feed x: f32[N, 64]", "  feed k: i64[8]", "  param w: f32[64, 64]"]
+    text = "\n".join(["graph main {", *feeds, *lines, "  return s0", "}", ""])
+    off = frozenset({"fuse_pointwise", "fuse_epilogue"})
+    feed, state = inputs(parse(text), 5)
+    found, launches = [], []
+    for budget in (None, "60%"):
+        options = Options(disable=off, memory_budget=budget)
+        module = module_of(text, options, Context(memory_budget=budget))
+        found.append(runtime.load(module, runtime.CUDAPlace(0), dict(state))(feed)[0])
+        launches.append(len(re.findall(r"dropout_by_key\w*\[", module.source)))
+    np.testing.assert_array_equal(found[1], found[0])
+    assert launches[0] == 8 < launches[1]
