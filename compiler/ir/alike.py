@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 from compiler.ir.dims import Size, product
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef import Pointwise, Rowwise, broadcast
+from compiler.ir.opdef import Pointwise, Rowwise, broadcast, parameters
 from compiler.ir.whole import Whole
 
 
@@ -23,11 +23,19 @@ def elements(op: Op) -> Size | None:
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if not op.inputs or len(op.needs_data()) < len(op.reads()) or op.inputs.get("Key"):
+    if len(op.needs_data()) < len(op.reads()) or op.inputs.get("Key") or _untold(op):
         return None  # what is drawn by key hangs on the place of an element in its own tensor
-    several = {var.type.numel for var in op.reads()} - {1}
+    several = {var.type.numel for var in op.reads() or op.writes()} - {1}
     count: Size = next(iter(several), 1)
     return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None
+
+
+def _untold(op: Op) -> bool:
+    """True where an optional input is given that the bodies of kernels do not take."""
+    if not isinstance(op.defn, Whole):
+        return not op.inputs
+    taken = {name for body in ("measure", "compute") for name, _ in parameters(type(op.defn), body)}
+    return any(op.defn.slots[slot].optional and slot not in taken for slot in op.inputs)
 
 
 def _spreads(op: Op, count: Size) -> bool:
@@ -75,7 +83,9 @@ def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
             (slot, place[var], var.type.dtype, _over(place, var), is_needed(g, var, made, ops))
             for slot, var in _sides(op)
         ]
-        attributes = repr(sorted(op.defn.attributes.items()))
+        sizing = op.defn.sizing if isinstance(op.defn, Whole) else ()
+        told = sorted(pair for pair in op.defn.attributes.items() if pair[0] not in sizing)
+        attributes = repr(told)
         rows.append((op.kind, attributes, tuple(sides), op.target))
     return tuple(rows)
 

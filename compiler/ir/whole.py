@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from compiler.ir.opdef import OpDef
 
 
@@ -14,5 +16,9 @@ class Whole(OpDef):
         def compute(self, xp, X, squares):   # each element of the outputs, or a single number
             return {"Out": X / xp.sqrt(squares)}
 
-    Kernels of a device are made of these two; `numpy` says the same for the host.
+    Kernels of a device are made of these two; `numpy` says the same for the host. One that sums
+    nothing, and has a `triton` body too, goes by that where it is alone. `sizing` are attributes
+    that say no more than how large its tensors are.
     """
+
+    sizing: ClassVar[frozenset[str]] = frozenset()

@@ -44,10 +44,11 @@ class GroupUpdates(Pass):
 
 
 def _belongs(op: Op) -> bool:
-    """True for what is done to a parameter: clipping, regularization, update."""
+    """True for what is done to a parameter: its first value, clipping, regularization, update."""
     if not runs_on_device(op) or elements(op) is None:
         return False
-    return bool(int(op.attrs.get("op_role", 0)) & OpRole.OPTIMIZE) or _updates(op)
+    makes = any(var.role == "param" for var in op.writes())
+    return makes or bool(int(op.attrs.get("op_role", 0)) & OpRole.OPTIMIZE)
 
 
 def _updates(op: Op) -> bool:

@@ -195,6 +195,23 @@ def test_one_launch_for_all_parameters_of_a_network(optimizer, launches):
     assert [step.count(f"        {name}[(") for name in launches] == [1] * len(launches)
 
 
+def test_state_is_filled_by_a_launch_for_each_number():
+    text = """graph main {
+  param a: f32[5]
+  param b: f32[2, 1025]
+  param c: f32[1]
+  param d: i64[3]
+  (Out=a) = fill_constant() {'shape': [5], 'value': 0.5}
+  (Out=b) = fill_constant() {'shape': [2, 1025], 'value': 0.5}
+  (Out=c) = fill_constant() {'shape': [1], 'value': 0.5}
+  (Out=d) = fill_constant() {'dtype': 3, 'shape': [3], 'str_value': '7'}
+}
+"""
+    module = compare(text)
+    assert grouped(module) == ["fill_constant"]
+    assert len(module.kernels) == 2
+
+
 def test_labels_print_and_parse():
     compiled = trained(settings_of(fluid.optimizer.Adam))
     text = show(compiled.graph)

@@ -22,7 +22,7 @@ from compiler.codegen.triton.sums import emit_whole
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
-from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, parameters, slot_of
+from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has, parameters, slot_of
 from compiler.ir.open_sizes import inferred_apart, numbers_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
 from compiler.ir.whole import Whole
@@ -139,7 +139,7 @@ def _emit_there(frame: TritonFrame, step: Step) -> None:
     tell_ops(frame, step)
     comment = [op.text + f"  {op.source}" * bool(op.source) for op in step.ops]
     first, *others = step.ops
-    if isinstance(first.defn, Whole):
+    if isinstance(first.defn, Whole) and (first.part is not None or not has(first.defn, "triton")):
         emit_whole(frame, step, first.kind, comment, frame.launch)
     elif first.part is not None:
         emit_several(frame, step, fused_name(step.parts[0]), comment, frame.launch)

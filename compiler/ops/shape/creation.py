@@ -12,6 +12,7 @@ from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ir.whole import Whole
 from compiler.ops.checks import literal_shape
 from compiler.ops.lanes import fill, number
 from compiler.ops.math.axes import (
@@ -48,13 +49,15 @@ def number_text(number: float) -> str:
 # ---- constants ----------------------------------------------------------------------------------
 
 
-class FillConstant(OpDef, op="fill_constant"):
+class FillConstant(Whole, op="fill_constant"):
     """Out = `value` everywhere, in the shape `shape`.
 
     `str_value` is the same number as text, for what a float32 attribute cannot hold; it goes first
     where it is given. The number may stand in ValueTensor, the sizes in ShapeTensor or in a tensor
     each. Reference: fill_constant_op.h.
     """
+
+    sizing = frozenset({"shape"})
 
     ValueTensor = reads(optional=True, no_grad=True)
     ShapeTensor = reads(optional=True, no_grad=True)
@@ -104,6 +107,13 @@ class FillConstant(OpDef, op="fill_constant"):
             return
         indices = k.lanes(*Out.shape)
         k.store(Out, indices, number(k, ValueTensor))
+
+    def measure(self, xp: Xp) -> dict[str, Value]:
+        return {}
+
+    def compute(self, xp: Xp, ValueTensor: Value | None) -> Value:
+        known = number_from(self.str_value, self.value, element_type(self.dtype))
+        return known if ValueTensor is None else ValueTensor
 
 
 def told_shape(
