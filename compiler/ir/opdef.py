@@ -123,6 +123,10 @@ class OpDef(Traits, TurnRules, MemoryRules):
         """Its output slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if slot.is_output}
 
+    def goes_on_with(self, target: str | None) -> str:
+        """The output that pointwise ops may go on with, on the host or a device; empty for none."""
+        return self.epilogue or (self.device_epilogue if target else "")
+
     def for_rows(self) -> str:
         """The op that does the same to sparse values, where that is another one."""
         return ""
@@ -237,6 +241,11 @@ class GradOp(GradTurnRules, GradMemoryRules, OpDef):
         return self.origin
 
     turn_rules = forward_rules
+
+    def goes_on_with(self, target: str | None) -> str:
+        """What the forward op says of gradients."""
+        slot = self.origin.epilogue_grad if target else ""
+        return slot and slot + GRAD
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""

@@ -14,6 +14,10 @@ class Traits:
     """True for what gives other numbers every time, and so is no constant."""
     lod_like: ClassVar[str | None] = None
     """The slot whose LoD the outputs share that have as many rows; None for the first input."""
+    device_epilogue: ClassVar[str] = ""
+    """The same where kernels of a device make it."""
+    epilogue_grad: ClassVar[str] = ""
+    """The input whose gradient is such an output of the gradient op, on a device."""
     epilogue: ClassVar[str] = ""
     """The output with which pointwise ops of its shape may go on in the same kernel: then it needs
     no memory of its own, and code for the op may apply them to each part it makes."""

@@ -70,7 +70,9 @@ def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
     """Ops that take an epilogue, each with the var by which a kernel reads its result."""
     for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
         maker = g.producer(var)
-        if maker is not None and var in maker.outputs.get(maker.defn.epilogue, ()):
+        if maker is not None and var in maker.outputs.get(
+            maker.defn.goes_on_with(maker.target), ()
+        ):
             yield maker, var
 
 
@@ -85,9 +87,14 @@ def _refuse(g: Graph, head: Op, made: Var, kernel: _Kernel, kernel_of: dict[Op, 
     if head.target != kernel.ops[0].target:
         return f"it is for {head.target}, what follows for {kernel.ops[0].target}"
     behind = _behind(g, kernel, kernel_of)
+    for var in (var for var in head.writes() if var is not made):
+        readers = (kernel_of[op] for op in g.readers(var))
+        if any(each.place < (*behind, *kernel.place) for each in readers):
+            return f"{var.label!r} is read before all is there that follows"
     for var in (after for var in head.reads() if (after := g.overwriter(var)) is not None):
         writer = g.producer(var)
-        if writer is not None and (writer in mine or kernel_of[writer].place <= behind):
+        waits = writer in mine or (writer is not None and kernel_of[writer].place <= behind)
+        if waits and writer is not head:
             return f"{var.label!r} is written over what it reads before all is there that follows"
     return ""
 

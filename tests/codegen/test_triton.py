@@ -32,7 +32,7 @@ def module_of(text, options=None, context=None):
     return target.emit(freeze(graph))
 
 
-def compare(text, options=None, size=3, steps=2, rtol=2e-5):
+def compare(text, options=None, size=3, steps=2, rtol=2e-5, atol=1e-6):
     """Hold kernels against the interpreter of graphs: results and state, over several steps."""
     graph = parse(text)
     feed, state = inputs(graph, size)
@@ -42,7 +42,7 @@ def compare(text, options=None, size=3, steps=2, rtol=2e-5):
     for _ in range(steps):
         got, want = compute(feed), run(graph, feed, theirs)
         for var, a, b in zip(graph.results, got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6, err_msg=var.label)
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=var.label)
         for name in theirs:
             np.testing.assert_allclose(mine[name], theirs[name], rtol=rtol, atol=1e-6)
     return module

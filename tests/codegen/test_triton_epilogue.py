@@ -42,6 +42,59 @@ RESIDUAL = """graph main {
 """
 
 
+NORM = """graph main {{
+  feed x: f32[{shape}]
+  feed r: f32[{shape}]
+  param s: f32[4]
+  param b: f32[4]
+  param m: f32[4]
+  param v: f32[4]
+  (MeanOut=m#1: f32[4] over m, SavedMean=sm: f32[4], SavedVariance=sv: f32[4], \
+VarianceOut=v#1: f32[4] over v, Y=y: f32[{shape}]) = batch_norm(Bias=b, Mean=m, Scale=s, \
+Variance=v, X=x) {{'data_layout': '{layout}', 'is_test': {tested}}}
+  (Out=a: f32[{shape}]) = elementwise_add(X=y, Y=r)
+  (Out=z: f32[{shape}]) = relu(X=a)
+  (Out=g: f32[{shape}]) = scale(X=z) {{'scale': 0.5}}
+  (Bias@GRAD=db: f32[4], Scale@GRAD=ds: f32[4], X@GRAD=dx: f32[{shape}]) = \
+batch_norm_grad(Bias=b, SavedMean=sm, SavedVariance=sv, Scale=s, X=x, Y@GRAD=g) \
+{{'data_layout': '{layout}', 'is_test': {tested}}}
+  (Out=t: f32[{shape}]) = tanh(X=dx)
+  return z, t, ds, db, m#1, v#1
+}}
+"""
+
+GRADIENT = """graph main {
+  feed x: f32[N, 4, 5, 5]
+  feed g: f32[N, 6, 5, 5]
+  param w: f32[6, 4, 3, 3]
+  (Out=z: f32[N, 4, 5, 5]) = relu(X=x)
+  (Filter@GRAD=dw: f32[6, 4, 3, 3], Input@GRAD=dz: f32[N, 4, 5, 5]) = \
+conv2d_grad(Filter=w, Input=z, Output@GRAD=g) {'paddings': [1, 1]}
+  (X@GRAD=dx: f32[N, 4, 5, 5]) = relu_grad(Out=z, Out@GRAD=dz)
+  return dx, dw
+}
+"""
+
+
+@pytest.mark.parametrize("tested", [False, True])
+@pytest.mark.parametrize(("layout", "shape"), [("NCHW", "N, 4, 3, 5"), ("NHWC", "N, 3, 5, 4")])
+def test_a_batch_norm_goes_on_with_a_residual_and_an_activation(layout, shape, tested):
+    text, far = NORM.format(layout=layout, shape=shape, tested=tested), {"rtol": 2e-4, "atol": 2e-5}
+    module = compare(text, **far)
+    assert not any(name.startswith(("tanh", "relu", "elementwise")) for name in names_of(module))
+    compare(text.replace("N, ", "700, "), **far)
+
+
+def test_the_gradient_of_a_convolution_goes_on_with_that_of_an_activation():
+    module = compare(GRADIENT, rtol=1e-4)
+    assert "relu_grad" not in names_of(module)
+    compare(GRADIENT, size=7, rtol=1e-4)
+
+
+def names_of(module):
+    return [kernel.name for kernel in module.kernels]
+
+
 @pytest.mark.parametrize("text", [CONVOLUTION, PRODUCT], ids=["convolution", "product"])
 def test_bias_residual_and_activation_are_one_kernel(text):
     assert len(compare(text).kernels) == 1

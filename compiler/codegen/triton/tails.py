@@ -82,8 +82,8 @@ def _seen_in(lanes: Lanes, whole: Shape, shape: Shape, indices: Sequence[Term]) 
     middle, own = len(shape) - kept, len(whole) - kept
     alike = (a == b for a, b in zip(whole[: own - 1], shape[: middle - 1], strict=False))
     first = sum(takewhile(bool, alike))
-    flat: Term = 0
-    for size, index in zip(shape[first:middle], indices[first:middle], strict=True):
+    flat, *others = indices[first:middle]
+    for size, index in zip(shape[first + 1 : middle], others, strict=True):
         flat = cast(Term, flat * lanes.size(size) + index)
     inner = lanes.unravel(flat, whole[first:own])
     return (*indices[:first], *inner, *indices[middle:])
@@ -95,7 +95,7 @@ def tail_of(frame: Frame, step: Step) -> Tail | None:
     A head reads its inputs wherever it likes: a tail that writes to their memory has to wait.
     """
     head = step.ops[0]
-    (made,) = head.outputs[head.defn.epilogue]
+    (made,) = head.outputs[head.defn.goes_on_with(head.target)]
     roots = trace(replace(step, ops=step.ops[1:]))
     read = {(value.place, value.home) for values in head.inputs.values() for value in values}
     apart = all((root.value.place, root.value.home) not in read for root in roots)

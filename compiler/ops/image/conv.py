@@ -59,6 +59,7 @@ class Convolution(OpDef):
     image_axes: ClassVar[int] = 2
     prefers_channels_last = True
     epilogue = "Output"
+    epilogue_grad = "Input"
 
     Input = reads()
     Filter = reads()

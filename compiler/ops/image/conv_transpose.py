@@ -87,6 +87,7 @@ class ConvTranspose(OpDef):
     image_axes: ClassVar[int] = 2
     prefers_channels_last = True
     epilogue = "Output"
+    epilogue_grad = "Input"
 
     Input = reads()
     Filter = reads()

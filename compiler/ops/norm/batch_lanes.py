@@ -121,7 +121,7 @@ def gradient(
     X, d_Y, scale, mean, inverse = given
     d_X, *wanted = made
     dtype = X.type.dtype
-    d_scale, d_bias = (out or k.scratch(scale.shape, dtype) for out in wanted)
+    d_scale, d_bias = (out or k.scratch(scale.shape, scale.type.dtype) for out in wanted)
 
     def values(c: Number, place: Number) -> tuple[Number, Number]:
         above = s.read(k, d_Y, c, place)

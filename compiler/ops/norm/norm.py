@@ -154,6 +154,9 @@ class BatchNormalisation(Layouts):
 class BatchNorm(BatchNormalisation, op="batch_norm"):
     """Normalisation over a batch."""
 
+    device_epilogue = "Y"
+    epilogue_grad = "X"
+
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
