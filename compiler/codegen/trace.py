@@ -148,14 +148,18 @@ class Tracer:
         """An input, told apart by `name`."""
         return self._node("leaf", (), shape, dtype, name)
 
-    def call(self, fn: str, *args: Any) -> Expr:
-        """An elementwise function of expressions and numbers."""
+    def call(self, fn: str, *args: Any) -> Any:
+        """An elementwise function of expressions and numbers; of numbers alone, a number."""
         shapes = [arg.shape for arg in args if isinstance(arg, Expr)]
+        if not shapes:
+            return getattr(np, fn)(*args).item()
         return self._node(fn, args, broadcast(fn, shapes), _result_dtype(fn, args))
 
-    def where(self, condition: Term, a: Term, b: Term) -> Expr:
+    def where(self, condition: Term, a: Term, b: Term) -> Any:
         """`a` where the condition holds, else `b`."""
         shapes = [arg.shape for arg in (condition, a, b) if isinstance(arg, Expr)]
+        if not shapes:
+            return a if condition else b
         return self._node("where", (condition, a, b), broadcast("where", shapes), _promoted((a, b)))
 
     def astype(self, x: Expr, dtype: Any) -> Expr:

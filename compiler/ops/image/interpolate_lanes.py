@@ -158,7 +158,7 @@ def _looking(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, D
     first = k.scratch((axis.size,), DType.INT32)
     (place,) = k.lanes(axis.size)
     r = k.loop(product((axis.count, axis.taps)))
-    output, tap = k.unravel(r, (axis.count, axis.taps))
+    output, tap = k.div(r, axis.taps), k.mod(r, axis.taps)
     seen = k.equal(axis.tap(k, output, tap)[0], place)
     found = k.where(seen, k.astype(output, DType.INT32), k.size(axis.count))
     k.store(first, (place,), k.min(k.astype(found, DType.INT32), r))
