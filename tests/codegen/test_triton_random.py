@@ -187,10 +187,40 @@ BETWEEN = """graph main {
 """
 
 
-def test_dropout_goes_on_in_the_kernel_of_a_product():
-    assert len(compare(BETWEEN).kernels) == 1
-    compare(BETWEEN, size=7)
-    compare(BETWEEN, Options(disable=frozenset({"fuse_pointwise", "fuse_epilogue"})))
+@pytest.mark.parametrize("columns", [5, 20], ids=["one by one", "by fours"])
+def test_dropout_goes_on_in_the_kernel_of_a_product(columns):
+    text = BETWEEN.replace("5]", f"{columns}]")
+    (kernel,) = compare(text).kernels
+    compare(text, size=17)
+    compare(text, Options(disable=frozenset({"fuse_pointwise", "fuse_epilogue"})))
+    assert kernel.name == "mul_elementwise_add_dropout_by_key_relu"
+
+
+STACK = """graph main {
+  feed x: f32[N, 2, 6, 8]
+  feed y: f32[N, 2, 8, 12]
+  feed k: i64[2]
+  (Out=h: f32[N, 2, 6, 12]) = matmul(X=x, Y=y)
+  (Out=d: f32[N, 2, 6, 12]) = dropout_by_key(X=h, Key=k) {'place': 1}
+  return d
+}
+"""
+
+PICTURE = """graph main {
+  feed x: f32[N, 6, 5, 3]
+  feed k: i64[2]
+  param w: f32[8, 3, 3, 3]
+  (Output=h: f32[N, 6, 5, 8]) = conv2d(Input=x, Filter=w) {'paddings': [1, 1], 'data_format': 'NHWC'}
+  (Out=d: f32[N, 6, 5, 8]) = dropout_by_key(X=h, Key=k) {'place': 1}
+  return d
+}
+"""
+
+
+@pytest.mark.parametrize("text", [STACK, PICTURE], ids=["stack", "picture"])
+def test_tiles_draw_by_fours_what_lies_together(text):
+    assert "uniform_tile(key" in compare(text).source
+    compare(text, size=5)
 
 
 def test_keys_are_not_written_over():

@@ -23,7 +23,7 @@ from compiler.codegen.triton.forms import guess
 from compiler.codegen.triton.lanes import Source, Tiles, number_of
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.writer import Names
-from compiler.ir.dims import Dim, Size, product
+from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape
 
 GROUP = 8
@@ -171,6 +171,37 @@ class _TileEmitter(Emitter):
         other = value.args[len(cast(Source, value.extra).shape) + 1 :]
         return not other or other[0] == 0
 
+    # ---- random numbers ----
+
+    def _below(self, part: Expr) -> list[Expr]:
+        row = self._row_of(part)
+        if row is None:
+            return super()._below(part)
+        return [
+            part.parts()[0],
+            *(i for i, _ in row if isinstance(i, Expr)),
+            self.lanes.indices[-1],
+        ]
+
+    def _drawn(self, part: Expr) -> str:
+        """A random number an element; four in a row have their words from one block."""
+        row = self._row_of(part)
+        if row is None:
+            return super()._drawn(part)
+        self.helpers["uniform_tile"] = None
+        key, begin = self._value(part.args[0]), self._sum_of(row, frozenset("i"))
+        return f"uniform_tile({key}, {part.extra}, {begin}, j, ROWS, COLUMNS)"
+
+    def _row_of(self, part: Expr) -> list[tuple[Term, Size]] | None:
+        """Where rows begin whose columns lie together and, by fours, in one block; else None."""
+        index = part.args[1] if part.fn == "uniform" and part.dtype is DType.FP32 else None
+        if not isinstance(index, Expr) or index.fn != "ravel":
+            return None
+        *rows, (last, stride) = self._joined(index.args, cast(Shape, index.extra)) or [(0, 0)]
+        whole = last is self.lanes.indices[-1] and stride == 1
+        apart = all(is_multiple(n, 4) and "j" not in self._touches(i) for i, n in rows)
+        return rows if whole and apart else None
+
     # ---- where elements are ----
 
     def _index(self, axis: int) -> str:
@@ -215,7 +246,10 @@ class _TileEmitter(Emitter):
         self, indices: Sequence[Term], shape: Shape, over: frozenset[str] = frozenset("ij")
     ) -> str:
         """Where an element lies behind the first, spread over sides of the tile."""
-        pairs = self._joined(indices, shape)
+        return self._sum_of(self._joined(indices, shape), over)
+
+    def _sum_of(self, pairs: Sequence[tuple[Term, Size]], over: frozenset[str]) -> str:
+        """The sum of indices times strides, spread over sides of the tile."""
         parts = [
             self._value(i) + (f" * {self._size(stride)}" if stride != 1 else "")
             for i, stride in pairs

@@ -54,6 +54,13 @@ def uniform_lanes(key, stream, start, COUNT: tl.constexpr):
     a, b, c, d = philox_block(key, stream, start // 4 + tl.arange(0, COUNT // 4))
     return tl.reshape(even_floats(tl.join(tl.join(a, c), tl.join(b, d))), (COUNT,))
 
+def uniform_tile(key, stream, row, j, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Those of a tile: rows begin at `row` [ROWS, 1], which four divides, and j [1, COLUMNS]
+    counts on from a number that four divides."""
+    quarters = tl.min(tl.reshape(j, (COLUMNS // 4, 4)), 1) >> 2
+    a, b, c, d = philox_block(key, stream, (row >> 2) + quarters[None, :])
+    return tl.reshape(even_floats(tl.join(tl.join(a, c), tl.join(b, d))), (ROWS, COLUMNS))
+
 def pair_of_words(key, stream, i):
     """The two words that element i has where each has two: the lower one first."""
     a, b, c, d = philox_block(key, stream, i >> 1)
