@@ -10,6 +10,8 @@ import pytest
 import compiler
 import fluid
 import runtime
+from compiler.codegen.triton.ahead import build
+from compiler.codegen.triton.gpus import gpus
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.philox import philox, uniform_by_key
@@ -355,3 +357,24 @@ def test_what_is_computed_twice_draws_the_same():
         launches.append(len(re.findall(r"dropout_by_key\w*\[", module.source)))
     np.testing.assert_array_equal(found[1], found[0])
     assert launches[0] == 8 < launches[1]
+
+
+def test_kernels_that_draw_are_built_for_every_gpu(tmp_path):
+    """None spills, loads stay wide, and elements share blocks of words: 8 a thread take 2 blocks."""
+    text = """graph main {
+  feed x: f32[N, 64]
+  (Out=y: f32[N, 64], Mask=m: u8[N, 64]) = dropout(X=x)
+  (Out=g: f32[64]) = gaussian_random() {'shape': [64]}
+  (Out=i: i64[64]) = randint() {'shape': [64], 'low': 0, 'high': 9}
+  return y, g, i
+}
+"""
+    targets = gpus("cuda:80,cuda:90,cuda:100,hip:gfx942")
+    wide = BETWEEN.replace("5]", "64]")
+    built = build([module_of(text), module_of(wide)], targets, tmp_path, 10**8)
+    assert [len(row) for row in built] == [12, 4]
+    assert not any(each.code.spilled for row in built for each in row)
+    alone = [each.code.files["ptx"] for each in built[0] if each.kernel == "dropout_by_key"
+             and "ptx" in each.code.files]  # fmt: skip
+    assert all(ptx.count(b"mul.wide.u32") < 60 for ptx in alone)
+    assert all(b"ld.global.v4" in ptx and b"st.global.v4" in ptx for ptx in alone)
