@@ -1,0 +1,145 @@
+"""What large models move and compute on a GPU, before and after fusion, beside the ideal: no GPU.
+
+    python bench/account.py
+    python bench/account.py --gpu b200 --batch 64 --models mobilenet_v2 --json account.jsonl
+
+ResNet-50 and MobileNetV2 at 224 pixels and the Transformer (base, 64 words a sentence) are compiled
+for a device: inference in bfloat16 with its weights lent, training in float32 and in bfloat16.
+Bytes are those of the loads and stores of their kernels; the ideal reads each input of a step once
+and writes each output once (docs/inspect.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import fluid
+from bench.nets import transformer, zoo
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
+from compiler.account import Account
+from compiler.driver import feed_shapes
+from compiler.gpus import GPUS, Gpu
+from compiler.ir.convert import to_graph
+from compiler.options import Options
+from compiler.study import Study, study_graph
+from fluid.contrib.mixed_precision import decorate
+
+PICTURES = {"image": 224, "classes": 1000}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "resnet50": PICTURES,
+    "mobilenet_v2": PICTURES,
+    "transformer": {"shape": transformer.BASE},
+}
+"""The models, as their papers have them."""
+
+GOALS = {"resnet50": 60.0, "mobilenet_v2": 30.0}
+"""MB an image in inference in bfloat16."""
+
+FUSING = "fuse_pointwise"
+"""The pass before which nothing is fused."""
+
+UPDATES = ("sgd", "momentum", "adam")
+"""Names that kernels of updates begin with."""
+
+COLUMNS = {
+    "model": "", "work": "", "dtype": "", "fused": "", "launches": ",d", "updates": ",d",
+    "MB each": ".2f", "ideal": ".2f", "of ideal": ".2f", "GFLOP each": ".2f", "at least ms": ".2f",
+    "copies": ",d", "on the host": ",d",
+}  # fmt: skip
+
+
+def measure(names: Sequence[str], gpu: Gpu, batch: int) -> Iterator[Row]:
+    """Two rows a model and kind of work, before and after fusion."""
+    for name in names:
+        for work, dtype in (("inference", "bf16"), ("training", "fp32"), ("training", "bf16")):
+            seen = compiled(name, work, dtype, batch)
+            stages = [stage.name for stage in seen.stages]
+            for fused, place in (("no", stages.index(FUSING) - 1), ("yes", -1)):
+                kind = {"model": name, "work": work, "dtype": dtype, "fused": fused}
+                yield {**kind, **_row(seen.accounts[place], gpu, batch)}
+
+
+def compiled(name: str, work: str, dtype: str, batch: int) -> Study:
+    """A model compiled for a device under watch."""
+    trains, settings = work == "training", SETTINGS[name]
+    optimizer = _narrow(name) if trains and dtype == "bf16" else None
+    made = zoo.build(fluid, name, train=trains, optimizer=optimizer, **settings)
+    program = made.main if trains else made.test
+    fetched = made.loss if trains else made.output
+    feeds = [var.name for var in program.list_vars() if var.is_data]
+    graph = to_graph(program, feed_shapes(program, feeds), [fetched.name])
+    sizes = {size: batch for var in graph.feeds() for size in var.type.names}
+    options = Options(dtype="fp32" if trains else dtype)
+    params = None if trains else _weights(made.startup)
+    return study_graph(name, graph, sizes, target="triton", params=params, options=options)
+
+
+def _narrow(name: str) -> Any:
+    """What a model is trained with, in bfloat16."""
+    plain = zoo.MODELS[name].optimizer
+    return lambda module: decorate(plain(module), dtype="bfloat16")
+
+
+def _weights(startup: Any) -> dict[str, Any]:
+    """Initial weights by name."""
+    scope = fluid.Scope()
+    with fluid.scope_guard(scope):
+        fluid.Executor().run(startup)
+    return dict(scope.arrays())
+
+
+def _row(each: Account, gpu: Gpu, batch: int) -> Row:
+    total = each.total()
+    return {
+        "launches": each.launches,
+        "updates": sum(k.kernel.startswith(UPDATES) for k in each.kernels),
+        "MB each": total.moved / batch / 1e6,
+        "ideal": each.least / batch / 1e6,
+        "of ideal": total.moved / each.least,
+        "GFLOP each": (total.operations + total.products) / batch / 1e9,
+        "at least ms": each.seconds(gpu) * 1e3,
+        "copies": len([k for k in each.kernels if k.side.value == "copy"]),
+        "on the host": len([k for k in each.kernels if k.side.value == "host"]),
+    }
+
+
+def report(rows: Sequence[Row], gpu: Gpu, batch: int) -> str:
+    """The table, and whether goals are met."""
+    title = f"Kernels of {gpu.name}, batch {batch}: MB moved and GFLOP computed for each of it"
+    lines = [table(title, rows, COLUMNS)]
+    for row in (row for row in rows if row["fused"] == "yes"):
+        wanted = GOALS.get(row["model"])
+        if row["work"] == "inference" and wanted is not None:
+            found = f"{row['model']}: {row['MB each']:.1f} MB an image"
+            lines.append(goal(found, row["MB each"] <= wanted, f"≤ {wanted:.0f} MB"))
+        if row["work"] == "training":
+            found = f"{row['model']}, {row['dtype']}: updates in {row['updates']} launch"
+            lines.append(goal(found, row["updates"] == 1, "1"))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table; write it where that was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gpu", choices=sorted(GPUS), default="h200")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--models", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--json", type=Path, help="append the rows to this file")
+    given = parser.parse_args()
+    rows = list(measure(given.models, GPUS[given.gpu], given.batch))
+    print(report(rows, GPUS[given.gpu], given.batch))
+    if given.json:
+        append(given.json, {"account": rows})
+
+
+if __name__ == "__main__":
+    main()
