@@ -63,7 +63,7 @@ i_live, j_live = i < {rows}, j < {columns}
 
 _TAKEN = (
     "tl triton tile down across group height place i j i_live j_live matrix start turn left right "
-    "left_live right_live total first ROWS COLUMNS INNER GROUP INDEX range float"
+    "left_live right_live first ROWS COLUMNS INNER GROUP INDEX range float"
 ).split()
 
 
@@ -118,25 +118,27 @@ class _TileEmitter(Emitter):
             self.body.line("matrix = tl.program_id(1).to(INDEX)")
 
     def _sum(self) -> None:
-        (total,) = {
-            part for root in roots_of(self.lanes.stores) for part in ordered(root)
-            if part.fn == "dot"
-        }  # fmt: skip
-        a, b = cast("tuple[Expr, Expr]", total.args[:2])
-        held = TYPES[total.dtype]
-        self._hoist(a, 0)
-        self._hoist(b, 1)
-        self.body.line(f"total = tl.zeros((ROWS, COLUMNS), {held})")
+        totals = {dot: self.names.make("total") for dot in self._dots()}
+        for dot, total in totals.items():
+            for factor, side in zip(dot.parts(), (0, 1), strict=True):
+                self._hoist(factor, side)
+            self.body.line(f"{total} = tl.zeros((ROWS, COLUMNS), {TYPES[dot.dtype]})")
         self._enter_turns()
-        left = self._factor(a, ("i", "left"))
-        right = self._factor(b, ("right", "j"))
-        if a.dtype is DType.BF16:
-            self.helpers["factor"] = None
-            left, right = f"factor({left})", f"factor({right})"
-        options = f'input_precision="{self.precision}", out_dtype={held}'
-        self.body.line(f"total = tl.dot({left}, {right}, total, {options})")
+        for dot, total in totals.items():
+            left = self._factor(dot.parts()[0], ("i", "left"))
+            right = self._factor(dot.parts()[1], ("right", "j"))
+            if dot.parts()[0].dtype is DType.BF16:
+                self.helpers["factor"] = None
+                left, right = f"factor({left})", f"factor({right})"
+            options = f'input_precision="{self.precision}", out_dtype={TYPES[dot.dtype]}'
+            self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
-        self.text[total] = "total"
+        self.text |= totals
+
+    def _dots(self) -> list[Expr]:
+        """The sums of products, which share their turns: one, or those of the gates of a cell."""
+        parts = (part for root in roots_of(self.lanes.stores) for part in ordered(root))
+        return list(dict.fromkeys(part for part in parts if part.fn == "dot"))
 
     def _enter_turns(self) -> None:
         """A turn stands across the left factor and down the right one."""
@@ -272,17 +274,14 @@ class _TileEmitter(Emitter):
         return {key: _side(size, widest[key]) for key, size in sizes}
 
     def _widest(self) -> dict[str, int]:
-        if self._is_exact():
-            return {**WIDEST, "INNER": _LEAST}
+        dots = self._dots()
+        if len(dots) > 1 or any(map(_wide, dots)):
+            columns = max(_LEAST, WIDEST["COLUMNS"] // power_of_two(len(dots)))
+            return {**WIDEST, "COLUMNS": columns, "INNER": _LEAST}
         many = _tiles(self.stack, self.rows, self.columns, HALF) >= PROGRAMS
         sides = (self.rows, self.columns)
         fits = all(isinstance(size, Dim) or size >= HALF["ROWS"] for size in sides)
         return HALF if many and fits else WIDEST
-
-    def _is_exact(self) -> bool:
-        """True for float32 and float64, of which more turns at once do not fit into registers."""
-        parts = (part for root in roots_of(self.lanes.stores) for part in ordered(root))
-        return any(part.fn == "dot" and _wide(part) for part in parts)
 
     def _constants(self) -> list[str]:
         return [*WIDEST, "GROUP"]
@@ -299,6 +298,7 @@ class _TileEmitter(Emitter):
 
 
 def _wide(dot: Expr) -> bool:
+    """True for float32 and float64, of which more turns at once do not fit into registers."""
     return cast(Expr, dot.args[0]).dtype.itemsize > 2
 
 

@@ -73,6 +73,7 @@ def traffic_of(
     if not dots:
         return Traffic((*reads, *again), tuple(stores), work)
     sizes = lanes.products if isinstance(lanes, Tiles) else ()
+    sizes = (*((len(dots),) if len(dots) > 1 else ()), *sizes)
     return Traffic(tuple(reads), tuple(stores), work, sizes, _factor(dots[0]))
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
+from compiler.ops.sequence import gru_lanes
 from compiler.ops.sequence.sequence import count_of, require_one_level
+from compiler.ops.sequence.step_lanes import STEP, Block, Steps
 from compiler.ops.sequence.time_steps import (
     activate,
     blocks_of,
@@ -191,3 +194,67 @@ class Gru(OpDef, op="gru"):
         if H0 is not None:
             found["H0"] = initial_gradient(d_state, order, len(H0))
         return found
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        BatchGate: DeviceOperand | None,
+        BatchResetHiddenPrev: DeviceOperand | None,
+        BatchHidden: DeviceOperand | None,
+        Hidden: DeviceOperand | None,
+    ) -> None:
+        rows, width = Input.shape[0], Weight.shape[0]
+        steps = Steps(k, Input_lod[0], rows, self.is_reverse)
+        unit = self.unit(k, Weight, steps)
+        gates = BatchGate or k.scratch((rows, width * 3), Input.type.dtype)
+        kept = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
+        state = steps.stack(H0, kept)
+        wanted = ((state, "stack"), (BatchHidden, "place"), (Hidden, "row"))
+        news = [(out, by) for out, by in wanted if out is not None]
+        with k.each(steps.onwards, *STEP) as numbers:
+            gru_lanes.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        BatchGate: DeviceOperand,
+        BatchResetHiddenPrev: DeviceOperand,
+        BatchHidden: DeviceOperand,
+        d_Hidden: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_H0: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        steps = Steps(k, Input_lod[0], d_Hidden.shape[0], self.is_reverse)
+        unit = self.unit(k, Weight, steps)
+        state = steps.stack(H0, BatchHidden)
+        p, j = k.lanes(*BatchHidden.shape)
+        k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
+        d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)
+        carry = k.scratch(BatchHidden.shape, BatchGate.type.dtype)
+        back = gru_lanes.Back(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
+        with k.each(steps.back, *STEP) as numbers:
+            gru_lanes.step_back(unit, Block(*numbers), back)
+        if d_H0 is not None:
+            cleared = steps.cleared(d_H0)
+            gru_lanes.initial_gradient(unit, steps.first, d_gates, carry, steps.order, cleared)
+        if d_Weight is not None:
+            before, kept = steps.places_before(), BatchResetHiddenPrev
+            gru_lanes.weight_gradient(unit, state, before, kept, d_gates, d_Weight)
+        if d_Bias is not None:
+            gru_lanes.bias_gradient(k, d_gates, d_Bias)
+
+    def unit(self, k: Lanes, Weight: DeviceOperand, steps: Steps) -> gru_lanes.Unit:
+        """The weights and the rule, for kernels."""
+        kinds = self.gate_activation, self.activation
+        return gru_lanes.Unit(k, Weight, kinds, self.origin_mode, steps.row_at)

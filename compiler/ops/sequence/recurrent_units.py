@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.dims import Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
+from compiler.ops.sequence import gru_lanes, step_lanes
 from compiler.ops.sequence.gru import (
     gate_slopes,
     gru_step,
@@ -15,6 +18,7 @@ from compiler.ops.sequence.gru import (
     weight_gradient,
     weights_of,
 )
+from compiler.ops.sequence.step_lanes import Block
 from compiler.ops.sequence.time_steps import activate, parts, require_shape, slope
 
 
@@ -66,6 +70,57 @@ class LstmUnit(OpDef, op="lstm_unit"):
         d_outlet[:] = d_H * active * slope(outlet, "sigmoid")
         d_candidate[:] = d_cell * inlet * slope(candidate, "tanh")
         return {"X": d_X, "C_prev": d_cell * forget}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        C_prev: DeviceOperand,
+        C: DeviceOperand | None,
+        H: DeviceOperand | None,
+    ) -> None:
+        i, j = k.lanes(*C_prev.shape)
+        inlet, forget, outlet, candidate = self.gates(k, X, C_prev.shape[1], i, j)
+        cell = forget * C_prev[i, j] + inlet * candidate
+        for out, value in ((C, cell), (H, outlet * k.tanh(cell))):
+            if out is not None:
+                k.store(out, (i, j), value)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        C_prev: DeviceOperand,
+        C: DeviceOperand,
+        d_C: DeviceOperand,
+        d_H: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_C_prev: DeviceOperand | None,
+    ) -> None:
+        i, j = k.lanes(*C_prev.shape)
+        width = C_prev.shape[1]
+        inlet, forget, outlet, candidate = gates = self.gates(k, X, width, i, j)
+        active, above = k.tanh(C[i, j]), d_H[i, j]
+        d_cell = d_C[i, j] + above * outlet * (1.0 - active * active)
+        given = d_cell * candidate, d_cell * C_prev[i, j], above * active, d_cell * inlet
+        kinds = ("sigmoid", "sigmoid", "sigmoid", "tanh")
+        for part, (value, gate, kind) in enumerate(zip(given, gates, kinds, strict=True)):
+            if d_X is not None:
+                column = j + k.size(width * part)
+                k.store(d_X, (i, column), value * step_lanes.slope(k, gate, kind))
+        if d_C_prev is not None:
+            k.store(d_C_prev, (i, j), d_cell * forget)
+
+    def gates(
+        self, k: Lanes, X: DeviceOperand, width: Size, i: Number, j: Number
+    ) -> tuple[Number, ...]:
+        """The activated gates in a lane: input, forget, output, candidate."""
+        parts = [X[i, j + k.size(width * part)] for part in range(4)]
+        parts[1] = parts[1] + self.forget_bias
+        kinds = ("sigmoid", "sigmoid", "sigmoid", "tanh")
+        return tuple(
+            step_lanes.activated(k, part, kind) for part, kind in zip(parts, kinds, strict=True)
+        )
 
 
 UNIT_ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu")
@@ -151,3 +206,51 @@ class GruUnit(OpDef, op="gru_unit"):
         d_Weight = weight_gradient(Weight, d_Input, HiddenPrev, ResetHiddenPrev)
         found = {"Input": d_Input, "HiddenPrev": d_HiddenPrev, "Weight": d_Weight}
         return found if Bias is None else {**found, "Bias": d_Input.sum(axis=0, keepdims=True)}
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        HiddenPrev: DeviceOperand,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        Gate: DeviceOperand | None,
+        ResetHiddenPrev: DeviceOperand | None,
+        Hidden: DeviceOperand | None,
+    ) -> None:
+        dtype, block = Input.type.dtype, Block(count=Input.shape[0])
+        gates = Gate or k.scratch(Input.shape, dtype)
+        kept = ResetHiddenPrev or k.scratch(HiddenPrev.shape, dtype)
+        news = [(Hidden or k.scratch(HiddenPrev.shape, dtype), "row")]
+        gru_lanes.step(self.unit(k, Weight), block, Input, Bias, HiddenPrev, gates, kept, news)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        HiddenPrev: DeviceOperand,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        Gate: DeviceOperand,
+        ResetHiddenPrev: DeviceOperand,
+        d_Hidden: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_HiddenPrev: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        unit, dtype = self.unit(k, Weight), Gate.type.dtype
+        count = Gate.shape[0]
+        d_gates, carry = k.scratch(Gate.shape, dtype), k.scratch(HiddenPrev.shape, dtype)
+        back = gru_lanes.Back(HiddenPrev, Gate, d_Hidden, d_gates, carry, d_Input)
+        gru_lanes.last_step_back(unit, Block(count=count), back)
+        if d_HiddenPrev is not None:
+            gru_lanes.initial_gradient(unit, count, d_gates, carry, None, d_HiddenPrev)
+        if d_Weight is not None:
+            gru_lanes.weight_gradient(unit, HiddenPrev, None, ResetHiddenPrev, d_gates, d_Weight)
+        if d_Bias is not None:
+            gru_lanes.bias_gradient(k, d_gates, d_Bias)
+
+    def unit(self, k: Lanes, Weight: DeviceOperand) -> gru_lanes.Unit:
+        """The weights and the rule, for kernels."""
+        kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
+        return gru_lanes.Unit(k, Weight, kinds, self.origin_mode)

@@ -72,6 +72,27 @@ def blocks_of(starts: Array) -> list[tuple[slice, slice, slice]]:
     ]
 
 
+def steps_of(offsets: Array, backwards: bool) -> tuple[Array, Array, Array, list[Any], list[Any]]:
+    """The steps in numbers, for code that launches a kernel for each.
+
+    The order of sequences, the row at each place, the place of the state before it in the stack;
+    then for each step, the first one first and the last one first: where it begins in the order and
+    in the stack, where the states before it do, how many rows it has, where the next step begins
+    and how many it has.
+
+    >>> steps_of(np.array([0, 2, 3]), False)[3]
+    [(0, 2, 0, 2, 2, 1), (2, 4, 2, 1, 0, 0)]
+    """
+    order, starts, rows = by_time_step(offsets, backwards)
+    blocks = blocks_of(starts)
+    nexts = [(now.start, now.stop - now.start) for now, _, _ in blocks[1:]]
+    steps = [
+        (now.start, new.start, before.start, now.stop - now.start, *after)
+        for (now, new, before), after in zip(blocks, [*nexts, (0, 0)], strict=False)
+    ]
+    return order, rows, places_before(starts), steps, steps[::-1]
+
+
 def places_before(starts: Array) -> Array:
     """For each place of the order, that of the state before it in the stack.
 
