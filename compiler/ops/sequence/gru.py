@@ -213,7 +213,7 @@ class Gru(OpDef, op="gru"):
         unit = self.unit(k, Weight, steps)
         gates = BatchGate or k.scratch((rows, width * 3), Input.type.dtype)
         kept = BatchResetHiddenPrev or k.scratch((rows, width), Input.type.dtype)
-        state = steps.stack(H0, kept)
+        state = steps.stack(H0, width, Input.type.dtype)
         wanted = ((state, "stack"), (BatchHidden, "place"), (Hidden, "row"))
         news = [(out, by) for out, by in wanted if out is not None]
         with k.each(steps.onwards, *STEP) as numbers:
@@ -237,7 +237,7 @@ class Gru(OpDef, op="gru"):
     ) -> None:
         steps = Steps(k, Input_lod[0], d_Hidden.shape[0], self.is_reverse)
         unit = self.unit(k, Weight, steps)
-        state = steps.stack(H0, BatchHidden)
+        state = steps.stack(H0, Weight.shape[0], BatchHidden.type.dtype)
         p, j = k.lanes(*BatchHidden.shape)
         k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)

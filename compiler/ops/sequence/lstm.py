@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import attr, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.sequence import lstm_lanes
 from compiler.ops.sequence.lstm_cell import (
     Memory,
     bias_gradient,
@@ -13,6 +15,8 @@ from compiler.ops.sequence.lstm_cell import (
     peepholes,
     run_memory,
 )
+from compiler.ops.sequence.lstm_runs import back_there, give_there, run_there
+from compiler.ops.sequence.step_lanes import Steps
 from compiler.ops.sequence.time_steps import (
     by_time_step,
     in_rows,
@@ -105,6 +109,50 @@ class Lstm(Memory, op="lstm"):
         if C0 is not None:
             found["C0"] = initial_gradient(d_cell, order, len(C0))
         return found
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        C0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand,
+        Hidden: DeviceOperand | None,
+        Cell: DeviceOperand | None,
+        BatchGate: DeviceOperand | None,
+        BatchCellPreAct: DeviceOperand | None,
+    ) -> None:
+        steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
+        memory = lstm_lanes.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
+        outs = Hidden, Cell, BatchGate, BatchCellPreAct
+        run_there(memory, steps, (Input, H0, C0), outs, None)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        C0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand,
+        Hidden: DeviceOperand,
+        Cell: DeviceOperand,
+        BatchGate: DeviceOperand,
+        BatchCellPreAct: DeviceOperand,
+        d_Hidden: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_H0: DeviceOperand | None,
+        d_C0: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        steps = Steps(k, Input_lod[0], Hidden.shape[0], self.is_reverse)
+        memory = lstm_lanes.Memory(k, Weight, Bias, self.kinds, self.use_peepholes, steps.row_at)
+        kept = Hidden, Cell, BatchGate, BatchCellPreAct
+        back = back_there(memory, steps, (H0, C0), kept, d_Hidden, d_Input)
+        give_there(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
 
 
 class Lstmp(Memory, op="lstmp"):
@@ -209,3 +257,68 @@ class Lstmp(Memory, op="lstmp"):
         if C0 is not None:
             found["C0"] = initial_gradient(d_cell, order, len(C0))
         return found
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        C0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand,
+        ProjWeight: DeviceOperand,
+        Projection: DeviceOperand | None,
+        Cell: DeviceOperand | None,
+        BatchGate: DeviceOperand | None,
+        BatchCellPreAct: DeviceOperand | None,
+        BatchHidden: DeviceOperand | None,
+    ) -> None:
+        steps = Steps(k, Input_lod[0], Input.shape[0], self.is_reverse)
+        memory = self.memory(k, Weight, Bias, ProjWeight, steps)
+        outs = Projection, Cell, BatchGate, BatchCellPreAct
+        run_there(memory, steps, (Input, H0, C0), outs, BatchHidden)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input_lod: list[Operand],
+        H0: DeviceOperand | None,
+        C0: DeviceOperand | None,
+        Weight: DeviceOperand,
+        ProjWeight: DeviceOperand,
+        Bias: DeviceOperand,
+        Projection: DeviceOperand,
+        Cell: DeviceOperand,
+        BatchGate: DeviceOperand,
+        BatchCellPreAct: DeviceOperand,
+        BatchHidden: DeviceOperand,
+        d_Projection: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_H0: DeviceOperand | None,
+        d_C0: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_ProjWeight: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        steps = Steps(k, Input_lod[0], Projection.shape[0], self.is_reverse)
+        memory = self.memory(k, Weight, Bias, ProjWeight, steps)
+        kept = Projection, Cell, BatchGate, BatchCellPreAct
+        back = back_there(memory, steps, (H0, C0), kept, d_Projection, d_Input)
+        give_there(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
+        if d_ProjWeight is not None and back.d_state is not None:
+            k.product(d_ProjWeight, BatchHidden, back.d_state, turned=(True, False))
+
+    def memory(
+        self,
+        k: Lanes,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand,
+        ProjWeight: DeviceOperand,
+        steps: Steps,
+    ) -> lstm_lanes.Memory:
+        """Weights and rule, for kernels."""
+        kind = "identity" if self.proj_activation == "identity" else self.cell_activation
+        by = lstm_lanes.Projection(ProjWeight, kind, self.proj_clip)
+        rule = self.kinds, self.use_peepholes, steps.row_at, self.cell_clip, by
+        return lstm_lanes.Memory(k, Weight, Bias, *rule)

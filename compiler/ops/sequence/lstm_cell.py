@@ -189,6 +189,11 @@ class Memory(OpDef):
     cell_activation = attr("tanh")
     candidate_activation = attr("tanh")
 
+    @property
+    def kinds(self) -> tuple[str, str, str]:
+        """The activations of gates, cell and candidate."""
+        return self.gate_activation, self.cell_activation, self.candidate_activation
+
     def cell_type(
         self, Input: TensorType, Input_lod: list[TensorType], Bias: TensorType
     ) -> TensorType:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, HostValue, Lanes, Number, Operand
+from compiler.ir.types import DType
 from compiler.ops.lanes import fill
 from compiler.ops.sequence.time_steps import steps_of
 
@@ -59,17 +60,17 @@ class Steps:
         """For each place of the order, that of the state before it in a stack."""
         return self.k.there(self._found[2], (self.rows,))
 
-    def stack(self, initial: DeviceOperand | None, like: DeviceOperand) -> DeviceOperand:
+    def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
         """A stack of states of which only the initial ones are set: to 0 where none are given."""
-        k, width = self.k, like.shape[-1]
-        states = k.scratch((self.sequences + self.rows, width), like.type.dtype)
+        k = self.k
+        states = k.scratch((self.sequences + self.rows, width), dtype)
         i, j = k.lanes(self.first, width)
         k.store(states, (i, j), 0.0 if initial is None else initial[self.order[i], j])
         return states
 
     def stacked(self, initial: DeviceOperand | None, states: DeviceOperand) -> DeviceOperand:
         """States of the rows of sequences in the order, stacked on the initial ones."""
-        k, stack = self.k, self.stack(initial, states)
+        k, stack = self.k, self.stack(initial, states.shape[-1], states.type.dtype)
         p, j = k.lanes(self.rows, states.shape[-1])
         k.store(stack, (p + k.size(self.first), j), states[self.row_at[p], j])
         return stack
