@@ -18,7 +18,9 @@ from compiler.plan import Place, Plan, PlannedOp, Step, Value
 _SMALL = 2**31
 """Elements below which a kernel counts them in 32 bits."""
 
-_TAKEN = frozenset("torch triton tl addressed upload download uploaded tensor_over room INDEX".split())
+_TAKEN = frozenset(
+    "torch triton tl addressed upload download uploaded tensor_over room INDEX".split()
+)
 """Names that modules use themselves, besides those of NumPy code."""
 
 
