@@ -58,7 +58,7 @@ def _done(job: Mapping[str, Any], said: io.StringIO) -> dict[str, Any]:
     return {
         "entry": metadata.name,
         "shared": int(metadata.shared),
-        "scratch": int(metadata.global_scratch_size) + _profiled(metadata),
+        "scratch": _scratch(metadata),
         "registers": usage[0],
         "spilled": usage[1],
         "parameters": _ptx_parameters(text) if maker == "cuda" else _hip_parameters(text),
@@ -105,8 +105,10 @@ def _constant(language: Any, value: Any) -> Any:
     return getattr(language, value) if isinstance(value, str) else value
 
 
-def _profiled(metadata: Any) -> int:
-    return int(getattr(metadata, "profile_scratch_size", 0) or 0)
+def _scratch(metadata: Any) -> int:
+    """Bytes of device memory that a program needs beside its values; not every Triton says it."""
+    names = ("global_scratch_size", "profile_scratch_size")
+    return sum(int(getattr(metadata, name, 0) or 0) for name in names)
 
 
 def _bytes(code: str | bytes) -> bytes:
