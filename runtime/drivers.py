@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runtime.errors import PlaceError
 
 USUAL_SHARED = 48 << 10
-"""Bytes of shared memory that a program gets without asking."""
+"""Bytes of shared memory that a program gets from CUDA without asking."""
 
 _MAX_SHARED = 8
 """The attribute of a function by which it asks for more."""
@@ -30,19 +32,18 @@ class Calls:
     library: str
     load: str
     find: str
-    attribute: str
     launch: str
     error: str
 
 
 CALLS = {
     "cuda": Calls(
-        "libcuda.so.1", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
-        "cuLaunchKernel", "cuGetErrorString",
+        "libcuda.so.1", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel",
+        "cuGetErrorString",
     ),
     "hip": Calls(
-        "libamdhip64.so", "hipModuleLoadData", "hipModuleGetFunction", "hipFuncSetAttribute",
-        "hipModuleLaunchKernel", "hipGetErrorString",
+        "libamdhip64.so", "hipModuleLoadData", "hipModuleGetFunction", "hipModuleLaunchKernel",
+        "hipGetErrorString",
     ),
 }  # fmt: skip
 
@@ -69,9 +70,9 @@ class Driver:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._do(self._calls.load, ctypes.pointer(module), code)
         self._do(self._calls.find, ctypes.pointer(function), module, entry.encode())
-        if shared > USUAL_SHARED:
-            number, bytes_ = ctypes.c_int(_MAX_SHARED), ctypes.c_int(shared)
-            self._do(self._calls.attribute, function, number, bytes_)
+        if shared > USUAL_SHARED and self.maker == "cuda":
+            wanted = ctypes.c_int(shared)
+            self._do("cuFuncSetAttribute", function, ctypes.c_int(_MAX_SHARED), wanted)
         return function
 
     def launch(
@@ -115,11 +116,21 @@ class Driver:
 
 
 def _opened(calls: Calls) -> Any:
+    """The shared library, the very one that torch uses where it brought its own."""
     try:
-        library = ctypes.CDLL(calls.library)
+        library = ctypes.CDLL(_mapped(calls.library) or calls.library)
     except OSError as error:
         raise PlaceError(f"{calls.library} cannot be opened: is a GPU's driver here?") from error
     getattr(library, calls.launch).argtypes = _LAUNCH
     if calls is CALLS["hip"]:
         getattr(library, calls.error).restype = ctypes.c_char_p
     return library
+
+
+def _mapped(name: str) -> str:
+    """Where a library is that this process has loaded already; empty where it has not."""
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+        paths = (line.rpartition(" ")[2] for line in lines)
+        return next((path for path in paths if Path(path).name.startswith(name)), "")
+    return ""

@@ -48,7 +48,7 @@ class Row:
             row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
             row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
         )  # fmt: skip
-        words: tuple[object, ...] = (made.kernel, made.gpu, made.file, made.entry, *made.parameters)
+        words: list[object] = [made.kernel, made.gpu, made.file, made.entry, *made.parameters]
         if not all(isinstance(each, str) for each in words):
             raise TypeError(f"these are no names: {words}")
         numbers = (made.nothing, made.threads, made.shared)

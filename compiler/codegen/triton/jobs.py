@@ -7,12 +7,11 @@ modules that agree in all of it are one job, and its digest is where the outcome
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.alike import likeness
@@ -26,6 +25,11 @@ FORMAT = 1
 """Grows when the same job is done in another way."""
 
 INDEX = "INDEX"
+_FUNCTION = re.compile(
+    r"^@triton\.jit.*\n(?:@.*\n)*def (\w+)\(.*\n(?:(?:[ \t)].*)?\n)*", re.MULTILINE
+)
+"""A decorated function at the top of a module, with all that is indented below it."""
+
 _HEAD = "import triton\nimport triton.language as tl\n"
 
 
@@ -57,7 +61,7 @@ class Job:
 
     def message(self) -> str:
         """The job as JSON, on one line."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(vars(self), sort_keys=True)
 
     def digest(self, triton: str) -> str:
         """The identity of what becomes of it with a version of Triton, in hex."""
@@ -91,13 +95,7 @@ def jobs_of(module: Module, gpu: Gpu, index: str = "int32") -> list[tuple[Kernel
 
 def _functions(module: Module) -> dict[str, str]:
     """The text of every function of a module that Triton compiles."""
-    lines = module.source.split("\n")
-    found = [n for n in ast.parse(module.source).body if isinstance(n, ast.FunctionDef)]
-    return {
-        node.name: "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
-        for node in found
-        if node.decorator_list
-    }
+    return {found[1]: found[0].rstrip() for found in _FUNCTION.finditer(module.source)}
 
 
 def _job(

@@ -1,0 +1,121 @@
+"""How long it takes to build every kernel of the models for a GPU that is not here.
+
+    python bench/ahead.py                        cuda:80, cuda:90, cuda:100 and hip:gfx942
+    python bench/ahead.py --target cuda:90
+
+For each model: what a step launches, how many different kernels that are, and how many of them the
+models before it did not have. For each GPU: seconds to build them all with nothing on disk, and
+again. `cpu` is what all processes worked, which says more on a machine that others use too. The
+peer is Triton by itself, as it compiles at a first step on a GPU: the kernels of one model one
+after the other, in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.support.modules import launches, modules
+from bench.support.table import Row, goal, table
+from compiler.codegen.module import Module
+from compiler.codegen.triton.ahead import Built, build
+from compiler.codegen.triton.gpus import Gpu, gpus
+from compiler.codegen.triton.jobs import jobs_of
+
+COLD, WARM = 60.0, 1.0
+"""Seconds for one GPU on two idle cores."""
+
+PEER = "lenet_bn"
+EVERY = "cuda:80,cuda:90,cuda:100,hip:gfx942"
+MODELS = {"model": "", "launches": "d", "kernels": "d", "new": "d"}
+TIMES = {"gpu": "", "kernels": "d", "cold s": ".1f", "cold cpu s": ".1f", "warm s": ".2f"}
+TIMES |= {"spill": "d", "spill, memory-bound": "d"}
+PEERS = {"gpu": "", "kernels": "d", "ours s": ".2f", "triton alone s": ".2f", "ratio": ".2f"}
+
+
+def main() -> int:
+    """Print three tables and the goals; 1 where one is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default=EVERY, metavar="GPU[,GPU…]")
+    targets = gpus(parser.parse_args().target)
+    found = modules()
+    print(table("Models", list(_counted(found)), MODELS), flush=True)
+    rows = [_timed(list(found.values()), gpu) for gpu in targets]
+    print(table("\nAll of them", rows, TIMES), flush=True)
+    peers = [_beside(found[PEER], gpu) for gpu in targets]
+    print(table(f"\n{PEER}, beside Triton by itself", peers, PEERS))
+    return _judged(rows)
+
+
+def _counted(found: Mapping[str, Module]) -> Iterator[Row]:
+    (gpu,) = gpus("cuda:90")
+    known: set[Any] = set()
+    for name, module in found.items():
+        jobs = {job for _, job in jobs_of(module, gpu)}
+        row = {"model": name, "launches": launches(module), "kernels": len(module.kernels)}
+        yield row | {"new": len(jobs - known)}
+        known |= jobs
+
+
+def _timed(found: Sequence[Module], gpu: Gpu) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        made, cold, worked = _clocked(lambda: build(found, [gpu], place, 10**10))
+        _, warm, _ = _clocked(lambda: build(found, [gpu], place, 10**10))
+    kernels = {each.job: each for built in made for each in built}.values()
+    spilled = [each for each in kernels if each.code.spilled]
+    return {
+        "gpu": str(gpu), "kernels": len(kernels), "cold s": cold, "cold cpu s": worked,
+        "warm s": warm, "spill": len(spilled),
+        "spill, memory-bound": sum(not each.job.is_product for each in spilled),
+    }  # fmt: skip
+
+
+def _beside(module: Module, gpu: Gpu) -> Row:
+    """The kernels of a model by all processes, and one after the other by one."""
+    spent = [_cold(module, gpu, processes) for processes in (None, 1)]
+    count = len(module.kernels)
+    row = {"gpu": str(gpu), "kernels": count, "ours s": spent[0], "triton alone s": spent[1]}
+    return row | {"ratio": spent[0] / spent[1]}
+
+
+def _cold(module: Module, gpu: Gpu, processes: int | None) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        return _clocked(lambda: build([module], [gpu], place, 10**10, processes=processes))[1]
+
+
+def _clocked(do: Callable[[], list[list[Built]]]) -> tuple[list[list[Built]], float, float]:
+    """What comes of it, the seconds it took, and those that all processes worked for it."""
+    worked, start = _worked(), time.perf_counter()
+    made = do()
+    return made, time.perf_counter() - start, _worked() - worked
+
+
+def _worked() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + used.ru_utime + used.ru_stime
+
+
+def _judged(rows: Sequence[Row]) -> int:
+    cold = max(row["cold s"] for row in rows)
+    warm = max(row["warm s"] for row in rows)
+    spilled = sum(row["spill, memory-bound"] for row in rows)
+    met = (cold < COLD, warm < WARM, not spilled)
+    print()
+    print(goal(f"{cold:.1f} s with nothing on disk", met[0], f"< {COLD:.0f} s on two cores"))
+    print(goal(f"{warm:.2f} s again", met[1], f"< {WARM:.0f} s"))
+    print(goal(f"{spilled} memory-bound kernels spill", met[2], "none"))
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
