@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.support.modules import launches, modules
+from bench.support.modules import TRAINED, launches, modules
 from bench.support.table import Row, goal, table
 from compiler.codegen.module import Module
 from compiler.codegen.triton.ahead import Built, build
@@ -33,7 +33,6 @@ from compiler.codegen.triton.jobs import jobs_of
 COLD, WARM = 60.0, 1.0
 """Seconds for one GPU on two idle cores."""
 
-PEER = "lenet_bn"
 EVERY = "cuda:80,cuda:90,cuda:100,hip:gfx942"
 MODELS = {"model": "", "launches": "d", "kernels": "d", "new": "d"}
 TIMES = {"gpu": "", "kernels": "d", "cold s": ".1f", "cold cpu s": ".1f", "warm s": ".2f"}
@@ -41,17 +40,19 @@ TIMES |= {"spill": "d", "spill, memory-bound": "d"}
 PEERS = {"gpu": "", "kernels": "d", "ours s": ".2f", "triton alone s": ".2f", "ratio": ".2f"}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print three tables and the goals; 1 where one is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default=EVERY, metavar="GPU[,GPU…]")
-    targets = gpus(parser.parse_args().target)
-    found = modules()
+    parser.add_argument("--models", nargs="+", choices=TRAINED, default=list(TRAINED))
+    given = parser.parse_args(arguments)
+    targets, found = gpus(given.target), modules(given.models)
     print(table("Models", list(_counted(found)), MODELS), flush=True)
     rows = [_timed(list(found.values()), gpu) for gpu in targets]
     print(table("\nAll of them", rows, TIMES), flush=True)
-    peers = [_beside(found[PEER], gpu) for gpu in targets]
-    print(table(f"\n{PEER}, beside Triton by itself", peers, PEERS))
+    peer = next(iter(found))
+    peers = [_beside(found[peer], gpu) for gpu in targets]
+    print(table(f"\n{peer}, beside Triton by itself", peers, PEERS))
     return _judged(rows)
 
 

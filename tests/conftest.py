@@ -42,6 +42,14 @@ def missing_gpu() -> str | None:
     return None if torch.cuda.is_available() else "torch sees no CUDA GPU"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled kernels apart from those of the user, for this run of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FLUID_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
     """Tell whether golden files are to be written instead of compared."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import compiler
@@ -23,11 +24,12 @@ PREDICTING = {"resnet50": FULL, "mobilenet_v1": FULL}
 """Models that predict."""
 
 
-def modules() -> dict[str, Module]:
+def modules(names: Collection[str] = TRAINED) -> dict[str, Module]:
     """The module of each of them by its name, ` inference` behind those that predict."""
-    found = {name: trained(name, **settings) for name, settings in TRAINED.items()}
-    rest = {f"{name} inference": predicting(name, **each) for name, each in PREDICTING.items()}
-    return found | rest
+    train = {name: each for name, each in TRAINED.items() if name in names}
+    predict = {name: each for name, each in PREDICTING.items() if name in names}
+    found = {name: trained(name, **settings) for name, settings in train.items()}
+    return found | {f"{name} inference": predicting(name, **each) for name, each in predict.items()}
 
 
 def trained(name: str, **settings: Any) -> Module:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import compile_time, memory, peak, serve, step, transpilers
+from bench import ahead, compile_time, memory, peak, serve, step, transpilers
 from bench.nets import timed
 from bench.packing import allocators, files
 from bench.support import lines, table
@@ -123,6 +123,14 @@ def test_steps_beside_torch() -> None:
     bindings = list(step.measure_binding(["fit_a_line"], sizes=2))
     assert min(row["ours"], row["torch"], row["ours ÷ torch"], row["noise"]) > 0
     assert "the reference is skipped" in step.report([row], bindings)
+
+
+def test_kernels_are_built_beside_triton_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("triton")
+    ahead.main(["--target", "hip:gfx942", "--models", "lenet_bn"])
+    shown = capsys.readouterr().out
+    assert "lenet_bn, beside Triton by itself" in shown
+    assert "met     0 memory-bound kernels spill" in shown
 
 
 def test_another_batch_size_binds_and_compiles_nothing() -> None:

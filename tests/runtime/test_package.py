@@ -19,10 +19,12 @@ from runtime.launches import Launcher, Row
 from runtime.package import PackageError, fitting, prepared, read_package, without_kernels
 
 pytest.importorskip("triton")
+from tests.fluid.test_inference_golden import recorded
 from tests.runtime import stand_in
 
 MODELS = Path(__file__).resolve().parents[1] / "golden" / "inference"
 MODEL = MODELS / "digits_mlp__separate"
+ON_H100 = ("--target", "cuda:90")
 FEED = np.random.default_rng(0).random((3, 1, 8, 8)).astype(np.float32)
 
 
@@ -33,7 +35,7 @@ def compiled(out, *arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return compiled(tmp_path_factory.mktemp("package"), "--target", "cuda:90")
+    return compiled(tmp_path_factory.mktemp("package"), *ON_H100)
 
 
 @pytest.fixture
@@ -64,6 +66,16 @@ def test_code_is_launched_as_the_module_says(package):
     np.testing.assert_array_equal(predictor.run([FEED[:1]])[0], predictor.run([FEED])[0][:1])
 
 
+@pytest.mark.parametrize("case", ["lenet_bn", "sentiment_conv"])
+def test_models_give_what_the_reference_recorded(case, tmp_path, capsys):
+    assert main(["compile", str(MODELS / f"{case}__separate"), *ON_H100, "-o", str(tmp_path)]) == 0
+    predictor, library = launched(read_package(tmp_path))
+    feed, expected = recorded(case)
+    (found,) = predictor.run(feed)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+    assert library.launches and "will run on the host" not in capsys.readouterr().out
+
+
 def test_a_package_runs_interpreted_and_as_numpy_code(folder, tmp_path, monkeypatch):
     plain = load_compiled(compiled(tmp_path)).run([FEED])
     np.testing.assert_allclose(plain[0], expected()[0], rtol=1e-5, atol=1e-6)
@@ -84,7 +96,7 @@ def test_fluid_infer_takes_a_package(folder, tmp_path, monkeypatch, capsys):
 
 def test_parameters_may_come_from_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    out = compiled(tmp_path, "--target", "cuda:90", "--without-params")
+    out = compiled(tmp_path, *ON_H100, "--without-params")
     assert not (out / "params").exists()
     with pytest.raises(CompileError, match=r"has no parameter 'fc_0.*\n.*pass params="):
         load_compiled(out)
