@@ -120,7 +120,7 @@ def compile_graph(
         supports = writer.supports if target != "numpy" else None
         run_passes(graph, pipeline(settings, supports), context, watching)
         _check_support(graph)
-        plan = replace(freeze(graph), in_order=settings.deterministic)
+        plan = replace(freeze(graph), in_order=settings.deterministic, tf32=settings.tf32)
         module = writer.emit(plan, poison=settings.check >= 1)
     if folder is not None:
         _dump_stages(folder, plan, module)

@@ -38,7 +38,8 @@ class Options:
     folder of its own. `passes` are registered passes to run besides, each at its place: classes,
     or their names (docs/cookbook.md). `dtype` "bf16" or "fp16" lets products, and what follows
     them, compute in bfloat16 or float16, for inference (docs/mixed_precision.md). `deterministic`
-    lets rows that repeat be summed in one order on a device, which takes longer (docs/gpu.md).
+    lets rows that repeat be summed in one order on a device, which takes longer; `tf32` lets its
+    products of float32 round what they multiply to TF32, which is faster (docs/gpu.md).
     """
 
     disable: frozenset[str] = frozenset()
@@ -49,6 +50,7 @@ class Options:
     passes: Sequence[str | Named] = ()
     dtype: str | None = None
     deterministic: bool = False
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         _expect_dtype(self.dtype)
@@ -65,7 +67,8 @@ class Options:
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
         """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
         `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder), `FLUID_PASSES` (names of
-        registered passes), `FLUID_DTYPE` (`bf16`, `fp16`) and `FLUID_DETERMINISTIC` (1).
+        registered passes), `FLUID_DTYPE` (`bf16`, `fp16`), `FLUID_DETERMINISTIC` (1) and
+        `FLUID_TF32` (1).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -84,6 +87,7 @@ class Options:
             frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
             dtype=environ.get("FLUID_DTYPE") or None,
             deterministic=environ.get("FLUID_DETERMINISTIC", "0") not in ("", "0"),
+            tf32=environ.get("FLUID_TF32", "0") not in ("", "0"),
         )  # fmt: skip
 
 

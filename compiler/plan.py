@@ -129,7 +129,8 @@ class Step:
 class Plan:
     """All a target needs to write code, and nothing it may change.
 
-    `in_order` asks for sums that are made in the same order in every run.
+    `in_order` asks for sums that are made in the same order in every run, `tf32` lets products of
+    float32 round their factors to 10 bits behind the point.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Plan:
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
     in_order: bool = False
+    tf32: bool = False
 
     def __str__(self) -> str:
         return _show(self)

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
+import compiler
 import compiler.codegen.triton.products as products
+import fluid
 import runtime
 from compiler.codegen.triton.target import TritonTarget
 from compiler.errors import CompileError
@@ -116,6 +118,20 @@ def test_a_narrow_product_is_cut_and_its_tail_joins_the_joining(rows, columns, i
     module = compare(PRODUCT.format(rows=rows, columns=columns, inner=inner), rtol=1e-4)
     assert len(module.kernels) == 2
     assert "first = (matrix)" in module.source
+
+
+def test_products_round_their_factors_where_an_option_lets_them():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()):
+        out = fluid.layers.fc(fluid.data("x", [4, 8]), 3)
+    sources = [
+        compiler.compile(
+            program, feed=["x"], fetch=[out], target="triton", options=Options(tf32=tf32)
+        ).source
+        for tf32 in (False, True)
+    ]
+    assert ['input_precision="tf32"' in source for source in sources] == [False, True]
+    assert Options.from_env({"FLUID_TF32": "1"}).tf32
 
 
 def test_a_product_with_a_large_result_is_not_cut():

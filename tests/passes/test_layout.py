@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import fluid
 import runtime
+from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
 from compiler.interpret import run
@@ -63,6 +64,32 @@ def test_random_networks_run_on_the_device(seed, off):
     run_passes(graph, pipeline(Options(disable=frozenset(off)), target.supports), Context())
     compute = runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), mine)
     hold([*compute(feed), *mine.values()], want)
+
+
+def lent_and_tested(seed):
+    """A network for inference whose weights are lent, as the device would have it."""
+    graph, feed, state = graph_of(seed, train=False)
+    want = numbers(parse(show(graph)), feed, state)[: len(graph.results)]
+    params = {name: array.copy() for name, array in state.items()}
+    return graph, feed, params, want
+
+
+@pytest.mark.parametrize("seed", [1, 8, 27])
+def test_constant_filters_are_turned_ahead(seed):
+    pytest.importorskip("triton")
+    pytest.importorskip("torch")
+    graph, feed, params, want = lent_and_tested(seed)
+    target = TritonTarget()
+    run_passes(graph, pipeline(Options(), target.supports), Context(params))
+    assert [op for op in graph.ops() if op.attrs.get("filter_format") == "HWIO"]
+    assert not [op for op in graph.ops() if op.kind == "transpose" and op["X"].role == "param"]
+    hold(runtime.load(target.emit(freeze(graph)), runtime.CUDAPlace(0), params)(feed), want)
+
+
+def test_the_host_reads_turned_filters_too():
+    graph, feed, params, want = lent_and_tested(1)
+    run_passes(graph, named(["layout", "fold_constants"]), Context(params))
+    hold(runtime.load(NumpyTarget().emit(freeze(graph)), params=params)(feed), want)
 
 
 def test_numpy_code_leaves_pictures_as_written():

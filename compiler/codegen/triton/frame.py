@@ -41,6 +41,7 @@ class TritonFrame(Frame):
         super().__init__(plan.dims, plan.buffers)
         self.names.taken |= {*_TAKEN, *HELPERS, *GLOBALS, *dir(builtins)}
         self.in_order = plan.in_order
+        self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()
         self.launched: list[tuple[int, Written]] = []
         self.written: dict[Key, str] = {}

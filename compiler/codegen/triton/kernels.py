@@ -77,7 +77,6 @@ class Kernels(HostWork):
     def __init__(
         self, frame: TritonFrame, op: PlannedOp, comment: Sequence[str],
         launch: Callable[[Written], None], name: str = "", tail: Tail | None = None,
-        precision: str = "ieee",
     ) -> None:  # fmt: skip
         super().__init__(frame)
         self._op = op
@@ -85,7 +84,6 @@ class Kernels(HostWork):
         self._launch = launch
         self._name = name or op.kind
         self._tail = tail
-        self._precision = precision
         self._current: Lanes | None = None
         self._wide: dict[str, tuple[NumpyOperand, NumpyOperand]] = {}
 
@@ -171,7 +169,7 @@ class Kernels(HostWork):
         self, stack: Sequence[Size], sides: tuple[Size, Size, Size], parts: int
     ) -> Tiles:
         self.flush()
-        made = Tiles(self._name, stack, sides, parts, self._precision)
+        made = Tiles(self._name, stack, sides, parts, self._frame.precision)
         self._current = made
         return made
 

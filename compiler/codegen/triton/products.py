@@ -130,7 +130,8 @@ class _TileEmitter(Emitter):
             if dot.parts()[0].dtype is DType.BF16:
                 self.helpers["factor"] = None
                 left, right = f"factor({left})", f"factor({right})"
-            options = f'input_precision="{self.precision}", out_dtype={TYPES[dot.dtype]}'
+            precision = self.precision if dot.parts()[0].dtype is DType.FP32 else "ieee"
+            options = f'input_precision="{precision}", out_dtype={TYPES[dot.dtype]}'
             self.body.line(f"{total} = tl.dot({left}, {right}, {total}, {options})")
         self._leave(self.loops[0])
         self.text |= totals

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
 from compiler.errors import ShapeError
@@ -27,7 +28,7 @@ from compiler.ops.image.conv_loops import (
     convolution_image_gradient,
     window_axes,
 )
-from compiler.ops.image.conv_windows import Windows
+from compiler.ops.image.conv_windows import HWIO, Windows
 from compiler.ops.image.im2col import Geometry, convolve, workplace
 from compiler.ops.image.tiles import (
     PLACES,
@@ -41,7 +42,13 @@ from compiler.ops.image.tiles import (
     tile_share,
     tile_work,
 )
-from compiler.ops.image.windows import Axis, Sliding, laid_out, seen_channels_first
+from compiler.ops.image.windows import (
+    Axis,
+    Sliding,
+    laid_out,
+    seen_channels_first,
+    seen_filters_first,
+)
 
 Axes: TypeAlias = tuple[Axis, ...]
 
@@ -49,9 +56,10 @@ Axes: TypeAlias = tuple[Axis, ...]
 class Convolution(OpDef):
     """Output[n, f, y] = Bias[f] + Σ Filter[f, c, i] Input[n, c, s·y + d·i - p], y and i per axis.
 
-    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case,
-    Bias [F]. Filters of a group see the channels of that group. Paddings p have one size an axis,
-    or two: before and after. Reference: conv_op.cc.
+    Input is [N, C, …] (or [N, …, C] as data_format says), Filter [F, C/groups, …] in either case
+    ([…, C/groups, F] where the compiler has turned it, which filter_format says), Bias [F]. Filters
+    of a group see the channels of that group. Paddings p have one size an axis, or two: before and
+    after. Reference: conv_op.cc.
     """
 
     linear_in = (("Input",), ("Filter",))
@@ -70,6 +78,7 @@ class Convolution(OpDef):
     groups = attr(1)
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
+    filter_format = attr("OIHW")
     is_test = attr(False)
 
     def output(self, Input: TensorType, Filter: TensorType) -> TensorType:
@@ -78,7 +87,7 @@ class Convolution(OpDef):
         windows.require_images(self.kind, "Filter", Filter, self.image_axes + 2)
         require_same_dtype(self.kind, Input=Input, Filter=Filter)
         batch, channels, *_ = windows.channels_first(self.data_format, Input.shape)
-        filters, depth, *_ = Filter.shape
+        filters, depth, *taps = windows.filters_first(self.filter_format, Filter.shape)
         if differ(channels, depth * self.groups) or (
             isinstance(filters, int) and filters % self.groups
         ):
@@ -86,7 +95,7 @@ class Convolution(OpDef):
                 f"{self.kind}: {shown(Input=Input, Filter=Filter)} do not fit in {self.groups}"
                 f" groups: {channels} channels, {filters} filters of {depth} channels"
             )
-        counts = [axis.count for axis in self.axes(Input.shape, Filter.shape)]
+        counts = [axis.count for axis in self.axes(Input.shape, taps)]
         shape = (batch, filters, *counts)
         return Input.with_shape(windows.in_layout(self.data_format, shape))
 
@@ -108,16 +117,22 @@ class Convolution(OpDef):
 
     def windows(self, Input: DeviceOperand, Filter: DeviceOperand) -> Windows:
         """What kernels of a device go by."""
-        return Windows(self.data_format, self.groups, self.axes(Input.shape, Filter.shape))
+        axes = self.axes(Input.shape, windows.filters_first(self.filter_format, Filter.shape)[2:])
+        return Windows(self.data_format, self.groups, axes, self.filter_format)
 
     def turned(self, types: Types, order: Order) -> Turned | None:
-        return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
+        """With channels last; a constant filter is read in longer runs with its own axes last."""
+        found = windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
+        axes = (*range(2, len(order)), 1, 0)
+        ahead = {"ahead": {"Filter": axes}, "ahead_attrs": {"filter_format": HWIO}}
+        return found and replace(found, **ahead)
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
         """Products of two numbers that Output takes, given the shapes of Filter and Output."""
-        return product(shapes["Output"]) * product(shapes["Filter"][1:])
+        filters = windows.filters_first(self.filter_format, shapes["Filter"])
+        return product(shapes["Output"]) * product(filters[1:])
 
-    def axes(self, Input: Shape, Filter: Shape) -> Axes:
+    def axes(self, Input: Shape, taps: Sequence[Size]) -> Axes:
         """Where the filters stand on each axis."""
         sliding = Sliding(
             self.kind,
@@ -128,7 +143,7 @@ class Convolution(OpDef):
             axes=self.image_axes,
         )
         image = windows.channels_first(self.data_format, Input)[2:]
-        return sliding.over(image, Filter[2:])
+        return sliding.over(image, taps)
 
 
 class Conv3d(Convolution, op="conv3d"):
@@ -162,8 +177,9 @@ class Conv3d(Convolution, op="conv3d"):
     def numpy(self, Input: Array, Filter: Array) -> Array:
         images = seen_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
-        return laid_out(self.data_format, convolution(images, Filter, axes, self.groups))
+        filters = seen_filters_first(self.filter_format, Filter)
+        axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
+        return laid_out(self.data_format, convolution(images, filters, axes, self.groups))
 
     def grad(self, Input: Array, Filter: Array, d_Output: Array) -> dict[str, Array]:
         images = seen_channels_first(self.data_format, Input)
@@ -183,15 +199,17 @@ class Conv2d(Convolution, op="conv2d"):
 
     def infer(self, Input: TensorType, Filter: TensorType, Bias: TensorType | None) -> TensorType:
         if Bias is not None:
-            filters = Filter.with_shape(Filter.shape[:1])
+            first = windows.filters_first(self.filter_format, Filter.shape)[:1]
+            filters = Filter.with_shape(first)
             require_same_shape(self.kind, Bias=Bias, Filters=filters)
         return self.output(Input, Filter)
 
     def numpy(self, Input: Array, Filter: Array, Bias: Array | None) -> Array:
         images = seen_channels_first(self.data_format, Input)
         sliding = (self.strides, self.paddings, self.dilations, self.padding_algorithm)
-        axes = window_axes(images.shape[2:], Filter.shape[2:], *sliding)
-        output = convolution(images, Filter, axes, self.groups)
+        filters = seen_filters_first(self.filter_format, Filter)
+        axes = window_axes(images.shape[2:], filters.shape[2:], *sliding)
+        output = convolution(images, filters, axes, self.groups)
         return laid_out(self.data_format, output if Bias is None else output + Bias[:, None, None])
 
     def grad(
@@ -209,6 +227,7 @@ class Conv2d(Convolution, op="conv2d"):
     def lower(
         self, k: Kernel, Input: Operand, Filter: Operand, Bias: Operand | None, Output: Operand
     ) -> None:
+        Filter = self.filters(k, Filter)
         g = self.geometry(Input, Filter)
         windows.require_places(k, self.kind, (g.rows, g.columns))
         if self.is_product(g):
@@ -305,10 +324,18 @@ class Conv2d(Convolution, op="conv2d"):
         place = f"{g.rows.stride}, {g.rows.before}"
         k.line(f"{k.function(convolve_rows)}({seen}, {tile_work(k, tiling)}, {place})")
 
+    def filters(self, k: Kernel, Filter: Operand) -> Operand:
+        """Filters as [F, C, taps…]: a copy where they lie otherwise."""
+        if self.filter_format == "OIHW":
+            return Filter
+        copy = k.scratch(windows.filters_first(self.filter_format, Filter.shape), Filter.type.dtype)
+        k.line(f"np.copyto({copy}, {Filter}.transpose(3, 2, 0, 1))")
+        return copy
+
     def geometry(self, Input: Operand, Filter: Operand) -> Geometry:
         """The sizes a lowering goes by."""
         images = windows.channels_first(self.data_format, Input.shape)
-        rows, columns = self.axes(Input.shape, Filter.shape)
+        rows, columns = self.axes(Input.shape, Filter.shape[2:])
         typed = Input.type.with_shape(images)
         return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
 

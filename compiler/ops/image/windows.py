@@ -201,6 +201,17 @@ def in_layout(data_format: str, shape: Shape) -> Shape:
     return (batch, *image, channels)
 
 
+def filters_first(filter_format: str, shape: Shape) -> Shape:
+    """The shape of filters as [F, C, taps…]."""
+    return shape if filter_format == "OIHW" else (shape[-1], shape[-2], *shape[:-2])
+
+
+def seen_filters_first(filter_format: str, filters: Array) -> Array:
+    """Filters seen as [F, C, taps…]; a view."""
+    axes = (filters.ndim - 1, filters.ndim - 2, *range(filters.ndim - 2))
+    return filters if filter_format == "OIHW" else filters.transpose(axes)
+
+
 def seen_channels_first(data_format: str, array: Array) -> Array:
     """A batch of images seen as [N, C, …]; a view."""
     return np.moveaxis(array, -1, 1) if is_channels_last(data_format) else array
