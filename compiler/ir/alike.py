@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from compiler.ir.dims import Size, product
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, parameters
-from compiler.ir.whole import Whole
+from compiler.ir.whole import KEY, Whole
 
 
 def elements(op: Op) -> Size | None:
@@ -23,9 +23,12 @@ def elements(op: Op) -> Size | None:
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if len(op.needs_data()) < len(op.reads()) or op.inputs.get("Key") or _untold(op):
+    if len(op.needs_data()) < len(op.reads()) or _untold(op):
+        return None
+    keys = op.inputs.get(KEY, [])
+    if keys and not isinstance(op.defn, Whole):
         return None  # what is drawn by key hangs on the place of an element in its own tensor
-    several = {var.type.numel for var in op.reads() or op.writes()} - {1}
+    several = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
     count: Size = next(iter(several), 1)
     return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None
 
@@ -97,7 +100,8 @@ def operands(ops: Sequence[Op]) -> list[Var]:
 
 def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
     """Which of the operands have an element for every lane; empty where each has but one."""
-    found = tuple(var.type.numel != 1 for var in operands(ops))
+    keys = [var for op in ops for var in op.inputs.get(KEY, ())]
+    found = tuple(var.type.numel != 1 and var not in keys for var in operands(ops))
     return found if any(found) else ()
 
 

@@ -6,6 +6,9 @@ from typing import ClassVar
 
 from compiler.ir.opdef import OpDef
 
+KEY = "Key"
+"""The slot of a tensor of keys, one of which is the op's own."""
+
 
 class Whole(OpDef):
     """An op that goes element by element once it knows sums over all elements of its tensors.
@@ -18,7 +21,8 @@ class Whole(OpDef):
 
     Kernels of a device are made of these two; `numpy` says the same for the host. One that sums
     nothing, and has a `triton` body too, goes by that where it is alone. `sizing` are attributes
-    that say no more than how large its tensors are.
+    that say no more than how large its tensors are, or where its key stands. `Key` is the key that
+    it draws random numbers by, for kernels.
     """
 
     sizing: ClassVar[frozenset[str]] = frozenset()

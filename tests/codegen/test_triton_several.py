@@ -95,6 +95,21 @@ def test_updates_in_float16_are_computed_in_float32(kind):
     compare(updates(kind, [(5,), (33, 41)], "f16"), steps=1, rtol=2e-3)
 
 
+def test_noise_is_drawn_by_the_key_of_each():
+    module = compare("""graph main {
+  feed keys: i64[4]
+  feed d: f32[5]
+  feed e: f32[33, 41]
+  param a: f32[5]
+  param b: f32[33, 41]
+  param r: f32[1]
+  (ParamOut=a#1: f32[5] over a) = dpsgd(Grad=d, Key=keys, LearningRate=r, Param=a)
+  (ParamOut=b#1: f32[33, 41] over b) = dpsgd(Grad=e, Key=keys, LearningRate=r, Param=b) {'place': 2}
+}
+""")
+    assert grouped(module) == ["dpsgd_sums", "dpsgd"]
+
+
 def test_parameters_of_one_element_only():
     assert grouped(compare(updates("adam", [(1,), (1, 1), (1,)]))) == ["adam"]
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from compiler.codegen.frame import Frame, NumpyOperand
 from compiler.codegen.triton.helpers import HELPERS
+from compiler.codegen.triton.random import keys_from
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.values import RESERVED
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Size
-from compiler.ir.whole import Whole
+from compiler.ir.whole import KEY, Whole
 from compiler.plan import Place, PlannedOp, Value
 
 ALIGNED = 16
@@ -78,9 +79,13 @@ class Columns:
 
     def _column(self, value: Value, mine: NumpyOperand) -> Column:
         number, slot, index = _place_of(self.model, value)
-        theirs = (_sides(part[number])[slot][index] for part in self.parts)
-        parts = tuple(self.frame.operand(each) for each in theirs)
+        theirs = [(part[number], _sides(part[number])[slot][index]) for part in self.parts]
+        parts = tuple(self.frame.operand(each) for _, each in theirs)
         lone = value.type.numel == 1 and not (self.width == 1 and self.is_whole)
+        if slot == KEY:
+            places = [op.defn.attributes["place"] for op, _ in theirs]
+            parts = tuple(map(keys_from, parts, places))
+            mine, lone = parts[0], True
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", slot).replace("@", "_").lower()
         return Column(replace(mine, name=self._names.make(words)), parts, lone)
 
@@ -102,7 +107,7 @@ class Columns:
 
 def width(part: Sequence[PlannedOp]) -> Size:
     """How many elements the tensors of a part have; 1 where it works on numbers alone."""
-    counts = (value.type.numel for op in part for value in op.values)
+    counts = (v.type.numel for op in part for v in op.values if v not in op.inputs.get(KEY, ()))
     return next((count for count in counts if count != 1), 1)
 
 

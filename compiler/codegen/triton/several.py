@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from compiler.codegen.frame import Frame
+from compiler.codegen.frame import Frame, NumpyOperand
 from compiler.codegen.triton.blocks import Block
 from compiler.codegen.triton.columns import Columns, width
 from compiler.codegen.triton.emit import Written
@@ -168,7 +168,11 @@ class Launch:
 
     def _accesses(self, names: Collection[str]) -> tuple[Access, ...]:
         columns = [column for column in self.columns.rows if column.operand.name in names]
-        return tuple(whole(each) for column in columns for each in column.parts)
+        return tuple(
+            _one(each) if column.is_number else whole(each)
+            for column in columns
+            for each in column.parts
+        )
 
     def _addressed(self, most: int | None) -> str:
         """The name of the table and of the programs' places, made once where tensors stay."""
@@ -188,6 +192,11 @@ class Launch:
         """Where what depends on addresses is written: at binding, unless a tensor moves."""
         steady = all(each.steady for column in self.columns.all for each in column.parts)
         return self.frame.setup if steady else self.frame.body
+
+
+def _one(operand: NumpyOperand) -> Access:
+    """A single number."""
+    return Access(operand.storage, 1, operand.type.dtype.itemsize, (1,), 0)
 
 
 def blockwise(call: Callable[[str], str], result: str = "") -> list[str]:

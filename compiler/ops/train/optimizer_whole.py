@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
-from compiler.ir.types import Array, DType, TensorType
+from compiler.ir.opdef import Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, TensorType
 from compiler.ir.whole import Whole
 from compiler.ops.checks import require_same_dtype, require_same_shape
-from compiler.ops.lanes import number
 from compiler.ops.shape.random import normal_from
-from compiler.ops.shape.random_lanes import draw_normal
 
 
-class Step(OpDef):
+class WholeUpdate(Whole):
     """A parameter and its gradient, of one type; the learning rate is a tensor of one element."""
 
     Param = reads()
@@ -30,10 +27,6 @@ class Step(OpDef):
         require_same_dtype(self.kind, Param=types["Param"], Grad=types["Grad"])
         require_same_shape(self.kind, Param=types["Param"], Grad=types["Grad"])
         return {slot: types[declared.inplace] for slot, declared in self.outputs().items()}
-
-
-class WholeUpdate(Step, Whole):
-    """A step that needs norms first."""
 
 
 def averaged(
@@ -152,7 +145,7 @@ class LarsMomentum(WholeUpdate, op="lars_momentum"):
         return {"ParamOut": Param - velocity, "VelocityOut": velocity}
 
 
-class Dpsgd(Step, op="dpsgd"):
+class Dpsgd(WholeUpdate, op="dpsgd"):
     """Differentially private descent (Abadi et al., 2016): Grad shortened to `clip`, and noise.
 
     Param -= LearningRate * (Grad * min(1, clip / |Grad|) + noise / batch_size), where noise is one
@@ -161,6 +154,7 @@ class Dpsgd(Step, op="dpsgd"):
     """
 
     is_random = True
+    sizing = frozenset({"place"})
 
     Key = reads(optional=True, no_grad=True)
     clip = attr(10.0)
@@ -176,24 +170,15 @@ class Dpsgd(Step, op="dpsgd"):
         noise = drawn.astype(Grad.dtype) * self.sigma
         return Param - LearningRate * (shortened + noise / self.batch_size)
 
-    def triton(
-        self,
-        k: Lanes,
-        Param: DeviceOperand,
-        Grad: DeviceOperand,
-        LearningRate: DeviceOperand,
-        Key: DeviceOperand,
-        ParamOut: DeviceOperand,
-    ) -> None:
-        noise, length = (k.scratch((1,), DType.FP32) for _ in range(2))
-        draw_normal(k, Key, self.place, noise, 0.0, self.sigma / self.batch_size)
-        (one,) = k.lanes(1)
-        r = k.loop(Grad.type.numel)
-        part = k.astype(Grad.seen_as((Grad.type.numel,))[r], DType.FP32)
-        k.store(length, (one,), k.sqrt(k.sum(part * part, r)))
-        i = k.lanes(*Param.shape)
-        shortened = Grad[i] / k.maximum(length[0] / self.clip, 1.0)
-        k.store(ParamOut, i, Param[i] - number(k, LearningRate) * (shortened + noise[0]))
+    def measure(self, xp: Xp, Grad: Value) -> dict[str, Value]:
+        return {"slope": Grad * Grad}
+
+    def compute(
+        self, xp: Xp, Param: Value, Grad: Value, LearningRate: Value, Key: Value, slope: Value
+    ) -> Value:
+        shortened = Grad / xp.maximum(xp.sqrt(slope) / self.clip, 1.0)
+        noise = xp.normal(Key, Key * 0) * (self.sigma / self.batch_size)
+        return Param - LearningRate * (shortened + noise)
 
 
 class AverageAccumulates(Whole, op="average_accumulates"):
