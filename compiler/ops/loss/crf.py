@@ -10,10 +10,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
-from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.loss import crf_lanes
+from compiler.ops.loss.field_steps import line_places
 
 
 def require_field(
@@ -37,26 +39,6 @@ def require_tags(op: str, Label: TensorType, Emission: TensorType) -> None:
     sizes = zip(Label.shape, (*rows, 1), strict=False)
     if Label.rank not in (len(rows), len(rows) + 1) or any(differ(a, b) for a, b in sizes):
         raise ShapeError(f"{op}: {shown(Emission=Emission, Label=Label)}, expected a tag a row")
-
-
-def line_places(
-    Emission: Array,
-    levels: list[Array] | None,
-    others: list[Array] | None,
-    Length: Array | None,
-) -> tuple[Array, Array]:
-    """Where the steps of each sequence lie; ValueError where nothing says so or two LoDs differ.
-
-    The sequences are those of Emission, or of Label where only that has any.
-    """
-    if Length is not None:
-        return places_by_length(Length, Emission.shape[1], "Length")
-    found = [given[-1] for given in (levels, others) if given]
-    if not found:
-        raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
-    if any(not np.array_equal(each, found[0]) for each in found):
-        raise ValueError("the sequences of Emission and Label have different lengths")
-    return places_by_lod(found[0])
 
 
 def checked_tags(Label: Array, places: Array, there: Array, count: int) -> Array:
@@ -154,7 +136,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
     Emission = reads()
     Transition = reads()
     Label = reads(no_grad=True)
-    Length = reads(optional=True, no_grad=True)
+    Length = reads(optional=True, no_grad=True, on_host=True)
     Emission_lod = reads_lod("Emission", optional=True)
     Label_lod = reads_lod("Label", optional=True)
     Alpha = writes()
@@ -200,7 +182,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         Emission_lod: list[Array] | None,
         Label_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
-        places, there = line_places(Emission, Emission_lod, Label_lod, Length)
+        places, there = line_places(Emission.shape[1], Emission_lod, Label_lod, Length)
         rows = Emission.reshape(-1, Emission.shape[-1])
         tags = checked_tags(Label, places, there, rows.shape[1])
         highest = rows.max(1, keepdims=True)
@@ -231,7 +213,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         Label_lod: list[Array] | None,
         d_LogLikelihood: Array,
     ) -> dict[str, Array]:
-        places, there = line_places(EmissionExps, Emission_lod, Label_lod, Length)
+        places, there = line_places(EmissionExps.shape[1], Emission_lod, Label_lod, Length)
         shape = numeric(Emission)
         tags = checked_tags(Label, places, there, shape[-1])
         powers = EmissionExps.reshape(-1, shape[-1])[places]
@@ -243,6 +225,61 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         d_Emission = np.zeros((Label.size, shape[-1]), powers.dtype)
         d_Emission[places[there]] = (likely[0] - real[0])[there]
         return {"Emission": d_Emission.reshape(shape), "Transition": likely[1] - real[1]}
+
+    def triton(
+        self,
+        k: Lanes,
+        Emission: DeviceOperand,
+        Transition: DeviceOperand,
+        Label: DeviceOperand,
+        Length: Operand | None,
+        Emission_lod: list[Operand] | None,
+        Label_lod: list[Operand] | None,
+        Alpha: DeviceOperand | None,
+        EmissionExps: DeviceOperand | None,
+        TransitionExps: DeviceOperand | None,
+        LogLikelihood: DeviceOperand | None,
+    ) -> None:
+        dtype = Emission.type.dtype
+        field = crf_lanes.Field(k, Emission_lod, Label_lod, Length, Emission.shape[1])
+        powers = EmissionExps or k.scratch(Emission.shape, dtype)
+        weights = TransitionExps or k.scratch(Transition.shape, dtype)
+        alpha = Alpha or k.scratch(Emission.shape, dtype)
+        highest = crf_lanes.powers_of(k, Emission, powers)
+        a, b = k.lanes(*Transition.shape)
+        k.store(weights, (a, b), k.exp(Transition[a, b]))
+        shares = k.scratch(crf_lanes.seen(Emission).shape, dtype)
+        crf_lanes.walk(field, crf_lanes.seen(powers), weights, shares)
+        logs = crf_lanes.divided(k, shares, field, alpha)
+        if LogLikelihood is not None:
+            given = Emission, Transition, Label, highest, logs, alpha, weights
+            crf_lanes.likelihood(field, *given, LogLikelihood)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Label: DeviceOperand,
+        Alpha: DeviceOperand,
+        EmissionExps: DeviceOperand,
+        TransitionExps: DeviceOperand,
+        Length: Operand | None,
+        Emission_lod: list[Operand] | None,
+        Label_lod: list[Operand] | None,
+        d_LogLikelihood: DeviceOperand,
+        d_Emission: DeviceOperand | None,
+        d_Transition: DeviceOperand | None,
+    ) -> None:
+        dtype, longest = Alpha.type.dtype, EmissionExps.shape[1]
+        field = crf_lanes.Field(k, Emission_lod, Label_lod, Length, longest)
+        alpha, powers = crf_lanes.seen(Alpha), crf_lanes.seen(EmissionExps)
+        above = d_LogLikelihood.seen_as((d_LogLikelihood.type.numel,))
+        after = k.scratch(alpha.shape, dtype)
+        crf_lanes.walk_back(field, powers, TransitionExps, after)
+        d_rows = d_Emission or k.scratch(alpha.shape, dtype)
+        crf_lanes.emission_gradient(field, alpha, powers, after, Label, above, d_rows)
+        if d_Transition is not None:
+            given = TransitionExps, Label, above, crf_lanes.seen(d_rows)
+            crf_lanes.transition_gradient(field, alpha, after, *given, d_Transition)
 
 
 def best_paths(scores: Array, Transition: Array, there: Array) -> Array:
@@ -275,7 +312,7 @@ class CrfDecoding(OpDef, op="crf_decoding"):
     Emission = reads()
     Transition = reads()
     Label = reads(optional=True)
-    Length = reads(optional=True)
+    Length = reads(optional=True, on_host=True)
     Emission_lod = reads_lod("Emission", optional=True)
     ViterbiPath = writes()
 
@@ -300,7 +337,7 @@ class CrfDecoding(OpDef, op="crf_decoding"):
         Length: Array | None,
         Emission_lod: list[Array] | None,
     ) -> Array:
-        places, there = line_places(Emission, Emission_lod, None, Length)
+        places, there = line_places(Emission.shape[1], Emission_lod, None, Length)
         rows = Emission.reshape(-1, Emission.shape[-1])
         path = np.zeros(len(rows), np.int64)
         if there.any():
@@ -308,3 +345,16 @@ class CrfDecoding(OpDef, op="crf_decoding"):
             real = places[there]
             path[real] = found if Label is None else found == Label.reshape(-1)[real]
         return path.reshape(-1, 1) if Length is None else path.reshape(Emission.shape[:-1])
+
+    def triton(
+        self,
+        k: Lanes,
+        Emission: DeviceOperand,
+        Transition: DeviceOperand,
+        Label: DeviceOperand | None,
+        Length: Operand | None,
+        Emission_lod: list[Operand] | None,
+        ViterbiPath: DeviceOperand,
+    ) -> None:
+        field = crf_lanes.Field(k, Emission_lod, None, Length, Emission.shape[1])
+        crf_lanes.best(field, Emission, Transition, Label, ViterbiPath)

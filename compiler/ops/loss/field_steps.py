@@ -1,0 +1,54 @@
+"""The steps of sequences of tags, for code that launches a kernel for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from compiler.ops.loss.padded import places_by_length, places_by_lod
+
+
+def line_places(
+    longest: int,
+    levels: list[Array] | None,
+    others: list[Array] | None,
+    Length: Array | None,
+) -> tuple[Array, Array]:
+    """Where the steps of each sequence lie; ValueError where nothing says so or two LoDs differ.
+
+    The sequences are those of Emission, or of Label where only that has any; with Length, lines of
+    `longest` rows.
+    """
+    if Length is not None:
+        return places_by_length(Length, longest, "Length")
+    found = [given[-1] for given in (levels, others) if given]
+    if not found:
+        raise ValueError("sequences of tags need LoD or the input Length: Emission has neither")
+    if any(not np.array_equal(each, found[0]) for each in found):
+        raise ValueError("the sequences of Emission and Label have different lengths")
+    return places_by_lod(found[0])
+
+
+def field_steps(
+    levels: list[Array] | None, others: list[Array] | None, Length: Array | None, longest: int
+) -> tuple[Array, int, list[Any], list[Any]]:
+    """The row at each place of all steps, the row before and the one behind (or -1), its sequence.
+
+    [4, places]; then how many places there are; then where each step begins and how many it has,
+    the first one first and the last one first.
+
+    >>> field_steps([np.array([0, 1, 3])], None, None, 0)[0].tolist()
+    [[0, 1, 2], [-1, -1, 1], [-1, 2, -1], [0, 1, 1]]
+    """
+    places, there = line_places(longest, levels, others, Length)
+    step, line = there.T.nonzero()
+    counts = there.sum(1)
+    row = places[line, step]
+    before = np.where(step > 0, places[line, np.maximum(step - 1, 0)], -1)
+    further = np.minimum(step + 1, max(there.shape[1] - 1, 0))
+    behind = np.where(step + 1 < counts[line], places[line, further], -1)
+    sizes = there.sum(0)
+    steps = list(zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True))
+    return np.stack([row, before, behind, line]).astype(np.int64), len(row), steps, steps[::-1]
