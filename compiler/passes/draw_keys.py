@@ -58,7 +58,8 @@ class DrawKeys(Pass):
     def _draws(self, op: Op) -> bool:
         """True for an op that draws on the device, if it has a key."""
         if op.kind == DROPOUT:
-            return op.body is None and not any(v.type.is_open for v in op.reads() + op.writes())
+            sides = {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}
+            return not self._supports(Op(BY_KEY, *sides, _told(op, 0), op.source, None))
         waits = KEY in op.defn.slots and not op.inputs.get(KEY)
         return waits and op.defn.is_random and not self._supports(op)
 

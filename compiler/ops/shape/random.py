@@ -21,9 +21,9 @@ from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
 from compiler.ops.math.axes import element_type, whole_numbers
+from compiler.ops.math.order_lanes import LONGEST
 from compiler.ops.shape.creation import told_shape
 from compiler.ops.shape.random_lanes import (
-    MANY,
     draw_even,
     draw_normal,
     draw_order,
@@ -280,9 +280,7 @@ class RandomPermutation(OpDef, op="randperm"):
 
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Why it has no kernel; empty if it has."""
-        return (
-            f"an order of more than {MANY} numbers is sorted on the host" if self.n > MANY else ""
-        )
+        return f"it puts more than {LONGEST} numbers in order" if self.n > LONGEST else ""
 
     def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_order(k, Key, self.place, Out)

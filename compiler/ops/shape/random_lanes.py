@@ -9,9 +9,7 @@ from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Value, Xp
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType
-
-MANY = 2**16
-"""The most numbers that kernels put in order: they compare each with every other."""
+from compiler.ops.math.cumulative import Cumsum
 
 ORDER = 2**63 - 1
 """Below what the numbers are that decide an order."""
@@ -110,9 +108,7 @@ def draw_chosen(
     """Kernels for the place where the weights of each row, added up, pass a number of chance."""
     rows, width = X.shape
     sums = k.scratch(X.shape, X.type.dtype)
-    i, j = k.lanes(rows, width)
-    r = k.loop(width)
-    k.store(sums, (i, j), k.sum(X.at(i, r, where=r <= j, other=0.0), r))
+    Cumsum({"axis": 1}).triton(k, X, sums)
     (i,) = k.lanes(rows)
     r = k.loop(width)
     drawn = k.uniform(k.key(Key, place), i, X.type.dtype) * (high - low) + low

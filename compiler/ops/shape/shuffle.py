@@ -14,7 +14,8 @@ from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ
 from compiler.ops.lanes import take_rows
-from compiler.ops.shape.random_lanes import MANY, draw_order, order_by_key
+from compiler.ops.math.order_lanes import LONGEST
+from compiler.ops.shape.random_lanes import draw_order, order_by_key
 
 SEED_RANGE = 2**31
 
@@ -156,8 +157,8 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
     def host_only(self, types: Mapping[str, TensorType]) -> str:
         """Why a call of it has no kernel; empty if it has. Its gradient always has."""
         rows = product(types["X"].shape[:-1]) if "X" in types else 0
-        many = isinstance(rows, int) and rows > MANY
-        return f"an order of more than {MANY} rows is sorted on the host" if many else ""
+        many = isinstance(rows, int) and rows > LONGEST
+        return f"it puts more than {LONGEST} rows in order" if many else ""
 
     def triton(
         self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
