@@ -11,7 +11,7 @@ from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.lanes import copy
-from compiler.ops.loss import tree_lanes
+from compiler.ops.loss import chosen_lanes, tree_lanes
 from compiler.ops.loss.tree_lanes import Paths
 from compiler.ops.train.rows import rows_type
 
@@ -221,15 +221,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         paths = self.paths(W, Label, PathTable, PathCode)
         slope, forks = tree_lanes.slopes(k, paths, PreOut, d_Out)
         if d_X is not None:
-            i, j = k.lanes(*X.shape)
-            r = k.loop(PreOut.shape[1])
-            k.store(d_X, (i, j), k.sum(slope[i, r] * W[forks[i, r], j], r))
+            chosen_lanes.input_gradient(k, slope, forks, W, d_X)
         if d_Bias is not None:
-            tree_lanes.bias_gradient(k, slope, forks, d_Bias)
+            chosen_lanes.bias_gradient(k, slope, forks, d_Bias)
         if d_W_rows is not None:
             copy(k, forks, d_W_rows)
         if d_W is not None:
-            tree_lanes.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
+            chosen_lanes.weight_gradient(k, slope, forks, X, d_W_Out, d_W, d_W_rows is not None)
 
     def lower(
         self,

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.loss.samplers import LOG_UNIFORM, SAMPLERS, UNIFORM, class_chances, draw_classes
+from compiler.ops.lanes import copy, too_many
+from compiler.ops.loss import chosen_lanes, nce_lanes
+from compiler.ops.loss.nce_lanes import Sampler
+from compiler.ops.loss.samplers import (
+    LOG_UNIFORM,
+    SAMPLERS,
+    UNIFORM,
+    class_chances,
+    classes_by_key,
+    draw_classes,
+)
 from compiler.ops.train.rows import rows_type
 
 
@@ -47,6 +60,7 @@ class Nce(OpDef, op="nce"):
     CustomDistProbs = reads(optional=True, no_grad=True)
     CustomDistAlias = reads(optional=True, no_grad=True)
     CustomDistAliasProbs = reads(optional=True, no_grad=True)
+    Key = reads(optional=True, no_grad=True)
     Cost = writes()
     SampleLogits = writes()
     SampleLabels = writes()
@@ -56,6 +70,7 @@ class Nce(OpDef, op="nce"):
     seed = attr(0)
     is_sparse = attr(False)
     custom_neg_classes = attr(list[int]())
+    place = attr(0)
     remote_prefetch = attr(False)
     trainer_id = attr(0)
     height_sections = attr(list[int]())
@@ -122,6 +137,7 @@ class Nce(OpDef, op="nce"):
         CustomDistProbs: Array | None,
         CustomDistAlias: Array | None,
         CustomDistAliasProbs: Array | None,
+        Key: Array | None,
     ) -> dict[str, Array]:
         count, negatives = self.num_total_classes, self.num_neg_samples
         trues = row_labels(Label, count)
@@ -129,8 +145,12 @@ class Nce(OpDef, op="nce"):
         if self.custom_neg_classes:
             drawn = np.broadcast_to(np.array(self.custom_neg_classes, np.int64), shape)
         else:
-            alias, chances = CustomDistAlias, CustomDistAliasProbs
-            drawn = draw_classes(shape, self.sampler, count, self.seed, alias, chances)
+            how = (shape, self.sampler, count)
+            alias = (CustomDistAlias, CustomDistAliasProbs)
+            if Key is None:
+                drawn = draw_classes(*how, self.seed, *alias)
+            else:
+                drawn = classes_by_key(Key, self.place, *how, *alias)
         labels = np.concatenate([trues, drawn], axis=1)
         scores = np.einsum("rw,rcw->rc", Input, Weight[labels])
         if Bias is not None:
@@ -180,3 +200,68 @@ class Nce(OpDef, op="nce"):
         d_Weight = np.zeros_like(Weight)
         np.add.at(d_Weight, labels.reshape(-1), values)
         return found | {"Weight": d_Weight}
+
+    def sampled(self, *given: DeviceOperand | None) -> Sampler:
+        """How kernels draw classes; `given` are their chances, aliases and chances to stay."""
+        return Sampler(self.sampler, self.num_total_classes, self.custom_neg_classes, *given)
+
+    def host_only(self, types: Mapping[str, TensorType]) -> str:
+        """Why it has no kernel; empty if it has."""
+        return too_many(len(self.custom_neg_classes))
+
+    def triton(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Label: DeviceOperand,
+        Weight: DeviceOperand,
+        Bias: DeviceOperand | None,
+        SampleWeight: DeviceOperand | None,
+        CustomDistProbs: DeviceOperand | None,
+        CustomDistAlias: DeviceOperand | None,
+        CustomDistAliasProbs: DeviceOperand | None,
+        Key: DeviceOperand | None,
+        Cost: DeviceOperand | None,
+        SampleLogits: DeviceOperand | None,
+        SampleLabels: DeviceOperand | None,
+    ) -> None:
+        rows, drawn = Input.shape[0], self.num_neg_samples
+        count = Label.shape[1] if Label.type.rank == 2 else 1
+        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        labels = SampleLabels or k.scratch((rows, count + drawn), DType.INT64)
+        shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
+        trues = Label.seen_as((rows, count))
+        nce_lanes.choose(k, sampler, trues, (Key, self.place), labels)
+        given = (Input, Weight, Bias)
+        nce_lanes.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        Input: DeviceOperand,
+        Weight: DeviceOperand,
+        SampleWeight: DeviceOperand | None,
+        CustomDistProbs: DeviceOperand | None,
+        CustomDistAlias: DeviceOperand | None,
+        CustomDistAliasProbs: DeviceOperand | None,
+        Bias: DeviceOperand | None,
+        SampleLogits: DeviceOperand,
+        SampleLabels: DeviceOperand,
+        d_Cost: DeviceOperand,
+        d_Input: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+        d_Weight: DeviceOperand | None,
+        d_Weight_rows: DeviceOperand | None,
+    ) -> None:
+        sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
+        drawn = (self.num_neg_samples, SampleWeight, d_Cost)
+        slope, numbers = nce_lanes.slopes(k, sampler, SampleLogits, SampleLabels, *drawn)
+        if d_Input is not None:
+            chosen_lanes.input_gradient(k, slope, numbers, Weight, d_Input)
+        if d_Bias is not None:
+            chosen_lanes.bias_gradient(k, slope, numbers, d_Bias)
+        if d_Weight_rows is not None:
+            copy(k, numbers, d_Weight_rows)
+        if d_Weight is not None:
+            sparse = d_Weight_rows is not None
+            chosen_lanes.weight_gradient(k, slope, numbers, Input, None, d_Weight, sparse)

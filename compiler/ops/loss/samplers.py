@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.philox import below_by_key, fine_by_key, uniform_by_key
 from compiler.ir.types import Array
 from compiler.ops.shape.random import generator
 
@@ -24,19 +25,16 @@ def class_chances(classes: Array, sampler: int, count: int, given: Array | None)
     return given.reshape(-1)[classes]
 
 
-def draw_log_uniform(source: np.random.Generator, shape: tuple[int, ...], count: int) -> Array:
-    """Class numbers of which low ones are frequent."""
-    powers = np.exp(source.random(shape) * np.log(count + 1))
+def log_uniform(even: Array, count: int) -> Array:
+    """Class numbers of which low ones are frequent, of numbers that are even from 0 to 1."""
+    powers = np.exp(even * np.log(count + 1))
     return np.minimum(powers.astype(np.int64), count) - 1
 
 
-def draw_by_alias(
-    source: np.random.Generator, shape: tuple[int, ...], alias: Array, chances: Array
-) -> Array:
+def by_alias(drawn: Array, even: Array, alias: Array, chances: Array) -> Array:
     """Class numbers by the alias method: each drawn class stays with its chance, else its alias."""
-    drawn = source.integers(0, alias.size, shape)
     other = alias.reshape(-1)[drawn]
-    stays = (source.random(shape) < chances.reshape(-1)[drawn]) | (other < 0)
+    stays = (even < chances.reshape(-1)[drawn]) | (other < 0)
     return np.where(stays, drawn, other).astype(np.int64)
 
 
@@ -57,8 +55,26 @@ def draw_classes(
     if sampler == UNIFORM:
         return source.integers(0, count, shape)
     if sampler == LOG_UNIFORM or alias is None or chances is None:
-        return draw_log_uniform(source, shape, max(count - 1, 1))
-    return draw_by_alias(source, shape, alias, chances)
+        return log_uniform(source.random(shape), max(count - 1, 1))
+    return by_alias(source.integers(0, alias.size, shape), source.random(shape), alias, chances)
+
+
+def classes_by_key(
+    Key: Array,
+    place: int,
+    shape: tuple[int, ...],
+    sampler: int,
+    count: int,
+    alias: Array | None,
+    chances: Array | None,
+) -> Array:
+    """`draw_classes` from a key; kernels draw the same."""
+    if sampler == UNIFORM:
+        return below_by_key(Key, place, shape, count)
+    if sampler == LOG_UNIFORM or alias is None or chances is None:
+        return log_uniform(fine_by_key(Key, place, shape), max(count - 1, 1))
+    drawn = below_by_key(Key, place, shape, alias.size)
+    return by_alias(drawn, uniform_by_key(Key, place, shape, 1), alias, chances)
 
 
 def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
@@ -66,7 +82,7 @@ def draw_unique(wanted: int, count: int, seed: int) -> tuple[Array, int]:
     source = generator(seed)
     found, tries = dict[int, None](), 0
     while len(found) < wanted:
-        for drawn in draw_log_uniform(source, (wanted,), count).tolist():
+        for drawn in log_uniform(source.random((wanted,)), count).tolist():
             tries += len(found) < wanted
             if len(found) < wanted:
                 found[drawn] = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType
-from compiler.ops.lanes import copy, fill, inside, listed
+from compiler.ops.lanes import inside, listed
 from compiler.ops.loss.binary import softplus
 
 FARTHEST = 40.0
@@ -107,32 +107,3 @@ def slopes(
     k.store(slope, (i, place), k.where(fork.there, share * d_Out[i, 0], 0.0))
     k.store(forks, (i, place), fork.number)
     return slope, forks
-
-
-def bias_gradient(
-    k: Lanes, slope: DeviceOperand, forks: DeviceOperand, bias: DeviceOperand
-) -> None:
-    """Kernels that add the gradients of scores to those of their forks' biases."""
-    fill(k, bias, 0)
-    i, place = k.lanes(*slope.shape)
-    k.add(bias.seen_as((bias.type.numel,)), (forks[i, place],), slope[i, place])
-
-
-def weight_gradient(
-    k: Lanes, slope: DeviceOperand, forks: DeviceOperand, X: DeviceOperand,
-    before: DeviceOperand | None, out: DeviceOperand, sparse: bool,
-) -> None:  # fmt: skip
-    """Kernels for the gradient of each fork's weights, or of each row's share in them if `sparse`.
-
-    Dense ones are added to what was there `before`, if anything was.
-    """
-    if before is not None:
-        copy(k, before, out)
-    elif not sparse:
-        fill(k, out, 0)
-    i, place, j = k.lanes(*slope.shape, X.shape[1])
-    value = slope[i, place] * X[i, j]
-    if sparse:
-        k.store(out.seen_as((*slope.shape, X.shape[1])), (i, place, j), value)
-    else:
-        k.add(out, (forks[i, place], j), value)

@@ -21,6 +21,7 @@ CUSTOM = {
     "CustomDistAliasProbs": np.linspace(0.3, 1.0, CLASSES, dtype=np.float32),
 }
 ALL = ("Input", "Weight", "Bias")
+KEY = {"Key": np.array([9, -5, 2**62, 31])}
 
 SAMPLES = [
     Sample("nce", CLASSIFIED, NEGATIVE, ("Input", "Weight")),
@@ -29,6 +30,10 @@ SAMPLES = [
     Sample("nce", CLASSIFIED, DRAWN),
     Sample("nce", CLASSIFIED, DRAWN | {"sampler": 1}),
     Sample("nce", {**CLASSIFIED, **CUSTOM}, DRAWN | {"sampler": 2}, ("Input", "Weight")),
+    Sample("nce", {**CLASSIFIED, **KEY}, DRAWN),
+    Sample("nce", {**CLASSIFIED, **KEY, **BIAS}, DRAWN | {"sampler": 1, "place": 2}),
+    Sample("nce", {**CLASSIFIED, **KEY, **CUSTOM}, DRAWN | {"sampler": 2}),
+    Sample("nce", {**CLASSIFIED, **KEY, **IMPORTANT}, NEGATIVE),
 ]
 
 
