@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from compiler.errors import CompileError
 pytest.importorskip("triton")
 
 ROOT = Path(__file__).resolve().parents[2]
+TRANSFORMER = ROOT / "tests" / "golden" / "inference" / "transformer_encoder__separate"
 MODEL = ROOT / "tests" / "golden" / "inference" / "digits_mlp__separate"
 
 
@@ -45,6 +48,39 @@ def test_numpy_code_needs_no_gpu_and_no_triton(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["__model__", "kernels.json", "module.py", "params"]
+
+
+def test_ctrl_c_ends_all_processes_and_keeps_what_was_built(tmp_path):
+    cache, temporary = tmp_path / "cache", tmp_path / "temporary"
+    temporary.mkdir()
+    names = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    names |= {"PYTHONPATH": str(ROOT), "FLUID_CACHE": str(cache), "TMPDIR": str(temporary)}
+    command = [
+        "compile",
+        str(TRANSFORMER),
+        "--target",
+        "cuda:80,cuda:90",
+        "-o",
+        str(tmp_path / "o"),
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "fluid", *command], env=names, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while not list(cache.glob("kernels/*/about.json")) and child.poll() is None:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        complaint = child.stderr.read()
+    assert child.returncode == 130
+    assert complaint == "\nfluid compile: stopped; nothing was left half-written\n"
+    assert not list(temporary.iterdir()) and not (tmp_path / "o").exists()
+    assert not [path for path in Path("/proc").glob("[0-9]*") if _mentions(path, str(temporary))]
+
+
+def _mentions(process, text):
+    try:
+        return text.encode() in (process / "environ").read_bytes()
+    except OSError:
+        return False
 
 
 def test_what_cannot_be_compiled_for(tmp_path):
