@@ -21,10 +21,13 @@ from compiler.ir.serial import load_program
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import Layout
+from fluid.cli.model import shape_text
 from fluid.cli.pictures import takes_pictures
+from fluid.compiled import model_of
 from fluid.framework import Program, Variable
 from fluid.inference_model import edges
 from fluid.persistables import is_persistable
+from runtime.package import read_package
 
 __all__ = ["Description", "Obstacle", "describe", "described"]
 
@@ -205,3 +208,15 @@ def _file(var: Variable) -> str:
     if takes_pictures(var):
         return "picture.png"
     return "sequences.txt" if var.lod_level else f"{var.name}.npy"
+
+
+def package_described(folder: Path) -> str:
+    """What is in a package that `fluid compile` wrote: for which GPUs, its feeds and fetches."""
+    package = read_package(folder)
+    model = model_of(package)
+    kernels = len({row.kernel for row in package.rows})
+    code = sum(package.files[row.file].nbytes for row in package.rows)
+    what = f"{count(kernels, 'kernel')} for {', '.join(package.gpus)}, {size_text(code)} of code"
+    ends = [("feed", var) for var in model.feeds] + [("fetch", var) for var in model.fetches]
+    rows = [(kind, var.name, shape_text(var)) for kind, var in ends]
+    return f"{folder}: a package, {what if package.rows else 'NumPy code'}\n\n{table(rows, left=3)}"

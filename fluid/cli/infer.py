@@ -17,7 +17,7 @@ from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.compare import compare, compared
-from fluid.cli.describe import describe, described
+from fluid.cli.describe import describe, described, package_described
 from fluid.cli.inputs import Feed, read_feeds
 from fluid.cli.layout import Layout, locate
 from fluid.cli.model import SavedModel, load_model, load_package
@@ -40,6 +40,9 @@ CLEAR, EVERY = "\r\033[K", 0.1
 
 def infer(given: argparse.Namespace) -> int:
     """Describe a model, or feed it, print its outputs, and write, time and compare them."""
+    if given.describe and is_package(given.model_dir):
+        print(package_described(given.model_dir))
+        return 0
     if given.describe:
         return _describe(_layout(given))
     started = time.perf_counter()

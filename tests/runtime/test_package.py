@@ -94,6 +94,13 @@ def test_fluid_infer_takes_a_package(folder, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
 
 
+def test_a_package_describes_itself(folder, capsys):
+    assert main(["infer", str(folder), "--describe"]) == 0
+    shown = capsys.readouterr().out
+    assert "a package, 4 kernels for cuda:90, " in shown
+    assert "feed   img " in shown and "float32 [-1, 1, 8, 8]" in shown
+
+
 def test_parameters_may_come_from_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     out = compiled(tmp_path, *ON_H100, "--without-params")
