@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype, require_same_shape, shown
+from compiler.ops.lanes import copy, inside
 from compiler.ops.loss.nce import row_labels
 from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
 
@@ -117,3 +122,47 @@ class SampleLogits(OpDef, op="sample_logits"):
         rows = np.arange(len(Samples))[:, None]
         np.add.at(d_Logits, (rows, Samples), d_SampledLogits)
         return {"Logits": d_Logits}
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        told = "Samples" in types or types.get("CustomizedSamples")
+        return "" if told else "classes are drawn until enough of them differ"
+
+    def triton(
+        self,
+        k: Lanes,
+        Logits: DeviceOperand,
+        Labels: DeviceOperand,
+        CustomizedSamples: DeviceOperand,
+        CustomizedProbabilities: DeviceOperand,
+        Samples: DeviceOperand | None,
+        Probabilities: DeviceOperand | None,
+        SampledLogits: DeviceOperand | None,
+        SampledLabels: DeviceOperand | None,
+    ) -> None:
+        if SampledLogits is not None:
+            i, c = k.lanes(*SampledLogits.shape)
+            r, number = k.loop(Labels.shape[1]), CustomizedSamples[i, c]
+            known = inside(k, number, Logits.shape[1])
+            value = Logits.at(i, number, where=known, other=float("nan"))
+            value = value - k.log(CustomizedProbabilities[i, c])
+            if self.remove_accidental_hits:
+                hit = k.max(k.astype(k.equal(Labels[i, r], number), DType.INT32), r) > 0
+                hit = hit & (c >= k.size(Labels.shape[1]))
+                value = value - k.where(hit, HIT, 0.0)
+            k.store(SampledLogits, (i, c), value)
+        if SampledLabels is not None:
+            i, c = k.lanes(*SampledLabels.shape)
+            k.store(SampledLabels, (i, c), c)
+        pairs = ((CustomizedSamples, Samples), (CustomizedProbabilities, Probabilities))
+        for given, out in pairs:
+            if out is not None:
+                copy(k, given, out)
+
+    def triton_grad(
+        self, k: Lanes, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,
+        d_Logits: DeviceOperand,
+    ) -> None:  # fmt: skip
+        i, c = k.lanes(*d_Logits.shape)
+        r = k.loop(Samples.shape[1])
+        share = k.where(k.equal(Samples[i, r], c), d_SampledLogits[i, r], 0)
+        k.store(d_Logits, (i, c), k.sum(share, r))
