@@ -16,6 +16,10 @@ Shape = tuple[int, ...]
 Build = Callable[..., Any]
 
 
+BY_CHANCE = 20.0
+"""What numbers may differ by where chance decides: they agree in law only."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A program: `build(fluid, *inputs)` gives its output, `peer(torch, *inputs)` what torch gives.
@@ -66,6 +70,13 @@ def _pointwise(dtype: str, small: bool) -> Iterator[Case]:
         lambda f, x, y: f.layers.elementwise_add(f.layers.gelu(x), y),
         lambda t, x, y: t.nn.functional.gelu(x) + y,
         backward=True,
+    )  # fmt: skip
+    yield Case(
+        "dropout(x) + y, with gradients", dtype, [(rows, columns), (rows, columns)],
+        lambda f, x, y: f.layers.elementwise_add(f.layers.dropout(
+            x, 0.1, dropout_implementation="upscale_in_train"), y),
+        lambda t, x, y: t.nn.functional.dropout(x, 0.1) + y,
+        backward=True, atol=BY_CHANCE,
     )  # fmt: skip
 
 

@@ -311,13 +311,13 @@ def trained(seed, steps=3, place=None):
 
 def test_a_seed_of_the_program_repeats_a_training():
     first, executor = trained(3)
-    assert first == trained(3)[0]
-    assert first != trained(4)[0]
+    np.testing.assert_allclose(trained(3)[0], first, rtol=1e-5)
+    assert not np.allclose(trained(4)[0], first, rtol=1e-2)
     assert executor.counters.compiles == 2
 
 
 def test_training_without_a_seed_differs_from_run_to_run():
-    assert trained(0)[0] != trained(0)[0]
+    assert not np.allclose(trained(0)[0], trained(0)[0], rtol=1e-2)
 
 
 def test_training_holds_no_mask():
