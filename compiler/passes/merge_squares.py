@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from compiler.ir.graph import Graph, Op
-from compiler.ir.sides import runs_on_device
-from compiler.passes.base import Context, Fact, Pass
+from compiler.ir.graph import Graph, Op, Var
+from compiler.passes.base import Context, Fact, Pass, role_of
 
 
 class MergeSquares(Pass):
     """reduce_sum(square(x)), over all elements  =  squared_l2_norm(x).
 
-    So a gradient is read once for its norm, and the norms of all can be of one launch.
+    So a gradient is read once for its norm, and the norms of all can be of one launch. Where x is
+    sparse rows that were merged, so that only data sizes it, `merge_rows` makes them instead: as
+    many as before, those that are left over 0, which add nothing.
     """
 
     name = "merge_squares"
@@ -19,15 +20,21 @@ class MergeSquares(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Look at every sum whose terms a square makes."""
         for op in (op for op in g.ops() if op.kind == "reduce_sum"):
-            square = g.producer(op["X"])
-            if square is None or square.kind != "square" or not runs_on_device(square):
+            square = _maker(g, op["X"], "square")
+            if square is None:
                 continue
             if why := _refuse(g, square, op):
                 ctx.miss(self.name, op, why)
                 continue
-            attrs = {n: v for n, v in op.attrs.items() if n.startswith("op_")}
             g.remove(square)
-            g.replace(op, "squared_l2_norm", {"X": [square["X"]]}, {"Out": [op["Out"]]}, attrs)
+            source = _of_known_size(g, square["X"])
+            g.replace(op, "squared_l2_norm", {"X": [source]}, {"Out": [op["Out"]]}, role_of(op))
+
+
+def _maker(g: Graph, var: Var, kind: str) -> Op | None:
+    """The op that makes a var, if it is of a kind."""
+    found = g.producer(var)
+    return found if found is not None and found.kind == kind else None
 
 
 def _refuse(g: Graph, square: Op, op: Op) -> str:
@@ -35,8 +42,24 @@ def _refuse(g: Graph, square: Op, op: Op) -> str:
     made, out = square["Out"], op["Out"]
     if out.type.shape != (1,) or out.type.dtype is not made.type.dtype:
         return "it does not sum all elements to one number of their type"
-    if g.readers(made) != [op] or made in g.results:
-        return f"{made.label!r} has other readers"
-    if not runs_on_device(op) or made.overwrites is not None or made.role != "temp":
-        return f"{made.label!r} is not by itself on the device"
-    return ""
+    return "" if _is_inner(g, made, op) else f"{made.label!r} has other readers"
+
+
+def _is_inner(g: Graph, var: Var, reader: Op) -> bool:
+    """True for a temporary that one op reads, and nobody else needs."""
+    alone = all(each is reader for each in g.readers(var)) and var not in g.results
+    return alone and var.role == "temp" and var.overwrites is None and g.overwriter(var) is None
+
+
+def _of_known_size(g: Graph, source: Var) -> Var:
+    """The same numbers, and zeros, where only data sizes a var because its rows were merged."""
+    taken = _maker(g, source, "get_tensor_from_selected_rows")
+    merged = _maker(g, taken["X"], "merge_selected_rows") if taken is not None else None
+    if taken is None or merged is None or "X_rows" not in merged.inputs or g.readers(source):
+        return source
+    if source in g.results or not all(_is_inner(g, var, taken) for var in merged.writes()):
+        return source
+    g.remove(taken)
+    made = g.fresh(source.label, merged["X"].type)
+    g.replace(merged, "merge_rows", merged.inputs, {"Out": [made]}, role_of(merged))
+    return made

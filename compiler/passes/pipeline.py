@@ -76,7 +76,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:
         return kept
-    behind = MergeSquares | GroupUpdates | FusePointwise | Schedule
+    behind = GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
     return [*kept[:place], NameSizes(), DrawKeys(supports), AssignTargets(supports), *kept[place:]]
 

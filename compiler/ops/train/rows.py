@@ -18,7 +18,7 @@ from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, 
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype
 from compiler.ops.lanes import copy, fill, number
-from compiler.ops.row_order import places, summed
+from compiler.ops.row_order import Merged, places, summed
 from compiler.ops.shape.join import join_parts
 
 
@@ -218,6 +218,51 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
             copy(k, X_rows, Out_rows)
 
 
+def put_merged(
+    k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out_rows: DeviceOperand | None
+) -> tuple[Merged, DeviceOperand, DeviceOperand]:
+    """Kernels for the merged rows of X, their places among all, and their numbers at these places.
+
+    What is left over has the number of the first row.
+    """
+    found, totals = summed(k, X, X_rows)
+    place = places(k, X_rows, found)
+    if Out_rows is not None:
+        (n,) = k.lanes(totals.shape[0])
+        r = k.loop(totals.shape[0])
+        k.store(Out_rows, (n,), k.min(X_rows[r], r))
+        (n,) = k.lanes(totals.shape[0])
+        k.store(Out_rows, (place[n],), X_rows[n], found.length[n] > 0)
+    return found, totals, place
+
+
+class MergeRows(SparseToSparse, op="merge_rows"):
+    """Out has every row of X once, the sum of those with its number, in order of numbers.
+
+    Behind them are zeros, as many rows as X has in all, so that sizes are known. No op of the
+    reference: the pass `merge_squares` makes it of `merge_selected_rows` where zeros do not matter.
+    """
+
+    def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
+        merged, rows, _ = merge_in_place(X, X_rows)
+        return {"Out": merged, "Out_rows": rows}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_rows: DeviceOperand,
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        found, totals, place = put_merged(k, X, X_rows, Out_rows)
+        if Out is not None:
+            fill(k, Out, 0)
+            n, j = k.lanes(*totals.shape)
+            whole = Out.seen_as(totals.shape)
+            k.store(whole, (place[n], j), totals[n, j], found.length[n] > 0)
+
+
 class ClipRows(SparseToSparse, op="clip_rows"):
     """`clip` of sparse rows: of their sums where they repeat. Rows that X lacks stay 0."""
 
@@ -245,22 +290,14 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        found, totals = summed(k, X, X_rows)
-        place = places(k, X_rows, found)
-        count, width = totals.shape
+        found, totals, place = put_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
-            n, j = k.lanes(count, width)
+            n, j = k.lanes(*totals.shape)
             low = self.min if Min is None else number(k, Min)
             high = self.max if Max is None else number(k, Max)
             value = k.minimum(k.maximum(totals[n, j], low), high)
-            k.store(Out.seen_as((count, width)), (place[n], j), value, found.length[n] > 0)
-        if Out_rows is not None:
-            (n,) = k.lanes(count)
-            r = k.loop(count)
-            k.store(Out_rows, (n,), k.min(X_rows[r], r))
-            (n,) = k.lanes(count)
-            k.store(Out_rows, (place[n],), X_rows[n], found.length[n] > 0)
+            k.store(Out.seen_as(totals.shape), (place[n], j), value, found.length[n] > 0)
 
 
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):

@@ -19,6 +19,7 @@ SAMPLES = [
     Sample("lookup_table_v2", {"W": TABLE, "Ids": IDS[:, 0]}, {"padding_idx": 0}, ("W",)),
     Sample("densify_rows", ROWS, {"height": 7}),
     Sample("merge_selected_rows", ROWS),
+    Sample("merge_rows", ROWS),
     Sample("get_tensor_from_selected_rows", ROWS),
     Sample("sum_rows", TERMS),
     Sample("elementwise_mul_rows", ROWS | {"Y": ONE}),
