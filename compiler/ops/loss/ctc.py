@@ -6,14 +6,20 @@ then blanks go is its labels. Here every other step of the lattice is the blank:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype, shown
+from compiler.ops.loss import ctc_lanes
 from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.sequence.sequence_lanes import owner_rows, rows_bounds
 
 
 def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:
@@ -119,10 +125,12 @@ class WarpCtc(OpDef, op="warpctc"):
     Labels that need more steps than there are cost 0. Reference: warpctc_op.h.
     """
 
+    tells_sizes = True
+
     Logits = reads()
     Label = reads(no_grad=True)
-    LogitsLength = reads(optional=True, no_grad=True)
-    LabelLength = reads(optional=True, no_grad=True)
+    LogitsLength = reads(optional=True, no_grad=True, on_host=True)
+    LabelLength = reads(optional=True, no_grad=True, on_host=True)
     Logits_lod = reads_lod("Logits", optional=True)
     Label_lod = reads_lod("Label", optional=True)
     WarpCTCGrad = writes()
@@ -211,6 +219,65 @@ class WarpCtc(OpDef, op="warpctc"):
         d_Logits = np.zeros(numeric(Logits), scaled.dtype)
         d_Logits[places[there]] = scaled.transpose(1, 0, 2)[there]
         return {"Logits": d_Logits.astype(d_Loss.dtype)}
+
+    def triton(
+        self,
+        k: Lanes,
+        Logits: DeviceOperand,
+        Label: DeviceOperand,
+        LogitsLength: Operand | None,
+        LabelLength: Operand | None,
+        Logits_lod: list[Operand] | None,
+        Label_lod: list[Operand] | None,
+        WarpCTCGrad: DeviceOperand | None,
+        Loss: DeviceOperand | None,
+    ) -> None:
+        made = next(each for each in (WarpCTCGrad, Loss) if each is not None)
+        lines = made.shape[0 if made is Loss else 1]
+        levels, lengths = (Logits_lod, Label_lod), (LogitsLength, LabelLength)
+        given = Logits, Label, levels, lengths, lines, self.blank
+        lattices = ctc_lanes.Lattices(k, *given)
+        if WarpCTCGrad is not None:
+            k.tell(WarpCTCGrad.shape[0], lattices.steps)
+        ahead, behind = ctc_lanes.forward(lattices), ctc_lanes.backward(lattices)
+        totals = ctc_lanes.loss(lattices, ahead, behind, Loss)
+        if WarpCTCGrad is not None:
+            ctc_lanes.gradient(lattices, ahead, behind, totals, WarpCTCGrad)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        WarpCTCGrad: DeviceOperand,
+        LogitsLength: Operand | None,
+        Logits_lod: list[Operand] | None,
+        d_Loss: DeviceOperand,
+        d_Logits: DeviceOperand,
+    ) -> None:
+        lines = WarpCTCGrad.shape[1]
+        if LogitsLength is not None:
+            lengths = k.there(LogitsLength, (lines,), LogitsLength.type.dtype)
+            step, line, c = place = k.lanes(*d_Logits.shape)
+            length = lengths[line]
+        else:
+            level = (Logits_lod or [])[-1]
+            owners, rows_in = (
+                owner_rows(k, level, d_Logits.shape[0]),
+                rows_bounds(k, level, d_Logits.shape[0]),
+            )
+            row, c = place = k.lanes(*d_Logits.shape)
+            line, step, length = (
+                owners[row],
+                row - rows_in[0, row],
+                rows_in[1, row] - rows_in[0, row],
+            )
+        value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
+        if self.norm_by_times:
+            value = value / k.astype(k.maximum(length, 1), value.dtype)
+        k.store(d_Logits, place, value)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        told = any(types.get(slot) for slot in ("Logits_lod", "LogitsLength"))
+        return "" if told else "nobody says where sequences lie"
 
 
 def kept_classes(classes: Array, first: Array, blank: int, merge: bool) -> Array:
