@@ -68,7 +68,8 @@ def numbers(
 
     state = {name: np.array(array) for name, array in params.items()}
     results = run(graph, feed, state, watch)
-    left = {var.label: array for var, array in zip(graph.results, results, strict=True)}
+    names = [var.label.removesuffix("@host") for var in graph.results]  # brought from a device
+    left = dict(zip(names, results, strict=True))
     return Numbers(values, left | {name: state[name] for name in written(graph)})
 
 

@@ -177,3 +177,27 @@ def test_ops_of_chance_are_given_a_seed_or_refused() -> None:
 
 def test_a_pass_that_means_to_move_numbers_is_not_at_fault() -> None:
     assert found(options=Options(dtype="fp16"), tolerance=1e-3) is None
+
+
+def test_a_device_that_draws_its_own_numbers_is_not_at_fault() -> None:
+    pytest.importorskip("triton")
+    text = """graph main {
+      feed x: f32[N, 8]
+      param w: f32[8, 8]
+      (Out=a: f32[N, 8]) = mul(X=x, Y=w)
+      (Out=d: f32[N, 8], Mask=m: u8[N, 8]) = dropout(X=a) {'dropout_prob': 0.4}
+      (Out=o: f32[N, 8]) = tanh(X=d)
+      (X@GRAD=g: f32[N, 8]) = dropout_grad(Mask=m, Out@GRAD=o) {'dropout_prob': 0.4}
+      return o, g
+    }"""
+    graph, told = parse(text), list[str]()
+    repeatable(graph)
+    feed, params = inputs(graph.feeds(), {}, {"N": 5}), inputs(graph.params(), {}, {})
+    trial = Trial(Options(), "triton", 1e-4, False, on_device)
+    assert bisect(graph, feed, params, trial, told.append) is None
+    assert told[-1] == "code: compared"
+
+
+def on_device(module: Module, feed: Any, state: Any) -> list[Array]:
+    """Run a module where its kernels run."""
+    return [each.copy() for each in runtime.load(module, runtime.CUDAPlace(0), state)(feed)]
