@@ -7,6 +7,7 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.triton.alike import likeness
+from compiler.codegen.triton.spelling import SIZE
 
 
 def module(layers):
@@ -31,6 +32,9 @@ def test_what_is_true_of_arguments_is_said():
     (spec,) = (each for each in module(1).kernels)
     pointers = [kind for kind in spec.types.values() if kind.startswith("*")]
     assert pointers and all(kind == "*fp32:16" for kind in pointers)
+    any_number = [name for name, kind in spec.types.items() if kind == SIZE]
+    decorator = f"@triton.jit(do_not_specialize={any_number!r})\ndef {spec.name}("
+    assert any_number == ["N"] and decorator in module(1).source
 
 
 @pytest.mark.parametrize("change", [
@@ -51,3 +55,18 @@ def test_other_code_is_another_kernel(change):
     assert likeness(told.split("\n"), {}, {}) == one
     assert likeness(text.split("\n"), {"x_ptr": "*fp32"}, {}) != one
     assert likeness(text.split("\n"), {}, {"num_warps": 8}) != one
+
+
+def test_a_first_step_compiles_what_is_compiled_ahead():
+    """What Triton makes of a launch's arguments is what is said of them, for any batch size."""
+    library = pytest.importorskip("triton._C.libtriton")
+    backend = pytest.importorskip("triton.backends.nvidia.compiler").CUDABackend
+    torch = pytest.importorskip("torch")
+    address = torch.empty(64, dtype=torch.float32)
+    for text in ("*fp32:16", SIZE, f"{SIZE}:16"):
+        kind, _, divisor = text.partition(":")
+        values = [address] if kind[0] == "*" else [16 * n if divisor else n for n in (1, 2, 3, 16)]
+        for value in values:
+            looked_at = bool(divisor)  # what decorators say of parameters
+            found = library.native_specialize_impl(backend, value, False, looked_at, True)
+            assert found == (kind, "D" if divisor else None)
