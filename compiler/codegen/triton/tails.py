@@ -89,6 +89,17 @@ def _seen_in(lanes: Lanes, whole: Shape, shape: Shape, indices: Sequence[Term]) 
     return (*indices[:first], *inner, *indices[middle:])
 
 
+def wanted(head: PlannedOp) -> PlannedOp:
+    """A head without outputs that nobody reads, and that have no memory in a kernel with a tail."""
+    made = head.defn.goes_on_with(head.target)
+    outputs = {
+        slot: values
+        for slot, values in head.outputs.items()
+        if slot == made or any(value.place is not Place.INNER for value in values)
+    }
+    return replace(head, outputs=outputs)
+
+
 def tail_of(frame: Frame, step: Step) -> Tail | None:
     """The tail of a step's first op; None where it does not go element by element with the head.
 

@@ -19,7 +19,7 @@ from compiler.codegen.triton.several import emit_several
 from compiler.codegen.triton.spelling import TYPES
 from compiler.codegen.triton.split import split
 from compiler.codegen.triton.sums import emit_whole
-from compiler.codegen.triton.tails import Tail, fused_name, tail_of
+from compiler.codegen.triton.tails import Tail, fused_name, tail_of, wanted
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has, parameters, slot_of
@@ -162,6 +162,7 @@ def _emit_pointwise(frame: TritonFrame, step: Step, comment: Sequence[str]) -> N
 
 def _emit_fused(frame: TritonFrame, step: Step, comment: Sequence[str]) -> None:
     """A head whose kernel has a tail; or two kernels, where the tail has to wait for the head."""
+    step = replace(step, ops=(wanted(step.ops[0]), *step.ops[1:]))
     tail = tail_of(frame, step)
     if tail is not None:
         _emit_op(frame, step.ops[0], comment, fused_name(step.ops), tail)
