@@ -1,5 +1,7 @@
 """Updates by sparse rows on the device: rows that repeat, in any order, whatever their number."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +9,18 @@ from hypothesis import strategies as st
 
 import runtime
 from compiler.driver import compile_graph
+from compiler.freeze import freeze
 from compiler.interpret import run
 from compiler.ir.text import parse
 from compiler.options import Options
+from compiler.passes.base import Context
+from compiler.passes.manager import run_passes
+from compiler.passes.pipeline import pipeline
 from tests.codegen.support import inputs
 from tests.codegen.test_triton import module_of
+from tests.ops.samples import samples
+from tests.ops.test_generated import NOBODY, backward, graph_of
+from tests.ops.test_on_device import TARGET
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -122,3 +131,15 @@ def test_rows_are_added_in_one_order_where_options_say_so(text):
 def test_the_environment_asks_for_one_order():
     assert Options.from_env({"FLUID_DETERMINISTIC": "1"}).deterministic
     assert not Options.from_env({}).deterministic
+
+
+@pytest.mark.parametrize("op", ["nce", "hierarchical_sigmoid"])
+def test_weights_of_chosen_classes_are_summed_in_one_order(op):
+    case = backward(next(s for s in samples() if s.op == op and "Bias" in s.grads))
+    graph, feed = graph_of(case, list(case.results), NOBODY)
+    run_passes(graph, pipeline(Options(), TARGET.supports), Context())
+    module = TARGET.emit(replace(freeze(graph), in_order=True))
+    assert "tl.atomic_add" not in module.source
+    got = runtime.load(module, runtime.CUDAPlace(0))(feed)
+    for found, want in zip(got, case.results.values(), strict=True):
+        np.testing.assert_allclose(found, want, rtol=5e-5, atol=2e-6)

@@ -1,13 +1,13 @@
 """Kernels of scores that each row has with a few rows of weights, chosen by their numbers.
 
 A score is a row of X times the weights of a number, and the bias of that number. Gradients of what
-numbers choose are added up in any order.
+numbers choose are added up in any order, unless everything is to be done in one order.
 """
 
 from __future__ import annotations
 
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ops.lanes import copy, fill
+from compiler.ops.lanes import add_rows, copy, fill
 
 
 def input_gradient(
@@ -24,8 +24,8 @@ def bias_gradient(
 ) -> None:
     """Kernels that add the gradients of scores to those of the biases."""
     fill(k, bias, 0)
-    i, place = k.lanes(*slope.shape)
-    k.add(bias.seen_as((bias.type.numel,)), (numbers[i, place],), slope[i, place])
+    count = (slope.type.numel,)
+    add_rows(k, slope.seen_as(count), numbers.seen_as(count), bias.seen_as((bias.type.numel,)))
 
 
 def weight_gradient(
@@ -40,9 +40,15 @@ def weight_gradient(
         copy(k, before, out)
     elif not sparse:
         fill(k, out, 0)
-    i, place, j = k.lanes(*slope.shape, X.shape[1])
+    shape, count = (*slope.shape, X.shape[1]), slope.type.numel
+    shares = out.seen_as(shape) if sparse else None
+    if k.in_order and not sparse:
+        shares = k.scratch(shape, out.type.dtype)
+    i, place, j = k.lanes(*shape)
     value = slope[i, place] * X[i, j]
-    if sparse:
-        k.store(out.seen_as((*slope.shape, X.shape[1])), (i, place, j), value)
-    else:
+    if shares is None:
         k.add(out, (numbers[i, place], j), value)
+    else:
+        k.store(shares, (i, place, j), value)
+    if shares is not None and not sparse:
+        add_rows(k, shares.seen_as((count, shape[2])), numbers.seen_as((count,)), out)
