@@ -130,8 +130,13 @@ def _is_temporary(var: Var) -> bool:
 
 
 def _is_inner(g: Graph, op: Op, var: Var) -> bool:
-    """True for a var that is made and read within one kernel, and so never reaches memory."""
+    """True for a var that is made and read within one kernel, and so never reaches memory.
+
+    Of what a head makes only that may be one with which the kernel goes on.
+    """
     if op.kernel is None or var.overwrites is not None or g.overwriter(var) is not None:
+        return False
+    if not isinstance(op.defn, Pointwise) and var not in op.outputs.get(op.defn.epilogue, []):
         return False
     readers = (reader for reader in g.readers(var) if var in reader.needs_data())
     return all(reader.kernel == op.kernel for reader in readers)
