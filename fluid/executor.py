@@ -19,16 +19,19 @@ from compiler.codegen.module import Module
 from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
 from compiler.ir.types import Array
+from compiler.options import NARROW, Options
 from fluid.compiler import CompiledProgram
 from fluid.fed import declared, feed_arrays, sole
 from fluid.fetched import number_like
 from fluid.framework import Program, Variable, default_main_program
+from fluid.lent import Lent, changes_state
 from fluid.profiler import recorder
 from runtime import executor as core
 from runtime.device import CPUPlace, Place, expect_place, target_of
 from runtime.errors import missing_feed
-from runtime.loader import Counters
+from runtime.loader import Counters, Params
 from runtime.scope import Scope
+from runtime.serving import Library
 from runtime.sizes import Pattern
 from runtime.tensor import LoDTensor
 
@@ -73,6 +76,9 @@ class Executor:
         self._core: core.Executor[Program] = core.Executor(
             compile_here, declared, _digest, self.place, _callables, recorder
         )
+        self._lent = Lent(partial(_compile_lent, target_of(self.place)), self._lending)
+        self._narrow = Options.from_env().dtype in NARROW
+        self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._closed = False
 
@@ -122,8 +128,41 @@ class Executor:
             program = self._without_unneeded(program, arrays, fetch)
         if not program.blocks[0].ops and not program._reads:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
-        values = self._core.run(program, arrays, fetch, scope)
+        changes = self._changes(program)
+        runner = self._runner(program, arrays, scope, changes)
+        values = runner.run(program, arrays, fetch, scope)
+        scope.clock.written += changes
+        if runner is not self._core:
+            self._lent.settle(program, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+
+    def _changes(self, program: Program) -> bool:
+        """Whether a program changes state, found out once a version of it."""
+        version, changes = self._changing.get(program, (None, False))
+        if version != program.version:
+            changes = changes_state(program)
+            self._changing[program] = program.version, changes
+        return changes
+
+    def _runner(
+        self, program: Program, feed: Mapping[str, Array], scope: Scope, changes: bool
+    ) -> core.Executor[Program]:
+        """What runs a program: over weights cast ahead where two bytes are asked for and may be."""
+        if not self._narrow or changes:
+            return self._core
+        variables = program.blocks[0].vars
+        fed = (variables[name] for name in feed if name in variables)
+        if any(var.persistable for var in fed):
+            return self._core
+        return self._lent.core(program, scope) or self._core
+
+    def _lending(self, library: Library[Program]) -> core.Executor[Program]:
+        """An executor over what a library computed of parameters; it counts as this one does."""
+        made = core.Executor(
+            library.module, declared, _digest, self.place, _callables, recorder, library.params
+        )
+        made.counters = self._core.counters
+        return made
 
     def explain(
         self,
@@ -145,14 +184,16 @@ class Executor:
         _expect(program, Program, "the program of Executor.explain")
         _expect(scope, Scope, "the scope of Executor.explain")
         fetch = None if fetch_list is None else _names(fetch_list)
-        made = self._core.made(program, scope, fetch)
+        lent = self._lent.known(program, scope)
+        made = (lent or self._core).made(program, scope, fetch)
         if made is None:
             what = "" if fetch is None else f" and fetched {', '.join(fetch) or 'nothing'}"
             raise RuntimeError(
                 f"this Executor ran no such program{what}: there is nothing to explain; "
                 "run it once, or give the scope it ran in"
             )
-        return compiler.explain(*made, folders=[Path.cwd()])
+        params = None if lent is None else dict(scope.arrays())
+        return compiler.explain(*made, params=params, folders=[Path.cwd()])
 
     def close(self) -> None:
         """Release what is kept; another run is an error, another `close` is not."""
@@ -240,8 +281,17 @@ def _with_batches(program: Program, feed: Any) -> Any:
     return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})
 
 
-def _compile(target: str, program: Program, feed: Pattern, fetch: list[str]) -> Module:
-    """Compile for NumPy, once it is sure that what the program reads is fed."""
+def _compile_lent(
+    target: str, program: Program, feed: Pattern, fetch: list[str], params: Params
+) -> Module:
+    """Compile over parameters that stay as they are."""
+    return _compile(target, program, feed, fetch, params)
+
+
+def _compile(
+    target: str, program: Program, feed: Pattern, fetch: list[str], params: Params | None = None
+) -> Module:
+    """Compile, once it is sure that what the program reads is fed."""
     missing = _missing(program, set(feed))
     if missing:
         op = next(iter(missing.values()))
@@ -251,7 +301,7 @@ def _compile(target: str, program: Program, feed: Pattern, fetch: list[str]) -> 
             source=op.source,
             hint="feed it, or pass use_prune=True if what is fetched does not need it",
         )
-    return compiler.compile(program, feed=feed, fetch=fetch, target=target)
+    return compiler.compile(program, feed=feed, fetch=fetch, target=target, params=params)
 
 
 def _needed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:

@@ -7,19 +7,19 @@ the weights, and each run works in memory that no other run is in (`runtime.serv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
-from compiler.ir.program import OpDesc
 from compiler.options import Options
 from fluid.fed import declared, feed_arrays
 from fluid.files import PathName
 from fluid.framework import Program, Variable
 from fluid.inference_model import InferenceModel, read_inference_model
+from fluid.lent import changes_state
 from fluid.profiler import recorder
 from runtime.device import CPUPlace, Place
 from runtime.errors import FeedError, missing_feed
@@ -30,9 +30,6 @@ from runtime.serving import Lanes, Library
 from runtime.sizes import Pattern
 
 __all__ = ["Predictor", "PredictorMemory", "create_predictor"]
-
-_KEEPING = ("is_test", "use_global_stats")
-"""Attributes with which an op leaves the running statistics among its outputs as they are."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,19 @@ def create_predictor(
     model_filename: str | bytes | None = None,
     params_filename: str | bytes | None = None,
     at_once: int | None = None,
+    dtype: str | None = None,
 ) -> Predictor:
     """A predictor of a saved model, whose files are named as for `load_inference_model`.
 
     `at_once` is how many runs may be under way at once, each in memory of its own; without it as
-    many as threads call. No scope is changed. Raises ValueError where `at_once` is no positive
-    number, and what `load_inference_model` raises.
+    many as threads call. `dtype` "bf16" or "fp16" is what products compute in
+    (docs/mixed_precision.md). No scope is changed. Raises ValueError where `at_once` is no positive
+    number and for another `dtype`, and what `load_inference_model` raises.
     """
-    return Predictor(read_inference_model(dirname, model_filename, params_filename), at_once)
+    options = Options.from_env()
+    options = options if dtype is None else replace(options, dtype=dtype)
+    model = read_inference_model(dirname, model_filename, params_filename)
+    return Predictor(model, at_once, options)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Predictor:
         self._library = Library(make, self._scope)
         self._lanes = Lanes(
             self._lane, model.program, tuple(self.fetch_names), self._scope,
-            1 if _changes_state(model.program) else at_once,
+            1 if changes_state(model.program) else at_once,
         )  # fmt: skip
 
     @property
@@ -181,14 +183,3 @@ def _compiled(
 ) -> Module:
     """The one module that there is, whatever sizes are fed: they are held against it when bound."""
     return module
-
-
-def _changes_state(program: Program) -> bool:
-    """Whether a run leaves other state behind than it found."""
-    kept = {var.name for var in program.all_vars() if var.persistable}
-    ops = (op for block in program.blocks for op in block.ops)
-    return any(not kept.isdisjoint(op.writes()) for op in ops if _writes_values(op))
-
-
-def _writes_values(op: OpDesc) -> bool:
-    return op.type not in ("feed", "fetch") and not any(op.attrs.get(name) for name in _KEEPING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from compiler.ir.types import Array
 from runtime.cuda import shared
@@ -38,6 +38,8 @@ class Scope:
         self._parent: Scope | None = None
         self._kids: WeakSet[Scope] = WeakSet()
         self.clock = Clock()
+        self.beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """What others keep for this scope as long as it is there."""
 
     @property
     def generation(self) -> int:

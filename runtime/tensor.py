@@ -24,12 +24,16 @@ Lod = list[list[int]]
 
 
 class Clock:
-    """Counts how often an array of a family of tensors was replaced by another object."""
+    """Counts how often an array of a family of tensors was replaced by another object.
 
-    __slots__ = ("now",)
+    `written` counts how often values were: by `set`, and by programs that change state.
+    """
+
+    __slots__ = ("now", "written")
 
     def __init__(self) -> None:
         self.now = 0
+        self.written = 0
 
     def tick(self) -> None:
         """Say that an array was replaced."""
@@ -91,6 +95,8 @@ class LoDTensor:
         _expect_elements(values)
         if self._fits(values):
             np.copyto(cast(Array, self.array), values)
+            if self._clock is not None:
+                self._clock.written += 1
         else:
             self.adopt(np.array(values, order="C"))
 
@@ -103,6 +109,7 @@ class LoDTensor:
         self._array, self._mirror = array, None
         if self._clock is not None:
             self._clock.tick()
+            self._clock.written += 1
 
     def shape(self) -> list[int]:
         """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""

@@ -53,7 +53,7 @@ def infer(given: argparse.Namespace) -> int:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
     feed = read_feeds(model, given.input, given.lod, _pictures(given))
     loaded = time.perf_counter()
-    predictor = model.predictor()
+    predictor = model.predictor(given.dtype)
     with _progress("compiling and running"), tracing(given.trace):
         outputs = dict(zip(model.fetch_names, predictor.run(feed), strict=True))
     finished = time.perf_counter()

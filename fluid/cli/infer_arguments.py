@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from compiler.options import NARROW
 from fluid.cli.infer import infer
 from fluid.cli.inputs import lod_lengths
 from fluid.cli.pictures import PictureOptions
@@ -30,6 +31,7 @@ not known here; 2 for what is wrong with the command, the model or the inputs.
 INFER_EXAMPLES = """\
 examples:
   fluid infer out/demo/model --input out/demo/digits.npy --output digits.npz --time
+  fluid infer DIR --input x.npy --dtype bf16 --check theirs.npz --tolerance 0.02
   fluid infer DIR --describe                          feeds, fetches, ops, sizes; nothing is run
   fluid infer DIR --input img=x.npy --input scale="1.5; 2.5"
   fluid infer DIR --input feeds.npz --check theirs.npz --tolerance 1e-4
@@ -68,6 +70,10 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--params-filename", metavar="FILE", help="the parameters, if their file has"
     )
+    command.add_argument(
+        "--dtype", choices=["fp32", *NARROW],
+        help="what products, and what follows them, compute in (fp32)",
+    )  # fmt: skip
     command.add_argument(
         "--describe", action="store_true", help="say what the model is, and run nothing"
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compiler.errors import CompileError
 from compiler.ir.types import Array
+from compiler.options import Options
 from fluid.compiled import load_compiled, model_of
 from fluid.framework import Program, Variable
 from fluid.inference_model import MODEL_FILE, InferenceModel, read_inference_model
@@ -35,18 +36,24 @@ class SavedModel:
         """The names of what it gives, in order."""
         return [var.name for var in self.fetches]
 
-    def predictor(self) -> Predictor:
-        """What runs it, over its parameters."""
+    def predictor(self, dtype: str | None = None) -> Predictor:
+        """What runs it, over its parameters; products compute in `dtype` where one is given."""
         params = {name: LoDTensor(array) for name, array in self.params.items()}
-        return Predictor(InferenceModel(self.program, self.feeds, self.fetches, params))
+        model = InferenceModel(self.program, self.feeds, self.fetches, params)
+        options = Options.from_env()
+        return Predictor(model, options=options if dtype is None else replace(options, dtype=dtype))
 
 
 @dataclass(frozen=True)
 class CompiledModel(SavedModel):
     """A model whose code was written before; its parameters are in its package."""
 
-    def predictor(self) -> Predictor:
-        """What runs it without compiling anything."""
+    def predictor(self, dtype: str | None = None) -> Predictor:
+        """What runs it without compiling anything; CommandError where a `dtype` is asked for."""
+        if dtype is not None:
+            raise CommandError(
+                "--dtype is for models, not for packages: compile one with FLUID_DTYPE set"
+            )
         return load_compiled(self.path.parent)
 
 

@@ -164,6 +164,19 @@ def result(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: object)
     return found
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_two_bytes_give_nearly_the_same(capsys, tmp_path, dtype):
+    given = tmp_path / "x.npz"
+    kept = recorded("lenet_bn")
+    np.savez(given, **{name: kept[name] for name in ("img", "label")})
+    files = [tmp_path / "wide.npz", tmp_path / "narrow.npz"]
+    for file, more in zip(files, ([], ["--dtype", dtype]), strict=True):
+        run(capsys, LENET, "--input", given, "--output", file, *more)
+    wide, narrow = (next(iter(read_arrays(file).values())) for file in files)
+    assert not np.array_equal(wide, narrow)
+    np.testing.assert_allclose(narrow, wide, atol=0.02 * np.abs(wide).max())
+
+
 @pytest.mark.parametrize("between", [" ", ",", "\t", ", "])
 def test_a_line_is_a_row(capsys, tmp_path, between):
     text = tmp_path / "x.csv"

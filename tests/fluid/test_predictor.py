@@ -265,3 +265,14 @@ def test_what_is_no_model(tmp_path: Path):
         fluid.create_predictor(tmp_path)
     with pytest.raises(ValueError, match="at_once is how many"):
         predictor("fit_a_line", at_once=0)
+
+
+def test_a_predictor_in_two_bytes_holds_half_the_parameters() -> None:
+    sizes = []
+    for dtype in ("fp32", "bf16", "fp16"):
+        model = predictor("resnet_cifar8", dtype=dtype)
+        model.run(recorded("resnet_cifar8")[0])
+        sizes.append(model.memory().parameters)
+    assert sizes[1] == sizes[2] != sizes[0]
+    with pytest.raises(ValueError, match="dtype is 'int4'"):
+        predictor("resnet_cifar8", dtype="int4")

@@ -12,6 +12,7 @@ import compiler
 import fluid
 from compiler.errors import CompileError
 from compiler.options import Options
+from compiler.plan import Place
 from fluid.inference_model import read_inference_model
 from fluid.predictor import Predictor
 
@@ -109,6 +110,69 @@ def test_recorded_models_give_what_the_reference_gave_in_both_targets(
     bound = {"fp16": 2e-3, "bf16": 2e-2}[dtype] * np.abs(found[0]).max()
     for a, b in ((0, 1), (0, 2), (1, 2)):
         np.testing.assert_allclose(found[a], found[b], rtol=0, atol=bound)
+
+
+def casts_of(exe: Any, program: Any) -> int:
+    """How many parameters an executor's last step of a program casts."""
+    ops = [op for step in exe.explain(program).compiled.plan.steps for op in step.ops]
+    return sum(op.kind == "cast" and op.inputs["X"][0].place is Place.PARAM for op in ops)
+
+
+@pytest.mark.parametrize("place", [fluid.CPUPlace(), fluid.CUDAPlace(0)], ids=["cpu", "cuda"])
+def test_an_executor_casts_weights_once_until_one_is_written(
+    model: Path, place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLUID_DTYPE", "bf16")
+    if isinstance(place, fluid.CUDAPlace):
+        pytest.importorskip("triton")
+    scope, exe = fluid.Scope(), fluid.Executor(place)
+
+    def run(executor: Any) -> Any:
+        with fluid.scope_guard(scope):
+            return executor.run(program, feed=FEED, fetch_list=fetched)[0]
+
+    with fluid.scope_guard(scope):
+        program, _, fetched = fluid.io.load_inference_model(str(model), exe)
+    first = run(exe)
+    np.testing.assert_array_equal(run(exe), first)
+    assert casts_of_scope(exe, program, scope) == 0
+    weight = next(var for var in program.list_vars() if var.persistable and len(var.shape) == 2)
+    tensor = scope.find_var(weight.name).get_tensor()
+    tensor.set(np.array(tensor) * 2, place)
+    changed = run(exe)
+    assert not np.array_equal(changed, first)
+    np.testing.assert_allclose(changed, run(fluid.Executor(place)), rtol=2e-2, atol=1e-4)
+    assert casts_of_scope(exe, program, scope) > 0
+
+
+def casts_of_scope(exe: Any, program: Any, scope: Any) -> int:
+    with fluid.scope_guard(scope):
+        return casts_of(exe, program)
+
+
+def test_an_executor_sees_weights_that_another_program_trains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FLUID_DTYPE", "bf16")
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.unique_name.guard(), fluid.program_guard(main, startup):
+        out = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+        test = main.clone(for_test=True)
+        fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(out))
+    asking = fluid.Executor(fluid.CPUPlace())
+    monkeypatch.delenv("FLUID_DTYPE")
+    training = fluid.Executor(fluid.CPUPlace())
+    feed = {"x": np.ones((2, 4), np.float32)}
+    found = []
+    with fluid.scope_guard(fluid.Scope()):
+        training.run(startup)
+        for _ in range(3):
+            monkeypatch.setenv("FLUID_DTYPE", "bf16")
+            found.append(asking.run(test, feed=feed, fetch_list=[out])[0])
+            monkeypatch.delenv("FLUID_DTYPE")
+            training.run(main, feed=feed)
+    steps = np.diff([each[0, 0] for each in found])
+    np.testing.assert_allclose(steps, [-2.5, -2.5], rtol=2e-2)
 
 
 def test_a_module_in_bfloat16_runs_as_a_script(model: Path, tmp_path: Path) -> None:
