@@ -84,6 +84,7 @@ def test_models_give_what_the_reference_recorded(case, tmp_path, capsys):
     assert library.launches and "will run on the host" not in capsys.readouterr().out
 
 
+@pytest.mark.device
 def test_a_package_runs_as_kernels_and_as_numpy_code(folder, tmp_path):
     plain = load_compiled(compiled(tmp_path)).run([FEED])
     np.testing.assert_allclose(plain[0], expected()[0], rtol=1e-5, atol=1e-6)
@@ -91,6 +92,7 @@ def test_a_package_runs_as_kernels_and_as_numpy_code(folder, tmp_path):
     np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.device
 def test_fluid_infer_takes_a_package(folder, tmp_path, capsys):
     np.save(tmp_path / "x.npy", FEED)
     given = ["--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npz")]
@@ -107,6 +109,7 @@ def test_a_package_describes_itself(folder, capsys):
     assert "feed   img " in shown and "float32 [-1, 1, 8, 8]" in shown
 
 
+@pytest.mark.device
 def test_parameters_may_come_from_elsewhere(tmp_path):
     out = compiled(tmp_path, *FOR_GPU, "--without-params")
     assert not (out / "params").exists()
