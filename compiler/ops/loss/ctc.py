@@ -260,16 +260,11 @@ class WarpCtc(OpDef, op="warpctc"):
             length = lengths[line]
         else:
             level = (Logits_lod or [])[-1]
-            owners, rows_in = (
-                owner_rows(k, level, d_Logits.shape[0]),
-                rows_bounds(k, level, d_Logits.shape[0]),
-            )
+            rows = d_Logits.shape[0]
+            owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
             row, c = place = k.lanes(*d_Logits.shape)
-            line, step, length = (
-                owners[row],
-                row - rows_in[0, row],
-                rows_in[1, row] - rows_in[0, row],
-            )
+            line, begin = owners[row], rows_in[0, row]
+            step, length = row - begin, rows_in[1, row] - begin
         value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
         if self.norm_by_times:
             value = value / k.astype(k.maximum(length, 1), value.dtype)
@@ -298,6 +293,8 @@ class CtcAlign(OpDef, op="ctc_align"):
     Or Input is [lines, longest] with InputLength, and Output is filled up with `padding_value`,
     OutputLength [lines, 1]. Reference: ctc_align_op.h.
     """
+
+    stays_on_host = "only data decides how many classes remain"
 
     Input = reads()
     InputLength = reads(optional=True)

@@ -28,6 +28,7 @@ class SequenceErase(OpDef, op="sequence_erase"):
     """
 
     lod_like = ""
+    stays_on_host = "only data decides how many rows are kept"
 
     X = reads(no_grad=True)
     X_lod = reads_lod("X")
