@@ -206,6 +206,15 @@ def test_an_op_of_several_kernels_counts_what_each_reads():
     assert found.moved - found.least == 4 * 35, "what both of them read is read twice"
 
 
+def test_a_long_sum_is_one_of_parts_that_are_written_and_read_again():
+    text = one("reduce_sum(X=x) {'dim': [1]}", {"x": "f32[2, 70001]"}, "Out=y: f32[2]")
+    found = account_of(text)
+    parts, whole = found.of(Side.DEVICE)
+    assert parts.read == 4 * 2 * 70001 and whole.written == 4 * 2
+    assert parts.written == whole.read
+    assert found.least == 4 * (2 * 70001 + 2) == found.moved - 2 * whole.read
+
+
 def test_ops_of_the_host_and_the_copies_they_need_are_counted_apart():
     text = """graph main {
   feed x: f32[N, 6]

@@ -194,6 +194,18 @@ def test_digits_are_learnt_as_well_as_in_float32_and_on_the_device_as_on_the_hos
     np.testing.assert_allclose(there, half[0][:4], rtol=5e-3)
 
 
+def test_scales_move_on_a_device_as_on_the_host() -> None:
+    pytest.importorskip("triton")
+    high = Built(mlp, init_loss_scaling=2.0**30, decr_every_n_nan_or_inf=2, decr_ratio=0.5)
+    low = Built(mlp, init_loss_scaling=4.0, incr_every_n_steps=1)
+    wanted = [2.0**30, 2.0**30, 2.0**29], [4.0, 8.0, 8.0]
+    for built, scales in zip((high, low), wanted, strict=True):
+        built.start(fluid.CUDAPlace(0))
+        scale, before = built.optimizer.get_loss_scaling(), built.value("fc_0.w_0")
+        assert [float(built.step(batch(16, 8), scale)[1][0]) for _ in range(3)] == scales
+        assert np.array_equal(built.value("fc_0.w_0"), before) == (built is high)
+
+
 def test_an_overflow_shrinks_the_scale_and_skips_the_update() -> None:
     built = Built(mlp, init_loss_scaling=2.0**30, decr_every_n_nan_or_inf=2, decr_ratio=0.5)
     built.start()
