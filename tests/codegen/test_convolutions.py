@@ -93,6 +93,25 @@ def test_transposed_convolutions(layout, image, taps, sliding, groups, filters):
     hold(sample("conv2d_transpose", layout, shapes, {**sliding, "groups": groups}))
 
 
+POOLS = st.fixed_dictionaries({
+    "pooling_type": st.sampled_from(["max", "avg"]),
+    "ksize": st.sampled_from([[2, 2], [3, 3], [3, 2], [6, 7]]),
+    "strides": st.sampled_from([[1, 1], [2, 2], [3, 2]]),
+    "paddings": st.sampled_from([[0, 0], [1, 1], [1, 0, 0, 1]]),
+    "ceil_mode": st.booleans(),
+    "exclusive": st.booleans(),
+})  # fmt: skip
+
+
+@settings(max_examples=12, phases=PHASES)
+@given(st.sampled_from(["NCHW", "NHWC"]), IMAGE, POOLS, st.integers(1, 5))
+def test_pools(layout, image, attrs, channels):
+    random = np.random.RandomState(0)
+    shape = laid_out(layout, (image[0], channels, *image[1:]))
+    images = random.standard_normal(shape).astype("float32")
+    hold(Sample("pool2d", {"X": images}, {**attrs, "data_format": layout}, ()))
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_long_sums_are_cut_into_parts_and_joined(layout, groups, monkeypatch):

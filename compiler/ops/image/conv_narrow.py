@@ -7,16 +7,13 @@ so that neighbouring lanes read neighbouring elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product as every_pair
 
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ops.image.conv_windows import Windows, plus, seeing, seen
+from compiler.ops.image.turns import Turns
 from compiler.ops.image.windows import channels_first
 from compiler.ops.norm.lanes import wide
-
-FEW = 32
-"""Products of a sum that stand one after the other at most; more are a loop."""
 
 AT_ONCE = 3
 """Taps for which a lane sums at once at most: each needs registers."""
@@ -25,15 +22,9 @@ AT_ONCE = 3
 def summed(
     k: Lanes, sizes: Sequence[Size], term: Callable[[Number, Sequence[Number]], Number]
 ) -> Number:
-    """The sum of terms over a channel and taps: written out where they are few, else a loop."""
-    count = product(sizes)
-    if isinstance(count, int) and count <= FEW:
-        numbers = (range(size) for size in sizes if isinstance(size, int))
-        first, *others = (term(c, tap) for c, *tap in every_pair(*numbers))
-        return sum(others, start=first)
-    turn = k.loop(count)
-    c, *tap = k.unravel(turn, sizes)
-    return k.sum(term(c, tap), turn)
+    """The sum of terms over a channel and taps."""
+    turns = Turns(k, sizes)
+    return turns.fold("sum", [term(c, tap) for c, *tap in turns.all])
 
 
 def convolve_narrow(

@@ -20,6 +20,7 @@ from compiler.ops.image import pool_lanes
 from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
 from compiler.ops.image.windows import Axis, Sliding, as_numbers, image_table, require_images
 from compiler.ops.lanes import fill, inside
+from compiler.ops.norm.lanes import held, wide
 
 NOWHERE = -1
 """The index of the largest element of a window that covers nothing."""
@@ -243,13 +244,13 @@ class Spp(OpDef, op="spp"):
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
             p, (n, c, *y) = self.windows(X.shape, level), k.lanes(batch, channels, *[2**level] * 2)
-            r = k.loop(p.taps)
-            place, seen = p.under(k, y, r)
-            value = X.at(n, c, *place, where=seen, other=least if largest else 0)
-            mean = k.sum(value, r) / p.share(k, y, X.type.dtype)
-            k.store(
-                Out, self.cell(k, X.shape, level, (n, c, *y)), k.max(value, r) if largest else mean
-            )
+            turns, other = p.taps(k), least if largest else 0
+            seen = (p.under(k, y, tap) for tap in turns.all)
+            values = [wide(k, X.at(n, c, *at, where=there, other=other)) for at, there in seen]
+            found = turns.fold("max" if largest else "sum", values)
+            if not largest:
+                found = found / p.share(k, y, held(X.type.dtype))
+            k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
 
     def triton_grad(
         self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
@@ -263,7 +264,7 @@ class Spp(OpDef, op="spp"):
         total: Number = 0.0
         for level in range(self.pyramid_height):
             p = self.windows(X.shape, level)
-            y, seen = p.over(k, x, 0)
+            y, seen = p.over(k, x, (0, 0))
             above = d_Out.at(*self.cell(k, X.shape, level, (n, c, *y)), where=seen, other=0)
             if places:
                 own = k.equal(places[level].at(n, c, *y, where=seen, other=-1), p.position(k, x))

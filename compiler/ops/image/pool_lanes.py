@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.ir.dims import Size, product
+from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.types import DType, Shape, lowest
-from compiler.ops.image.conv_windows import both, every, times
+from compiler.ops.image.conv_windows import both, every, plus, times, within
+from compiler.ops.image.turns import Turns
 from compiler.ops.image.windows import Axis, channels_first, in_layout
+from compiler.ops.norm.lanes import held, wide
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,22 @@ class Cells:
         start, stop = self.span(k, y)
         if self.split:
             return stop - start
+        axis = self.axis
+        last = (axis.count - 1) * axis.stride + axis.kernel
+        size = axis.size
+        if axis.is_padless and isinstance(last, int) and isinstance(size, int) and last <= size:
+            return axis.kernel
         return k.minimum(stop, k.size(self.axis.size)) - k.maximum(start, 0)
 
     def under(self, k: Lanes, y: Number, tap: Number) -> tuple[Number, Number]:
         """The element under a tap of a window, and whether there is one."""
-        start, stop = self.span(k, y)
-        place = start + tap
-        inside = every(place >= 0, place < k.size(self.axis.size))
-        return place, both(inside, place < stop) if self.split else inside
+        axis, (start, stop) = self.axis, self.span(k, y)
+        if self.split:
+            place = start + tap
+            return place, every(place < k.size(axis.size), place < stop)
+        shift = tap - k.size(axis.before)
+        place = plus(shift, times(y, axis.stride))
+        return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
 
     def over(self, k: Lanes, x: Number, turn: Number) -> tuple[Number, Number]:
         """A window that may cover an element, by a turn, and whether it does."""
@@ -86,10 +96,13 @@ class Pools:
         """The windows of each axis."""
         return [Cells(axis) for axis in self.axes]
 
-    @property
-    def taps(self) -> Size:
-        """How many elements a window has at most."""
-        return product([each.taps for each in self.cells])
+    def taps(self, k: Lanes) -> Turns:
+        """The elements of a window, as many as there are at most."""
+        return Turns(k, [each.taps for each in self.cells])
+
+    def around(self, k: Lanes) -> Turns:
+        """The windows that may cover an element."""
+        return Turns(k, [each.around for each in self.cells])
 
     def lanes(self, k: Lanes, shape: Shape) -> tuple[Number, Number, list[Number]]:
         """Begin a kernel with a lane for each element of a batch: image, channel, place."""
@@ -100,18 +113,20 @@ class Pools:
         """The indices of an element of a batch."""
         return in_layout(self.layout, (n, c, *place))
 
-    def under(self, k: Lanes, y: Sequence[Number], turn: Number) -> tuple[list[Number], Number]:
+    def under(
+        self, k: Lanes, y: Sequence[Number], taps: Sequence[Number]
+    ) -> tuple[list[Number], Number]:
         """The element under a tap of windows, and whether there is one."""
-        taps = k.unravel(turn, [each.taps for each in self.cells])
         found = [
             each.under(k, *at)
             for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
         ]
         return [place for place, _ in found], every(*(inside for _, inside in found))
 
-    def over(self, k: Lanes, x: Sequence[Number], turn: Number) -> tuple[list[Number], Number]:
+    def over(
+        self, k: Lanes, x: Sequence[Number], turns: Sequence[Number]
+    ) -> tuple[list[Number], Number]:
         """A window that may cover an element, and whether it does."""
-        turns = k.unravel(turn, [each.around for each in self.cells])
         found = [
             each.over(k, *at)
             for each, at in zip(self.cells, zip(x, turns, strict=True), strict=True)
@@ -125,6 +140,8 @@ class Pools:
         covered = 1
         for each, place in zip(self.cells, y, strict=True):
             covered = covered * each.covered(k, place)
+        if isinstance(covered, int):
+            return float(max(covered, 1))
         return k.astype(k.maximum(covered, 1), dtype)
 
     def position(self, k: Lanes, place: Sequence[Number]) -> Number:
@@ -138,19 +155,21 @@ class Pools:
 def means(k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
     """Out = the mean under every window."""
     n, c, y = p.lanes(k, Out.shape)
-    r = k.loop(p.taps)
-    place, inside = p.under(k, y, r)
-    total = k.sum(X.at(*p.at(n, c, place), where=inside, other=0), r)
-    k.store(Out, p.at(n, c, y), total / p.share(k, y, X.type.dtype))
+    turns = p.taps(k)
+    seen = (p.under(k, y, tap) for tap in turns.all)
+    values = [wide(k, X.at(*p.at(n, c, at), where=there, other=0)) for at, there in seen]
+    k.store(Out, p.at(n, c, y), turns.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
 
 
 def means_gradient(k: Lanes, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
     """Every element's share of the windows that cover it."""
     n, c, x = p.lanes(k, d_X.shape)
-    r = k.loop(product([each.around for each in p.cells]))
-    y, inside = p.over(k, x, r)
-    above = d_Out.at(*p.at(n, c, y), where=inside, other=0)
-    k.store(d_X, p.at(n, c, x), k.sum(above / p.share(k, y, d_X.type.dtype), r))
+    turns, values = p.around(k), list[Number]()
+    for turn in turns.all:
+        y, inside = p.over(k, x, turn)
+        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(above / p.share(k, y, held(d_X.type.dtype)))
+    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
 
 
 def largest(
@@ -160,17 +179,20 @@ def largest(
     like = Out or places
     assert like is not None
     n, c, y = p.lanes(k, like.shape)
-    r = k.loop(p.taps)
-    place, inside = p.under(k, y, r)
-    value = X.at(*p.at(n, c, place), where=inside, other=lowest(X.type.dtype))
+    turns, least = p.taps(k), lowest(X.type.dtype)
+    seen = [p.under(k, y, tap) for tap in turns.all]
+    values = [X.at(*p.at(n, c, at), where=there, other=least) for at, there in seen]
+    best = turns.fold("max", values)
     if Out is not None:
-        k.store(Out, p.at(n, c, y), k.max(value, r))
+        k.store(Out, p.at(n, c, y), best)
     if places is None:
         return
-    best = k.max(value, r)
-    whole = [k.size(axis.size) for axis in p.axes]
-    number, none = (k.astype(p.position(k, at), DType.INT32) for at in (place, whole))
-    first = k.min(k.where(both(inside, k.equal(value, best)), number, none), r)
+    none = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
+    numbers = [
+        k.where(both(there, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), none)
+        for (at, there), value in zip(seen, values, strict=True)
+    ]
+    first = turns.fold("min", numbers)
     found = k.where(k.equal(first, none), -1, first)
     k.store(places, p.at(n, c, y), k.astype(found, places.type.dtype))
 
@@ -180,8 +202,10 @@ def largest_gradient(
 ) -> None:
     """The gradients of the windows of which an element is the largest."""
     n, c, x = p.lanes(k, d_X.shape)
-    r = k.loop(product([each.around for each in p.cells]))
-    y, inside = p.over(k, x, r)
-    own = k.equal(places.at(*p.at(n, c, y), where=inside, other=-1), p.position(k, x))
-    above = d_Out.at(*p.at(n, c, y), where=inside, other=0)
-    k.store(d_X, p.at(n, c, x), k.sum(k.where(own, above, 0), r))
+    turns, own, values = p.around(k), p.position(k, x), list[Number]()
+    for turn in turns.all:
+        y, inside = p.over(k, x, turn)
+        chosen = k.equal(places.at(*p.at(n, c, y), where=inside, other=-1), own)
+        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(k.where(chosen, above, 0))
+    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
