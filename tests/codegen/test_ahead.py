@@ -43,6 +43,16 @@ def test_every_kernel_is_built_for_every_gpu_and_none_spills(tmp_path):
     assert "TARGET = 'triton'" in (tmp_path / "module.py").read_text()
 
 
+def test_kernels_of_bfloat16_multiply_it_as_it_is(tmp_path):
+    gpus = "cuda:90,hip:gfx942"
+    done = fluid("compile", MODEL, "--target", gpus, "-o", tmp_path, FLUID_DTYPE="bf16")
+    assert done.returncode == 0, done.stderr
+    assert " 0 spill" in done.stdout
+    assert "factor(" in (tmp_path / "module.py").read_text()
+    rows = json.loads((tmp_path / "kernels.json").read_text())["kernels"]
+    assert {row["gpu"] for row in rows} == set(gpus.split(","))
+
+
 def test_numpy_code_needs_no_gpu_and_no_triton(tmp_path):
     done = fluid("compile", MODEL, "-o", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.alike import likeness
 from compiler.codegen.triton.gpus import Gpu
+from compiler.codegen.triton.helpers import GLOBALS
 from compiler.errors import CompileError
 
 WARPS = 4
@@ -107,7 +108,9 @@ def _job(
     entry = re.sub(r"_\d+$", "", spec.name)
     entry += "_" * (entry in called)
     text = text.replace("def v0(", f"def {entry}(", 1)
-    parts = [_HEAD, *(helpers[name] for name in called), f"@triton.jit\n{text}\n"]
+    bodies = [helpers[name] for name in called]
+    named = [line for name, line in GLOBALS.items() if any(name in body for body in bodies)]
+    parts = [_HEAD, *named, *bodies, f"@triton.jit\n{text}\n"]
     options = {"num_warps": WARPS, "enable_fp_fusion": True} | dict(spec.options)
     return Job(entry, str(gpu), "\n\n".join(parts), types, known, tuple(sorted(options.items())))
 
