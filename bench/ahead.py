@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.support.modules import TRAINED, launches, modules
 from bench.support.table import Row, goal, table
+from compiler.codegen.ahead.build import Built, build
+from compiler.codegen.ahead.gpus import Gpu, gpus
+from compiler.codegen.ahead.jobs import jobs_of
 from compiler.codegen.module import Module
-from compiler.codegen.triton.ahead import Built, build
-from compiler.codegen.triton.gpus import Gpu, gpus
-from compiler.codegen.triton.jobs import jobs_of
 
 COLD, WARM = 60.0, 1.0
 """Seconds for one GPU on two idle cores."""

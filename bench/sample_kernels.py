@@ -16,9 +16,9 @@ os.environ.pop("TRITON_INTERPRET", None)
 
 import numpy as np
 
+from compiler.codegen.ahead.build import build
+from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.module import Module
-from compiler.codegen.triton.ahead import build
-from compiler.codegen.triton.gpus import gpus
 from compiler.codegen.triton.target import TritonTarget
 from compiler.errors import CompileError
 from compiler.freeze import freeze

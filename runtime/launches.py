@@ -29,7 +29,7 @@ _LAYOUT = {
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel's row of a manifest; see `compiler.codegen.triton.manifest`."""
+    """A kernel's row of a manifest; see `compiler.codegen.ahead.manifest`."""
 
     kernel: str
     gpu: str

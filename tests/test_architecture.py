@@ -93,7 +93,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "numpy": HOUSE,
     "ml_dtypes": ("compiler.ir.types",),
     "networkx": ("compiler.ir", "compiler.passes"),
-    "triton": ("compiler.codegen.triton",),
+    "triton": ("compiler.codegen.ahead", "compiler.codegen.triton"),
     "torch": ("runtime.cuda", "runtime.collective"),
     "grpc": ("runtime.ps.wire",),
     "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures"),

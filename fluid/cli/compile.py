@@ -79,7 +79,7 @@ def add_compile(commands: Any) -> None:
 def compile_model(given: argparse.Namespace) -> int:
     """Write the package, its kernels built before; show what they need."""
     model = load_model(given.model_dir, given.model_filename, given.params_filename)
-    gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.triton.gpus")
+    gpus: Any = None if given.target == "numpy" else import_module("compiler.codegen.ahead.gpus")
     targets = gpus.gpus(given.target) if gpus else []
     params: dict[str, Array] | None = None if given.without_params else dict(model.params)
     stages = import_module("compiler.driver").compile_stages(
@@ -121,8 +121,8 @@ def _built(
     module: Any, targets: Sequence[Any], given: argparse.Namespace
 ) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     """The code of the kernels by file, and a row for each."""
-    ahead = import_module("compiler.codegen.triton.ahead")
-    manifest = import_module("compiler.codegen.triton.manifest")
+    ahead = import_module("compiler.codegen.ahead.build")
+    manifest = import_module("compiler.codegen.ahead.manifest")
     cache = Cache.from_env()
     (built,) = ahead.build(
         [module], targets, cache.folder, cache.limit, _progress(), given.processes, given.large

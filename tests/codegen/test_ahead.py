@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.codegen.triton.gpus import gpus
+from compiler.codegen.ahead.gpus import gpus
 from compiler.errors import CompileError
 
 pytest.importorskip("triton")

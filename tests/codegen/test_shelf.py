@@ -9,13 +9,13 @@ import pytest
 
 import compiler
 import fluid
+from compiler.codegen.ahead.build import build
+from compiler.codegen.ahead.code import Code, expect_parameters
+from compiler.codegen.ahead.gpus import Gpu
+from compiler.codegen.ahead.jobs import Job, jobs_of
+from compiler.codegen.ahead.pool import compiled
+from compiler.codegen.ahead.shelf import ABOUT, Shelf
 from compiler.codegen.module import KernelSpec
-from compiler.codegen.triton.ahead import build
-from compiler.codegen.triton.code import Code, expect_parameters
-from compiler.codegen.triton.gpus import Gpu
-from compiler.codegen.triton.jobs import Job, jobs_of
-from compiler.codegen.triton.pool import compiled
-from compiler.codegen.triton.shelf import ABOUT, Shelf
 from compiler.errors import CompileError
 
 H100 = Gpu("cuda", "90")

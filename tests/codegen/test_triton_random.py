@@ -10,8 +10,8 @@ import pytest
 import compiler
 import fluid
 import runtime
-from compiler.codegen.triton.ahead import build
-from compiler.codegen.triton.gpus import gpus
+from compiler.codegen.ahead.build import build
+from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.philox import philox, uniform_by_key

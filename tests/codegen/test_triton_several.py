@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import fluid
 import runtime
 from compiler.account import account
-from compiler.codegen.triton.ahead import build
-from compiler.codegen.triton.gpus import gpus
+from compiler.codegen.ahead.build import build
+from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.target import TritonTarget
 from compiler.driver import compile_graph, compile_stages
 from compiler.freeze import freeze

@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.module import KernelSpec, Module
 from compiler.codegen.triton.alike import likeness
-from compiler.codegen.triton.gpus import Gpu
 from compiler.codegen.triton.helpers import GLOBALS
 from compiler.errors import CompileError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from compiler.codegen.triton.ahead import Built
+from compiler.codegen.ahead.build import Built
 
 LOADED = {"cuda": "cubin", "hip": "hsaco"}
 """The suffix of what a driver loads."""

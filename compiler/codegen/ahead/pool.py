@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from compiler.codegen.triton.jobs import Job
+from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
 
 WORKER = Path(__file__).with_name("worker.py")

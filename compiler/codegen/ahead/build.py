@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from compiler.codegen.ahead.code import Code, code_of
+from compiler.codegen.ahead.gpus import Gpu
+from compiler.codegen.ahead.jobs import Job, index_of, jobs_of, said
+from compiler.codegen.ahead.pool import compiled
+from compiler.codegen.ahead.shelf import Shelf
 from compiler.codegen.module import Module
-from compiler.codegen.triton.code import Code, code_of
-from compiler.codegen.triton.gpus import Gpu
-from compiler.codegen.triton.jobs import Job, index_of, jobs_of, said
-from compiler.codegen.triton.pool import compiled
-from compiler.codegen.triton.shelf import Shelf
 from compiler.errors import CompileError
 
 Told = Callable[[int, int, str], None]

@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compiler.codegen.triton.code import Code, expect_parameters
-from compiler.codegen.triton.jobs import Job
+from compiler.codegen.ahead.code import Code, expect_parameters
+from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
 
 ABOUT, SOURCE = "about.json", "kernel.py"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.codegen.triton.jobs import Job
+from compiler.codegen.ahead.jobs import Job
 from compiler.errors import CompileError
 
 SCRATCH = 8
