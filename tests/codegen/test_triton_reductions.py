@@ -23,7 +23,7 @@ WHOLE = """graph main {{
   feed x: f32[{shape}]
   (Out=a: f32[1]) = mean(X=x)
   (Out=b: f32[1]) = reduce_max(X=x) {{'reduce_all': True}}
-  (Out=c: f32[1]) = l1_norm(X=x)
+  (Out=c: f32[1]) = frobenius_norm(X=x) {{'reduce_all': True}}
   (Out=d: bool[1]) = isfinite(X=x)
   return a, b, c, d
 }}
