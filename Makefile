@@ -37,8 +37,8 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 demo: setup ## learn handwritten digits through every stage of the compiler
 	@$(BIN)/fluid demo
 
-test: setup ## every test that needs no GPU
-	@$(BIN)/python -m pytest -q --durations=10
+test: setup ## every test that needs no GPU, one process a core
+	@$(BIN)/python -m pytest -q --durations=10 -n auto --maxprocesses 8 --dist worksteal
 
 check: setup ## ruff and pyright
 	@$(BIN)/ruff check .

@@ -148,13 +148,6 @@ class DeviceArena:
             return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
 
 
-def shared(array: Array, device: str) -> Any:
-    """A tensor over an array's own memory; PlaceError where the device has memory of its own."""
-    if device != "cpu":
-        raise PlaceError(f"{device} keeps state of its own: pass a Scope, not a mapping of arrays")
-    return tensor_over(array)
-
-
 def tensor_over(array: Array) -> Any:
     """A tensor over an array's own memory; torch takes no bfloat16 from NumPy as it is."""
     torch = import_module("torch")
@@ -191,3 +184,30 @@ class Mirror:
             tensor_over(self.array).copy_(self.tensor)
         self.is_ahead = False
         return behind
+
+
+class Mirrors:
+    """Twins of a mapping's arrays: while it is entered they are the truth, else the arrays.
+
+    Where a device has memory of its own each step copies them there and back; those of a scope
+    stay.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._held: dict[str, Mirror] = {}
+
+    def twin(self, name: str, array: Array) -> Any:
+        """The tensor that stands for an array."""
+        mirror = self._held.get(name)
+        if mirror is None or mirror.array is not array:
+            mirror = self._held[name] = Mirror(array, self._device)
+        return mirror.tensor
+
+    def __enter__(self) -> None:
+        for mirror in self._held.values():
+            mirror.push()
+
+    def __exit__(self, *_: object) -> None:
+        for mirror in self._held.values():
+            mirror.pull()

@@ -8,7 +8,7 @@ costs a look-up. One Executable runs one step at a time: its bindings share one 
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -20,13 +20,14 @@ from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
 from compiler.pack import Life
 from compiler.plan import Tensor
-from runtime.arena import Arena, new_array
+from runtime.arena import Arena
 from runtime.blame import blame
-from runtime.cuda import DeviceArena, current, device_of, host_block
+from runtime.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
-from runtime.errors import NotInitialized, missing_feed, wrong_dtype, wrong_shape
+from runtime.errors import missing_feed, wrong_dtype, wrong_shape
 from runtime.memory import Block, Memory, Places
-from runtime.scope import Arrays, Scope, twin
+from runtime.scope import Arrays, Scope
+from runtime.state import Params, state_arrays
 
 KEPT_BINDINGS = 16
 """Bindings an Executable keeps unless told otherwise; the least recently used goes first."""
@@ -34,7 +35,6 @@ KEPT_BINDINGS = 16
 T = TypeVar("T")
 Step: TypeAlias = Callable[..., tuple[Array, ...]]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-Params: TypeAlias = MutableMapping[str, Array]
 
 
 @dataclass
@@ -125,6 +125,7 @@ class Executable:
         self._keep = keep
         self._arenas = arenas
         self._device = device
+        self._mirrors = Mirrors(device)
         self._filename = f"<module {module.digest[:12]}>"
         self._bind = _bind_function(module, self._filename, names)
         self._bindings: dict[Shapes, Binding] = {}
@@ -157,7 +158,8 @@ class Executable:
         """
         with current(self._device):
             step = self._binding(tuple([array.shape for array in feeds])).step
-            return self._run(step, feeds)
+            with self._mirrors:
+                return self._run(step, feeds)
 
     def _run(self, step: Step, feeds: Sequence[Array]) -> list[Array]:
         self.counters.runs += 1
@@ -232,10 +234,15 @@ class Executable:
         """The array of every param, or its twin on the device."""
         params = self._params
         mine = [each for each in self.module.params if not each.on_device]
-        state: dict[str, Any] = _state(mine, params, sizes)
+        state: dict[str, Any] = state_arrays(mine, params, sizes)
         theirs = [each for each in self.module.params if each.on_device]
         peeking = params.peeking() if isinstance(params, Arrays) else params
-        return state | {n: twin(params, n, self._device) for n in _state(theirs, peeking, sizes)}
+        return state | {n: self._twin(n) for n in state_arrays(theirs, peeking, sizes)}
+
+    def _twin(self, name: str) -> Any:
+        if isinstance(self._params, Arrays):
+            return self._params.on_device(name, self._device)
+        return self._mirrors.twin(name, self._params[name])
 
     def _step(self, sizes: Mapping[str, int], places: Places, params: Mapping[str, Any]) -> Step:
         dims = [sizes[name] for name in self.module.dims]
@@ -356,41 +363,3 @@ def _span(array: Any, strides: Sequence[int] | None) -> int:
         return array.nbytes
     pairs = zip(array.shape, strides, strict=True)
     return sum((size - 1) * stride for size, stride in pairs) + array.itemsize
-
-
-# Params
-
-
-def _state(tensors: Sequence[Tensor], params: Params, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """The array of every param, made where a step will write it first; all or none are made."""
-    shapes = [tuple(evaluate(size, sizes) for size in tensor.shape) for tensor in tensors]
-    for tensor, shape in zip(tensors, shapes, strict=True):
-        if tensor.given:
-            _expect_state(tensor, shape, params)
-    pairs = zip(tensors, shapes, strict=True)
-    return {tensor.name: _array(tensor, shape, params) for tensor, shape in pairs}
-
-
-def _expect_state(tensor: Tensor, shape: tuple[int, ...], params: Params) -> None:
-    array = params.get(tensor.name)
-    if array is None:
-        raise NotInitialized(
-            f"{tensor.name!r} is not initialised: {tensor.dtype} of shape {shape} is needed",
-            hint="run the startup program first, in the same scope, or load saved parameters",
-        )
-    if array.shape != shape or array.dtype != tensor.dtype:
-        raise ShapeError(
-            f"{tensor.name!r} must be {tensor.dtype} of shape {shape}, "
-            f"but it holds {array.dtype} of shape {array.shape}",
-            hint="was it set by hand, or loaded for another model?",
-        )
-
-
-def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
-    """The array itself: steps write into it, and keep views that only row-major order gives."""
-    array = params.get(tensor.name)
-    if array is None or array.shape != shape or array.dtype != tensor.dtype:
-        array = params[tensor.name] = new_array(repr(tensor.name), shape, tensor.dtype)
-    if not array.flags.c_contiguous:
-        array = params[tensor.name] = np.array(array, order="C")
-    return array

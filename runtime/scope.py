@@ -13,7 +13,6 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from compiler.ir.types import Array
-from runtime.cuda import shared
 from runtime.tensor import Clock, LoDTensor
 
 
@@ -148,13 +147,3 @@ class Arrays(MutableMapping[str, Array]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def twin(arrays: MutableMapping[str, Array], name: str, device: str) -> Any:
-    """The twin of an array on a device: a scope's own; of another mapping one that shares it.
-
-    Raises PlaceError where it cannot be shared.
-    """
-    if isinstance(arrays, Arrays):
-        return arrays.on_device(name, device)
-    return shared(arrays[name], device)

@@ -23,6 +23,8 @@ from tests.ops.test_generated import NOBODY, backward, forward, graph_of
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 TARGET = TritonTarget()
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """What fails is told as it is: to make it smaller takes the interpreter of kernels minutes."""

@@ -22,6 +22,8 @@ from tests.codegen.support import inputs
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -267,3 +269,14 @@ def test_a_module_runs_as_a_script(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "c: float32[4, 5, 7]" in done.stdout
+
+
+def test_a_stack_of_products_may_be_longer_than_a_second_axis_of_programs():
+    module = module_of("""graph main {
+  feed x: f32[70000, 4, 4]
+  feed y: f32[70000, 4, 4]
+  (Out=z: f32[70000, 4, 4]) = matmul(X=x, Y=y)
+  return z
+}
+""")
+    assert "* (70000),)]" in module.source  # CUDA has 65,535 of that axis, and 2^31 of the first

@@ -7,6 +7,8 @@ from tests.codegen.test_triton import compare
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 CONVOLUTION = """graph main {
   feed x: f32[N, 3, 6, 6]
   feed r: f32[N, 4, 6, 6]

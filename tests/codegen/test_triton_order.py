@@ -8,6 +8,8 @@ from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.text import parse
 from tests.codegen.test_triton import compare, module_of
 
+pytestmark = pytest.mark.device
+
 SUMS = """graph main {{
   feed x: f32[{shape}]
   (Out=y: f32[{shape}]) = cumsum(X=x) {{'axis': 1, 'exclusive': {exclusive}, 'reverse': {reverse}}}

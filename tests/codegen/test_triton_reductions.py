@@ -10,6 +10,8 @@ from compiler.codegen.triton.strides import step_of
 from compiler.ir.dims import Dim
 from tests.codegen.test_triton import compare, module_of
 
+pytestmark = pytest.mark.device
+
 N = Dim.named("N")
 
 ROWS = """graph main {{

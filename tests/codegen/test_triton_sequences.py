@@ -16,6 +16,8 @@ from compiler.passes.name_sizes import NameSizes
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 LENGTHS = [([2, 1, 3], [2, 0, 1]), ([2, 5], [1, 3]), ([4], [2])]
 
 

@@ -25,6 +25,8 @@ from tests.codegen.test_triton import compare
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 NUMBERS = frozenset("LearningRate Beta1Pow Beta2Pow".split())
 COUNTERS = frozenset("in_num_accumulates in_old_num_accumulates in_num_updates".split())
 REQUIRED = {

@@ -13,6 +13,8 @@ import fluid
 from fluid.contrib import mixed_precision as amp
 from fluid.demo.digits import load_digits
 
+pytestmark = pytest.mark.device
+
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "golden/mixed_precision/programs.json").read_text()
 )
@@ -125,7 +127,7 @@ def losses(built: Built, feed: dict[str, Any], place: Any, steps: int) -> list[f
         (lenet, fluid.CPUPlace(), "bfloat16"),
         (lenet, fluid.CUDAPlace(0), "float16"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_losses_are_nearly_those_of_float32(model: Any, place: Any, dtype: str) -> None:
     if isinstance(place, fluid.CUDAPlace):

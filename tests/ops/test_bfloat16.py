@@ -25,6 +25,8 @@ from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, for
 
 pytest.importorskip("triton")
 
+pytestmark = pytest.mark.device
+
 BFLOAT16 = DType.BF16.numpy
 NARROW = (FOLLOWERS | PRODUCTS | GRAY | WHITE | {"cast", "sum", "concat"}) - {"batch_norm"}
 """Ops that mixed precision leaves in two bytes; statistics of a batch norm stay float32."""

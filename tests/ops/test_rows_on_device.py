@@ -25,6 +25,8 @@ from tests.ops.test_on_device import TARGET
 pytest.importorskip("triton")
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.device
+
 STATE = {
     "sgd_rows": "LearningRate[1]",
     "adagrad_rows": "LearningRate[1] Moment",

@@ -19,6 +19,8 @@ from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named, pipeline
 from tests.passes.random_pictures import random_pictures
 
+pytestmark = pytest.mark.device
+
 SHAPE = (2, 4, 9, 11)
 
 

@@ -1,11 +1,11 @@
 """Sums of products as tiles: matrix products, and convolutions as matrix products of what is read.
 
 A kernel of `Tiles` has a tile of the result a program, and goes through the turns of its sum a tile
-at a time, each a `tl.dot` of what the left factor has for (row, turn) and the right one for
-(turn, column). Where a factor's elements lie is any arithmetic of those numbers, so that a
-transposed matrix or the windows of an image need no copy. Programs go through the result in groups
-of rows of tiles, so that what they read stays in cache; a stack of results is a second axis of
-programs. What is stored is any expression of the sum and of the place it belongs to.
+at a time, each a `tl.dot` of what the left factor has for (row, turn) and the right one for (turn,
+column). Where a factor's elements lie is any arithmetic of those numbers, so that a transposed
+matrix or the windows of an image need no copy. Programs go through the result in groups of rows of
+tiles, so that what they read stays in cache; stacks of results follow each other. What is stored is
+any expression of the sum and of the place it belongs to.
 
 A result of few tiles would keep few programs busy. Where its sum is long, that is cut into parts,
 each of which has programs of its own; what they give is joined by another kernel, in one order.
@@ -53,6 +53,7 @@ _LEAST = 16
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
 down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
+{stack}
 group = tile // (GROUP * across) * GROUP
 height = tl.minimum(down - group, GROUP)
 place = tile % (GROUP * across)
@@ -112,10 +113,9 @@ class _TileEmitter(Emitter):
 
     def _head(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
-        for line in _HEAD:
+        sizes["stack"] = "matrix, tile = tile // (down * across), tile % (down * across)"
+        for line in _HEAD if self.stack else [each for each in _HEAD if each != "{stack}"]:
             self.body.line(line.format(**sizes))
-        if self.stack:
-            self.body.line("matrix = tl.program_id(1).to(INDEX)")
 
     def _sum(self) -> None:
         totals = {dot: self.names.make("total") for dot in self._dots()}
@@ -293,7 +293,8 @@ class _TileEmitter(Emitter):
         across = f"-(-({self.columns}) // {sides['COLUMNS']})"
         options = ", ".join(f"{key}={value}" for key, value in (*sides.items(), ("GROUP", GROUP)))
         given = ", ".join([*self.pointers, *map(str, self.sizes)])
-        grid = f"({down} * {across}, {product(self.stack)})"
+        stack = f" * ({product(self.stack)})" if self.stack else ""
+        grid = f"({down} * {across}{stack},)"
         more = "".join(f", {name}={number}" for name, number in self._options().items())
         return f"{self.name}[{grid}]({given}, {options}, INDEX=INDEX{more})"
 

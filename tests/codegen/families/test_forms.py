@@ -12,6 +12,8 @@ from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, s
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled
 
+pytestmark = pytest.mark.device
+
 STEPS = {False: 8, True: 4}
 
 

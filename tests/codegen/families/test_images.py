@@ -1,5 +1,6 @@
 """Convolutions, pools and resampling: windows that hang over edges, groups, holes, layouts."""
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from tests.codegen.families.support import BATCHES, drawn, hold
 from tests.ops.samples.conv import convolution, stamping
 from tests.ops.samples.pool import pooling, volumes
 from tests.ops.samples.vision import resized
+
+pytestmark = pytest.mark.device
 
 SIDES = st.sampled_from([4, 5, 6, 7, 9, 10])
 TAPS = st.integers(1, 3)

@@ -1,11 +1,14 @@
 """What is moved only: joined, cut, turned, padded, laid out side by side."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SIZES, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, numbers
+
+pytestmark = pytest.mark.device
 
 X = ("X",)
 

@@ -1,11 +1,14 @@
 """Rows and elements by their numbers: gathered, scattered, looked up, repeated ones among them."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SEEDS, SIZES, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, integers, numbers
+
+pytestmark = pytest.mark.device
 
 
 @drawn(12)

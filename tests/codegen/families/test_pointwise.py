@@ -1,6 +1,7 @@
 """Fused groups of pointwise ops: broadcast, several results, casts; and gradients of each op."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from compiler.ir.text import parse
 from tests.codegen.families.support import BATCHES, SEEDS, drawn, hold, shapes
 from tests.codegen.test_triton import module_of
 from tests.ops.samples import Sample, integers, numbers
+
+pytestmark = pytest.mark.device
 
 UNARY = ["relu", "tanh", "sigmoid", "square", "abs", "softplus", "gelu", "exp"]
 BINARY = ["elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max"]

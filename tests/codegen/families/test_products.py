@@ -1,11 +1,14 @@
 """Products of matrices and of stacks of them, turned and broadcast."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SIZES, SMALL, drawn, hold
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.matmul import product
+
+pytestmark = pytest.mark.device
 
 BOTH = ("X", "Y")
 

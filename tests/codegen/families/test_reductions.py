@@ -1,11 +1,14 @@
 """Reductions over any axes, extremes and their places, running sums and sorting."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, integers, numbers
+
+pytestmark = pytest.mark.device
 
 DTYPES = st.sampled_from(["float32", "float32", "float64", "float16", "int32", "int64"])
 FOLDS = st.sampled_from(["sum", "mean", "max", "min"])

@@ -1,12 +1,15 @@
 """Softmax, cross entropies and norms over rows, groups and channels."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import BATCHES, SEEDS, SIZES, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, integers, numbers
 from tests.ops.samples.norm import normalisation, scaled
+
+pytestmark = pytest.mark.device
 
 LAYOUTS = st.sampled_from(["NCHW", "NHWC"])
 

@@ -1,5 +1,6 @@
 """Ops over sequences of any lengths, empty ones among them, and recurrent ones."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from tests.codegen.families.support import SMALL, drawn, hold
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.recurrent import gated, memory
 from tests.ops.samples.sequence import lod, pooled, rows
+
+pytestmark = pytest.mark.device
 
 LENGTHS = st.lists(st.integers(0, 7), min_size=1, max_size=5).filter(sum).map(tuple)
 FULL = st.lists(st.integers(1, 7), min_size=1, max_size=5).map(tuple)

@@ -1,11 +1,14 @@
 """Updates of parameters of any shape, by dense gradients and by rows that repeat."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.families.support import SEEDS, SIZES, drawn, hold, shapes
 from tests.ops.samples import Sample, integers, numbers
+
+pytestmark = pytest.mark.device
 
 ONE = {"LearningRate": np.array([0.1], np.float32)}
 POWERS = {
