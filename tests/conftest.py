@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,12 @@ if shutil.which("nvidia-smi") is None:
 # The same examples in every run, and no deadline: machines that test are shared and slow.
 settings.register_profile("house", derandomize=True, deadline=None)
 settings.load_profile("house")
+
+
+# A shell that starts tests in the background lets them ignore Ctrl-C, and with them the programs
+# that tests start to see what Ctrl-C does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
