@@ -46,6 +46,9 @@ PYTEST = (
     *("-m", "gpu or device"),
 )
 
+OWN = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""What stages find around them: plugins that others installed have no say in the tests."""
+
 _GRACE = 10
 """Seconds that a command has to say what it found when its time is over."""
 
@@ -69,7 +72,7 @@ class Ended:
 def ran(command: Sequence[str], seconds: float) -> Ended:
     """Run a command in the project and show what it says; asked to end when late, then stopped."""
     begun, lines = time.monotonic(), list[str]()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **OWN, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -100,7 +103,7 @@ def ran(command: Sequence[str], seconds: float) -> Ended:
 def tests(seconds: float) -> dict[str, Any]:
     """The tests that need or use a GPU, on as many processes as may share it."""
     workers = min(12, os.cpu_count() or 1)
-    spread = ["-n", str(workers)] if find_spec("xdist") else []
+    spread = ["-p", "xdist", "-n", str(workers)] if find_spec("xdist") else []
     command = [
         sys.executable,
         "-m",
