@@ -156,10 +156,15 @@ class Executable:
 
         Raises StepError where an op cannot compute from them.
         """
+        if not self._device:  # steps of the host may take microseconds: nothing is entered
+            return self._run(self._step_for(feeds), feeds)
         with current(self._device):
-            step = self._binding(tuple([array.shape for array in feeds])).step
+            step = self._step_for(feeds)
             with self._mirrors:
                 return self._run(step, feeds)
+
+    def _step_for(self, feeds: Sequence[Array]) -> Step:
+        return self._binding(tuple([array.shape for array in feeds])).step
 
     def _run(self, step: Step, feeds: Sequence[Array]) -> list[Array]:
         self.counters.runs += 1
