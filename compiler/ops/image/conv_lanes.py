@@ -32,6 +32,9 @@ Places: TypeAlias = Sequence[Number]
 Factor: TypeAlias = Callable[[Places, Number, Number], Number]
 """A factor for the group, if there are several, a side of the product, and a turn of the sum."""
 
+Store: TypeAlias = Callable[[Places, Number, Number, Number], None]
+"""Takes the sum of a place and a channel of a group."""
+
 
 def first_of(k: Lanes, group: Places, each: Size) -> Number:
     """The first channel of a group."""
@@ -40,7 +43,7 @@ def first_of(k: Lanes, group: Places, each: Size) -> Number:
 
 def across(
     k: Lanes, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
-    store: Callable[[Places, Number, Number, Number], None],
+    store: Store,
 ) -> None:  # fmt: skip
     """Products of places and channels, the sides in the order in which they lie in memory."""
     places, channels, turns = sides
@@ -58,6 +61,20 @@ def across(
 
     shape = (places, channels, turns) if g.last else (channels, places, turns)
     k.contracted(g.stack, shape, ordered, finish)
+
+
+def kept(
+    k: Lanes, g: Windows, places: Sequence[Size], each: Size, out: DeviceOperand,
+    bias: DeviceOperand | None,
+) -> Store:  # fmt: skip
+    """Stores a sum, with its channel's bias, where `places` of `each` channels a group lie."""
+
+    def store(group: Places, place: Number, channel: Number, total: Number) -> None:
+        n, *at = k.unravel(place, places)
+        c = plus(first_of(k, group, each), channel)
+        k.store(out, in_layout(g.layout, (n, c, *at)), total if bias is None else total + bias[c])
+
+    return store
 
 
 def convolve(
@@ -81,14 +98,8 @@ def convolve(
         c, tap = g.unravel(k, turn, depth)
         return g.weight(filters, plus(first_of(k, group, each), f), c, tap)
 
-    def store(group: Places, place: Number, f: Number, total: Number) -> None:
-        n, *y = k.unravel(place, places)
-        f = plus(first_of(k, group, each), f)
-        value = total if bias is None else total + bias[f]
-        k.store(outputs, in_layout(g.layout, (n, f, *y)), value)
-
     sides = (product(places), each, product(g.turns(depth)))
-    across(k, g, sides, (pixel, weight), store)
+    across(k, g, sides, (pixel, weight), kept(k, g, places, each, outputs, bias))
 
 
 def image_gradient(
@@ -112,14 +123,8 @@ def image_gradient(
         f, tap = g.unravel(k, turn, each)
         return g.weight(filters, plus(first_of(k, group, each), f), c, tap)
 
-    def store(group: Places, place: Number, c: Number, total: Number) -> None:
-        n, *x = k.unravel(place, places)
-        c = plus(first_of(k, group, depth), c)
-        value = total if bias is None else total + bias[c]
-        k.store(images, in_layout(g.layout, (n, c, *x)), value)
-
     sides = (product(places), depth, product(g.turns(each)))
-    across(k, g, sides, (above, weight), store)
+    across(k, g, sides, (above, weight), kept(k, g, places, depth, images, bias))
 
 
 def filter_gradient(

@@ -8,7 +8,7 @@ from functools import reduce
 
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ops.image.windows import Axis, in_layout, is_channels_last
+from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
 
 NARROW = 8
 """Filters or channels of a group below which tiles would be mostly empty."""
@@ -24,7 +24,7 @@ Parts = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(OverAxes):
     """A convolution of `images` to `outputs` in a layout: groups, and windows on every axis."""
 
     layout: str
@@ -33,24 +33,9 @@ class Windows:
     filters: str = "OIHW"
 
     @property
-    def taps(self) -> list[Size]:
-        """The sizes of a filter."""
-        return [axis.kernel for axis in self.axes]
-
-    @property
-    def counts(self) -> list[Size]:
-        """The sizes of an output."""
-        return [axis.count for axis in self.axes]
-
-    @property
     def sizes(self) -> list[Size]:
         """The sizes of an image."""
         return [axis.size for axis in self.axes]
-
-    @property
-    def stack(self) -> list[Size]:
-        """Groups as a stack of products, if there are several."""
-        return [self.groups] if self.groups > 1 else []
 
     @property
     def last(self) -> bool:

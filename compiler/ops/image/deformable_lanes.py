@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.ir.dims import Size, product
+from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ops.image.conv_lanes import plus
-from compiler.ops.image.windows import Axis
+from compiler.ops.image.windows import Axis, OverAxes
 from compiler.ops.lanes import fill
 from compiler.ops.math.bilinear_lanes import Corner, corners, looked, moved
 
 
 @dataclass(frozen=True)
-class Deformed:
+class Deformed(OverAxes):
     """A convolution whose taps are moved by `offset` and weighed by `mask`, if there is one.
 
     `parts` groups of channels have offsets of their own, `groups` have filters of their own.
@@ -30,21 +30,6 @@ class Deformed:
     axes: tuple[Axis, ...]
     parts: int
     groups: int
-
-    @property
-    def taps(self) -> list[Size]:
-        """The sizes of a filter."""
-        return [axis.kernel for axis in self.axes]
-
-    @property
-    def counts(self) -> list[Size]:
-        """The sizes of an output."""
-        return [axis.count for axis in self.axes]
-
-    @property
-    def stack(self) -> list[Size]:
-        """Groups as a stack of products, if there are several."""
-        return [self.groups] if self.groups > 1 else []
 
     def part(self, k: Lanes, channel: Number) -> Number:
         """The group of offsets that a channel has."""

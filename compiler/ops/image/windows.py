@@ -18,6 +18,28 @@ from compiler.ir.turning import Order, Turned, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 
+class OverAxes:
+    """What windows on axes have in common, whatever lies in them: their sizes, and their groups."""
+
+    axes: tuple[Axis, ...]
+    groups: int
+
+    @property
+    def taps(self) -> list[Size]:
+        """The sizes of a filter."""
+        return [axis.kernel for axis in self.axes]
+
+    @property
+    def counts(self) -> list[Size]:
+        """The sizes of an output."""
+        return [axis.count for axis in self.axes]
+
+    @property
+    def stack(self) -> list[Size]:
+        """Groups as a stack of products, if there are several."""
+        return [self.groups] if self.groups > 1 else []
+
+
 @dataclass(frozen=True)
 class Axis:
     """An image axis of `size` elements, padded, and the `count` places of a window on it.
