@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compiler.codegen.frame import Frame, NumpyOperand, shape_text
-from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, ordered
+from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, all_parts, ordered
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.philox import uniform_by_key
 from compiler.ir.types import DType, Shape, TensorType
@@ -121,7 +121,7 @@ class _Emitter:
 
     def emit(self) -> None:
         """Write every root; copies that would have come too early are written last."""
-        for part in {part: None for root in self.roots for part in ordered(root.expr)}:
+        for part in all_parts(root.expr for root in self.roots):
             self.left.update(part.parts())
             for arg in dict.fromkeys(part.parts()):
                 self.readers.setdefault(arg, []).append(part)

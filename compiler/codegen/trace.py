@@ -7,7 +7,7 @@ with the shape and element type of each part, from which a code generator writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -249,6 +249,14 @@ def ordered(
         else:
             stack.append((part, True))
             stack += [(arg, False) for arg in reversed(below(part))]
+    return list(order)
+
+
+def all_parts(roots: Iterable[Expr]) -> list[Expr]:
+    """Every part of some expressions, each once, operands before what reads them."""
+    order: dict[Expr, None] = {}
+    for root in roots:
+        order |= dict.fromkeys(ordered(root, order))
     return list(order)
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from compiler.codegen.frame import NumpyOperand
-from compiler.codegen.trace import ELEMENTWISE, Expr, ordered
+from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
 from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
 from compiler.codegen.triton.spelling import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
@@ -102,7 +102,7 @@ def roots_of(stores: Iterable[Store]) -> Iterator[Expr]:
 def levels_of(stores: Iterable[Store]) -> list[list[Expr]]:
     """Reductions that can share a run through their loop, those that others wait for first."""
     depth: dict[Expr, int] = {}
-    for part in (part for root in roots_of(stores) for part in ordered(root)):
+    for part in all_parts(roots_of(stores)):
         below = max((depth[each] for each in part.parts()), default=0)
         depth[part] = below + (part.fn == "reduce")
     found: dict[tuple[int, int], list[Expr]] = {}
@@ -111,11 +111,16 @@ def levels_of(stores: Iterable[Store]) -> list[list[Expr]]:
     return [found[key] for key in sorted(found)]
 
 
+def _needed(lanes: Lanes) -> list[Expr]:
+    """The expressions that a kernel needs: the ends of its loops, and what its stores need."""
+    return [*lanes.ends.values(), *roots_of(lanes.stores)]
+
+
 def uses_of(lanes: Lanes) -> Counter[Expr]:
-    """How often the text of each expression is needed, by others and by stores."""
-    roots = list(roots_of(lanes.stores))
+    """How often the text of each expression is needed: by others, by loops and by stores."""
+    roots = _needed(lanes)
     uses = Counter(roots)
-    for part in dict.fromkeys(part for root in roots for part in ordered(root)):
+    for part in all_parts(roots):
         for each in part.parts():
             uses[each] += 2 if repeats(part.fn) else 1
     return uses
@@ -124,8 +129,7 @@ def uses_of(lanes: Lanes) -> Counter[Expr]:
 def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
     """The loops that each expression changes with."""
     reach: dict[Expr, frozenset[int]] = {}
-    roots = (*lanes.ends.values(), *roots_of(lanes.stores))
-    for part in (part for root in roots for part in ordered(root)):
+    for part in all_parts(_needed(lanes)):
         found = frozenset[int]().union(*(reach[each] for each in part.parts()))
         if part.fn == "loop":
             found = frozenset({number_of(part)})

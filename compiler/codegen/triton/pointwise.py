@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, cast
 
 from compiler.codegen.frame import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
-from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
+from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
 from compiler.codegen.triton.lanes import Lanes, Ref
 from compiler.codegen.triton.random import said
 from compiler.errors import CompileError
@@ -70,7 +70,7 @@ def _in_order(groups: list[Group]) -> list[Group]:
 
 def _storages(roots: Sequence[Root]) -> set[Storage]:
     """Where what roots read is stored."""
-    leaves = (part for root in roots for part in ordered(root.expr) if part.is_leaf)
+    leaves = (part for part in all_parts(root.expr for root in roots) if part.is_leaf)
     return {cast(Value, leaf.extra).storage for leaf in leaves}
 
 
@@ -181,7 +181,7 @@ class _Kernel:
 
 def _shapes(roots: Iterable[Root]) -> list[Shape]:
     """The shapes of all that a kernel reads and writes."""
-    parts = [part for root in roots for part in ordered(root.expr)]
+    parts = all_parts(root.expr for root in roots)
     return [part.shape for part in parts] + [root.value.type.shape for root in roots]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter, Written
 from compiler.codegen.triton.expressions import Loop, power_of_two, roots_of
 from compiler.codegen.triton.forms import guess
@@ -53,7 +53,11 @@ _LEAST = 16
 _HEAD = """
 tile = tl.program_id(0).to(INDEX)
 down, across = tl.cdiv({rows}, ROWS), tl.cdiv({columns}, COLUMNS)
-{stack}
+""".strip().split("\n")
+
+_STACK = "matrix, tile = tile // (down * across), tile % (down * across)"
+
+_TILE = """
 group = tile // (GROUP * across) * GROUP
 height = tl.minimum(down - group, GROUP)
 place = tile % (GROUP * across)
@@ -113,8 +117,7 @@ class _TileEmitter(Emitter):
 
     def _head(self) -> None:
         sizes = {"rows": self._size(self.rows), "columns": self._size(self.columns)}
-        sizes["stack"] = "matrix, tile = tile // (down * across), tile % (down * across)"
-        for line in _HEAD if self.stack else [each for each in _HEAD if each != "{stack}"]:
+        for line in [*_HEAD, *([_STACK] if self.stack else []), *_TILE]:
             self.body.line(line.format(**sizes))
 
     def _sum(self) -> None:
@@ -138,8 +141,7 @@ class _TileEmitter(Emitter):
 
     def _dots(self) -> list[Expr]:
         """The sums of products, which share their turns: one, or those of the gates of a cell."""
-        parts = (part for root in roots_of(self.lanes.stores) for part in ordered(root))
-        return list(dict.fromkeys(part for part in parts if part.fn == "dot"))
+        return [part for part in all_parts(roots_of(self.lanes.stores)) if part.fn == "dot"]
 
     def _enter_turns(self) -> None:
         """A turn stands across the left factor and down the right one."""
@@ -263,7 +265,7 @@ class _TileEmitter(Emitter):
     def _mask(self, used: Iterable[Term], guard: Term | None, extra: Term = 0) -> str:
         parts = [f"{side}_live" for side in sorted(self._all((*used, extra)))]
         if guard is not None:
-            parts.append(f"({self._cast(guard, DType.BOOL)})")
+            parts.append(self._guard(guard))
         return " & ".join(parts)
 
     # ---- the launch ----

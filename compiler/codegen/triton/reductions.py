@@ -162,7 +162,7 @@ class Reductions(Values):
         """
         count, mean, squares = self._moments(total)
         value, line = self._value(part.args[0]), self.body.line
-        guard = [f"({self._cast(each, DType.BOOL)})" for each in part.args[2:]]
+        guard = [self._guard(each) for each in part.args[2:]]
         line(f"here = {' & '.join([loop.live, 'live', *guard])}")
         if loop.whole:
             line(f"{count} = here.to({TYPES[part.dtype]})")

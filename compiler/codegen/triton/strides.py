@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from compiler.codegen.trace import Expr, Term, ordered
+from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.expressions import roots_of
 from compiler.codegen.triton.lanes import Lanes, Source, number_of, size_of
 from compiler.ir.dims import Size, product
@@ -38,7 +38,7 @@ def _inner_axis(lanes: Lanes) -> int | None:
 
 def _places(lanes: Lanes) -> Iterator[tuple[Sequence[Term], Shape]]:
     """The indices of each element that is read or written, and the shape they are in."""
-    for part in dict.fromkeys(p for root in roots_of(lanes.stores) for p in ordered(root)):
+    for part in all_parts(roots_of(lanes.stores)):
         if part.fn == "load":
             source = cast(Source, part.extra)
             yield part.args[: len(source.shape)], source.shape

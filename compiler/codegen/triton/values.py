@@ -194,9 +194,13 @@ class Values:
         reached = {i for t in (*used, extra) if isinstance(t, Expr) for i in self.reach[t]}
         parts = ["live", *(self.loops[i].live for i in sorted(reached))]
         if guard is not None:
-            text = bare(self._cast(guard, DType.BOOL))
-            parts.append(text if text.isidentifier() else f"({text})")
+            parts.append(self._guard(guard))
         return " & ".join(parts)
+
+    def _guard(self, guard: Term) -> str:
+        """A condition as a part of a mask."""
+        text = bare(self._cast(guard, DType.BOOL))
+        return text if text.isidentifier() else f"({text})"
 
     def _call(self, part: Expr) -> str:
         if part.fn in ("index_div", "index_mod"):
