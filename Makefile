@@ -13,9 +13,9 @@ BENCHES := bench/memory.py bench/compile_time.py bench/step.py
 
 # The matrices of demo and tests are small; on a busy machine BLAS threads that wait for each other
 # cost a hundred times what they win. Benches set their own.
-demo test: export OPENBLAS_NUM_THREADS ?= 1
+demo test slow: export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test check bench gpu clean
+.PHONY: help setup demo test slow check bench chaos gpu clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 demo: setup ## learn handwritten digits through every stage of the compiler
 	@$(BIN)/fluid demo
 
-test: setup ## every test that needs no GPU, one process a core
-	@$(BIN)/python -m pytest -q --durations=10 -n auto --maxprocesses 8 --dist worksteal
+test: setup ## every test that needs no GPU but the slow ones, one process a core
+	@$(BIN)/python -m pytest -q --durations=10 -n auto --maxprocesses 8 --dist worksteal -m "not slow"
+
+slow: setup ## the tests that take long: jobs of many processes, pages in a browser
+	@$(BIN)/python -m pytest -q --durations=10 -m slow
 
 check: setup ## ruff and pyright
 	@$(BIN)/ruff check .
@@ -47,6 +50,9 @@ check: setup ## ruff and pyright
 
 bench: setup ## arena bytes, milliseconds a pass, milliseconds a step
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python $$bench; done
+
+chaos: setup ## jobs with parameter servers whose processes are killed and stopped
+	@$(BIN)/python -m bench.chaos --faults 50
 
 # A Python that already has torch with a GPU is used as it is; otherwise .venv-gpu is made.
 gpu: ## tests, compute-sanitizer and kernel times on a machine with a GPU, in under nine minutes

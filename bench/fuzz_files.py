@@ -2,7 +2,9 @@
 
 No crash, no hang, and no more memory than twice what the undamaged file takes. The files are those
 that Paddle 1.8.5 saved for the tests, and a case is always the same by its number and `--seed`.
-With `--compile`, the programs that can be read are compiled too. What fails is told with its number
+With `--compile`, the programs that can be read are compiled too; with `--run`, they may also hold
+hostile strings, and what was compiled is run where it is small, while a guard watches that nothing
+is executed, written or called besides. What fails is told with its number
 and its file is left where `--keep DIR` says; the exit code is then 1.
 """
 
@@ -27,9 +29,13 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import compiler
+from bench.attacks.payloads import PAYLOADS, executed
 from bench.support.damage import damaged_bytes, damaged_fields, words_of
+from bench.support.guard import Guard
 from bench.support.lines import append
+from bench.support.small_runs import runs
 from bench.support.table import Row, goal, table
+from compiler.codegen.module import Module
 from compiler.errors import CompileError
 from compiler.ir.proto import Message, ProtoError, dump, parse
 from compiler.ir.serial import dump_program, load_program
@@ -45,8 +51,8 @@ TIMES = 2
 SPARE = 64 << 10
 """Bytes that any reading may take beside the file's: for words and what leads to them."""
 
-SECONDS = 10
-"""What takes longer hangs."""
+SECONDS, WAIT = 10, 90
+"""Seconds of processor and of clock: what takes more of either hangs."""
 
 CAP = 4 << 30
 """Bytes of address space of a process."""
@@ -60,7 +66,13 @@ FAULTS = (
 BYTES, FIELDS, TENSOR, COMBINED = "program: bytes", "program: fields", "parameter", "parameters"
 STATE = "state"
 COLUMNS = {"files": "", "cases": ",d", "refused": ",d", "read": ",d", "compiled": ",d"}
-COLUMNS |= {"memory ÷ honest": ".2f", "slowest ms": ".1f", "failed": ",d"}
+COLUMNS |= {
+    "run": ",d",
+    "endless": ",d",
+    "memory ÷ honest": ".2f",
+    "slowest ms": ".1f",
+    "failed": ",d",
+}
 
 
 @dataclass(frozen=True)
@@ -80,13 +92,15 @@ class Tally:
     refused: int = 0
     read: int = 0
     compiled: int = 0
+    run: int = 0
+    endless: int = 0
     memory: float = 0.0
     slowest: float = 0.0
     failures: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
         """Count what another one counted."""
-        for name in ("cases", "refused", "read", "compiled"):
+        for name in ("cases", "refused", "read", "compiled", "run", "endless"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.memory = max(self.memory, other.memory)
         self.slowest = max(self.slowest, other.slowest)
@@ -113,13 +127,16 @@ def originals() -> list[Original]:
     return found
 
 
-def damaged(original: Original, chance: Random, other: bytes) -> bytes:
-    """The bytes of a damaged file; the original's where damaged fields cannot be written."""
+def damaged(original: Original, chance: Random, other: bytes, words: Sequence[str] = ()) -> bytes:
+    """The bytes of a damaged file; the original's where damaged fields cannot be written.
+
+    Strings become others of the file, or some of `words`.
+    """
     if original.kind != FIELDS:
         return damaged_bytes(chance, original.data, other)
-    message, words = _parsed(original.data)
+    message, own = _parsed(original.data)
     try:
-        return dump(damaged_fields(chance, message, words))
+        return dump(damaged_fields(chance, message, [*own, *words]))
     except ProtoError:
         return original.data
 
@@ -155,16 +172,20 @@ def expect_itself(program: Program) -> None:
     assert dump_program(load_program(written)) == written, "written and read it is another program"
 
 
-def compiles(program: Program) -> bool:
-    """Whether a program is compiled between its feed and its fetch ops, or refused."""
+def compiled(program: Program) -> Module | None:
+    """The module of a program between its feed and its fetch ops; None where it is refused."""
     ops = program.global_block().ops
     feeds = [name for op in ops if op.type == "feed" for name in op.writes()]
     fetches = [name for op in ops if op.type == "fetch" for name in op.reads()]
     try:
-        compiler.compile(program, feed=feeds, fetch=fetches)
+        return compiler.compile(program, feed=feeds, fetch=fetches)
     except CompileError:
-        return False
-    return True
+        return None
+
+
+def loops(program: Program) -> bool:
+    """Whether a program says itself how often something is done, for which there is no bound."""
+    return any(op.type in ("while", "recurrent") for block in program.blocks for op in block.ops)
 
 
 # ---- cases --------------------------------------------------------------------------------------
@@ -173,11 +194,15 @@ def compiles(program: Program) -> bool:
 class Fuzzer:
     """Runs cases by their numbers and counts what becomes of them."""
 
-    def __init__(self, folder: Path, seed: int, compile_too: bool, keep: Path | None) -> None:
+    def __init__(
+        self, folder: Path, seed: int, compile_too: bool, keep: Path | None, run_too: bool = False
+    ) -> None:
         self.tallies: dict[str, Tally] = {}
         self._originals = originals()
         self._path = folder / "damaged"
         self._seed, self._compile_too, self._keep = seed, compile_too, keep
+        self._words = tuple(PAYLOADS.values()) if run_too else ()
+        self._guard = Guard(folder) if run_too else None
         for _ in range(2):  # the first reading also fills what is kept for all
             self._honest = [self._read(each, each.data)[1] for each in self._originals]
 
@@ -186,7 +211,7 @@ class Fuzzer:
         chance = Random(f"{self._seed}/{index}")
         place = index % len(self._originals)
         original = self._originals[place]
-        data = damaged(original, chance, chance.choice(self._originals).data)
+        data = damaged(original, chance, chance.choice(self._originals).data, self._words)
         tally = self.tallies.setdefault(original.kind, Tally())
         tally.cases += 1
         try:
@@ -206,7 +231,24 @@ class Fuzzer:
         tally.read += not refused
         if program is not None:
             expect_itself(program)
-            tally.compiled += self._compile_too and timed(lambda: compiles(program))[0]
+            if self._compile_too:
+                self._compile(tally, program)
+        if self._guard is not None:
+            assert not self._guard.seen, f"was tried: {self._guard.seen}"
+            assert not executed(), "code of the file was executed"
+
+    def _compile(self, tally: Tally, program: Program) -> None:
+        """Compile a program, and run what comes of it where that is asked for."""
+        module = timed(lambda: compiled(program))[0]
+        tally.compiled += module is not None
+        if module is None or self._guard is None:
+            return
+        try:
+            tally.run += timed(lambda: runs(module))[0]
+        except TimeoutError:
+            if not loops(program):
+                raise
+            tally.endless += 1
 
     def _read(self, original: Original, data: bytes) -> tuple[Program | None, int, float, bool]:
         """The program if there is one, bytes taken at once, seconds, whether it was refused."""
@@ -223,25 +265,29 @@ class Fuzzer:
 
 def timed(call: Callable[[], object]) -> tuple:
     """What a call gives and the seconds it takes; TimeoutError where it hangs."""
-    signal.signal(signal.SIGALRM, _hang)
-    signal.alarm(SECONDS)
+    for each in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(each, _hang)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(WAIT)
     start = time.perf_counter()
     try:
         return call(), time.perf_counter() - start
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
 
 
 def _hang(number: int, frame: object) -> NoReturn:
-    raise TimeoutError(f"takes more than {SECONDS} s")
+    raise TimeoutError(f"takes more than {SECONDS} s of the processor, or {WAIT} s")
 
 
 def fuzz(
-    indices: Iterable[int], seed: int = 0, compile_too: bool = False, keep: Path | None = None
-) -> dict[str, Tally]:
+    indices: Iterable[int], seed: int = 0, compile_too: bool = False, keep: Path | None = None,
+    run_too: bool = False,
+) -> dict[str, Tally]:  # fmt: skip
     """Run the cases of these numbers in this process; tallies by kind of file."""
     with TemporaryDirectory(prefix="fuzz-") as folder:
-        fuzzer = Fuzzer(Path(folder), seed, compile_too, keep)
+        fuzzer = Fuzzer(Path(folder), seed, compile_too or run_too, keep, run_too)
         for index in indices:
             fuzzer.run(index)
         return fuzzer.tallies
@@ -263,6 +309,7 @@ def fuzz_apart(given: argparse.Namespace) -> dict[str, Tally]:
 def _chunk(given: argparse.Namespace, start: int, count: int) -> dict[str, Tally]:
     command = [sys.executable, __file__, "--worker", "--start", str(start), "--count", str(count)]
     command += ["--seed", str(given.seed), *(["--compile"] if given.compile else [])]
+    command += ["--run"] if given.run else []
     command += ["--keep", str(given.keep)] if given.keep else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -281,7 +328,7 @@ def _work(given: argparse.Namespace) -> None:
     """Run cases here, with an end to memory, and print the tallies as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (CAP, CAP))
     indices = range(given.start, given.start + given.count)
-    tallies = fuzz(indices, given.seed, given.compile, given.keep)
+    tallies = fuzz(indices, given.seed, given.compile, given.keep, given.run)
     print(json.dumps({kind: asdict(tally) for kind, tally in tallies.items()}))
 
 
@@ -292,7 +339,8 @@ def rows_of(tallies: Mapping[str, Tally]) -> list[Row]:
     """A row for each kind of file."""
     return [
         {"files": kind, "cases": tally.cases, "refused": tally.refused, "read": tally.read}
-        | {"compiled": tally.compiled, "memory ÷ honest": max(tally.memory, 0.0)}
+        | {"compiled": tally.compiled, "run": tally.run, "endless": tally.endless}
+        | {"memory ÷ honest": max(tally.memory, 0.0)}
         | {"slowest ms": tally.slowest, "failed": len(tally.failures)}
         for kind, tally in tallies.items()
     ]
@@ -309,17 +357,18 @@ def report(tallies: Mapping[str, Tally]) -> str:
     ])  # fmt: skip
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz and print; 1 where a case failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20_000, help="how many cases (%(default)s)")
     parser.add_argument("--start", type=int, default=0, help="the first one's number")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
     parser.add_argument("--compile", action="store_true", help="compile what can be read")
+    parser.add_argument("--run", action="store_true", help="and run it, where it is small")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave files that fail here")
     parser.add_argument("--json", type=Path, help="append the rows to this file")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
     if given.worker:

@@ -3,21 +3,23 @@
 `explain` says what the passes did when a module was made.
 
 What only a compilation needs is loaded with the first one: networkx alone takes longer to import
-than all of fluid.
+than all of fluid. The ops are loaded when one is first asked for: who only runs modules needs none.
 """
 
 from importlib import import_module
 from typing import Any
 
-import compiler.ops as ops
 from compiler.codegen.module import Module
+from compiler.ir.later import fill_later
 from compiler.options import Options
 
-__all__ = ["Module", "Options", "ops"]
+__all__ = ["Module", "Options"]
 
 
 def __getattr__(name: str) -> Any:
-    """`compile`, `explain` and `digest`, of `compiler.driver`, `.study` and `.ir.text`."""
+    """`compile`, `explain` and `digest`, of `compiler.driver`, `.study` and `.ir.text`; `ops`."""
+    if name == "ops":
+        return import_module("compiler.ops")
     if name == "compile":
         return import_module("compiler.driver").compile
     if name == "explain":
@@ -25,3 +27,6 @@ def __getattr__(name: str) -> Any:
     if name == "digest":
         return import_module("compiler.ir.text").digest
     raise AttributeError(f"module 'compiler' has no attribute {name!r}")
+
+
+fill_later(lambda: import_module("compiler.ops"))

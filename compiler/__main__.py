@@ -14,6 +14,7 @@ from pathlib import Path
 
 from compiler.codegen.numpy import NumpyTarget
 from compiler.errors import ParseError
+from compiler.escape import one_line, printable_lines
 from compiler.freeze import freeze
 from compiler.ir.draw import dot
 from compiler.ir.graph import Graph
@@ -52,10 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         refusals = _answer(given)
     except (OSError, ValueError) as error:
-        print(f"compiler: {_message(error)}", file=sys.stderr)
+        print(f"compiler: {printable_lines(_message(error))}", file=sys.stderr)
         return 2
     for refusal in refusals:
-        print(f"refused by {refusal}", file=sys.stderr)
+        print(f"refused by {one_line(refusal)}", file=sys.stderr)
     return 0
 
 

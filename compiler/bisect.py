@@ -221,7 +221,7 @@ def _code_fault(
     tell(f"{CODE}: compared")
     state = {name: array.copy() for name, array in params.items()}
     graph = parse(text)
-    results, kept = [var.label for var in graph.results], written(graph)
+    results, kept = graph.fetches, written(graph)
     try:
         compiled = compile_graph(
             graph, target=trial.target, params=state if trial.lend else None,
@@ -355,5 +355,5 @@ def _off(now: Numbers, truth: Numbers, tolerance: float) -> list[str]:
 def _maker(found: Numbers, name: str) -> Value:
     """The value of this name, of which it may be a later version, or the last of all."""
     last = list(found.values.values())[-1]
-    same = [v for v in found.values.values() if v.label.partition("#")[0] == name]
+    same = [v for v in found.values.values() if v.name == name]
     return found.values.get(name) or (same[-1] if same else last)

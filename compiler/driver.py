@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import re
 from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,14 @@ from compiler.codegen.module import Module
 from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.target import Target
 from compiler.codegen.triton.target import TritonTarget
+from compiler.codegen.writer import LONGEST_NAME
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
 from compiler.ir.convert import to_graph
 from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
-from compiler.ir.scan import LOD
+from compiler.ir.scan import LOD, ROWS
 from compiler.ir.sides import runs_on_device
 from compiler.ir.text import show
 from compiler.ir.types import Array, Shape
@@ -125,7 +127,12 @@ def compile_graph(
     if folder is not None:
         _dump_stages(folder, plan, module)
     record = Record(packed(text), target, settings, context.milliseconds)
-    return Compiled(graph, plan, replace(module, record=record), context)
+    return Compiled(
+        graph,
+        plan,
+        replace(module, record=record, memory_limit=settings.memory_limit_bytes),
+        context,
+    )
 
 
 @contextmanager
@@ -134,12 +141,30 @@ def without_collections() -> Generator[None]:
     looking through them again and again costs more the larger the program is.
     """
     enabled = gc.isenabled()
-    gc.disable()
     try:
+        if enabled:
+            _HELD_BACK.append(None)
+        gc.disable()
         yield
     finally:
         if enabled:
             gc.enable()
+            _HELD_BACK.clear()
+
+
+_HELD_BACK: list[None] = []
+"""Not empty while a compilation holds the collector back."""
+
+
+def _collect_in_child() -> None:
+    """Let the collector work in a child of a fork, where no other thread goes on to compile."""
+    if _HELD_BACK:
+        _HELD_BACK.clear()
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_in_child)
 
 
 def _target(name: str) -> Target:
@@ -194,32 +219,50 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape]:
 
     Where only a name is given, the declared shape counts: its leading unknown size is `N` for all
     feeds, others are named after the variable and the axis. The LoD of a feed `x` is fed as
-    `x@LOD0`, …, offsets of the shape `("N + 1",)`; it comes by itself where only `x` is given.
+    `x@LOD0`, …, offsets of the shape `("N + 1",)`; it comes by itself where only `x` is given. With
+    `x@ROWS` behind `x`, that has the values of sparse rows, and this their numbers.
     """
     block = program.blocks[0]
-    names = list(feed)
     shapes: dict[str, Shape] = {}
-    for name in names:
-        var = block.lookup(name.partition(LOD)[0])
+    stems: dict[str, str] = {}
+    for name in list(feed):
+        var = block.lookup(name.partition(LOD)[0].removesuffix(ROWS))
         if var is None:
             hint = did_you_mean(name, block.vars)
             raise CompileError(f"feed {name!r} is not a variable of the program", hint=hint)
         given = feed[name] if isinstance(feed, Mapping) else None
-        shapes |= _declared_with_lod(var) if given is None else {name: _given(given)}
+        if given is None:
+            shapes |= _declared_with_lod(var, _stem(name, stems))
+        else:
+            shapes[name] = _given(given)
     return shapes
 
 
-def _declared_with_lod(var: VarDesc) -> dict[str, Shape]:
+def _stem(name: str, taken: dict[str, str]) -> str:
+    """What sizes of a feed are called after: its name as part of a Python name, and its alone.
+
+    >>> taken = {}
+    >>> [_stem(name, taken) for name in ("a.b", "a:b", "0", "a.b")]
+    ['a_b', 'a_b_', 'v0', 'a_b']
+    """
+    clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name[:LONGEST_NAME])
+    clean = f"v{clean}" if not clean or clean[0].isdigit() else clean
+    while taken.setdefault(clean, name) != name:
+        clean += "_"
+    return clean
+
+
+def _declared_with_lod(var: VarDesc, stem: str) -> dict[str, Shape]:
     """The shape of a feed and of its LoD, of which the outermost level has `N` sequences.
 
     Sequences have a length of their own in all, which is named after the variable.
     """
-    shape = _declared(var)
+    shape = _declared(var, stem)
     if not var.lod_level:
         return {var.name: shape}
-    counts = [Dim.named("N"), *(_named(var.name, f"level{i}") for i in range(1, var.lod_level))]
+    counts = [Dim.named("N"), *(_named(stem, f"level{i}") for i in range(1, var.lod_level))]
     levels: dict[str, Shape] = {f"{var.name}{LOD}{i}": (n + 1,) for i, n in enumerate(counts)}
-    rows = _named(var.name, "rows") if isinstance(shape[0], Dim) else shape[0]
+    rows = _named(stem, "rows") if isinstance(shape[0], Dim) else shape[0]
     return {var.name: (rows, *shape[1:]), **levels}
 
 
@@ -234,23 +277,22 @@ def _size(size: int | str | Dim) -> Size:
     return size if isinstance(size, Dim) else int(size)
 
 
-def _declared(var: VarDesc) -> Shape:
+def _declared(var: VarDesc, stem: str) -> Shape:
     if var.dims is None:
         raise CompileError(f"feed {var.name!r} has no declared shape; give one")
-    return tuple(_axis(var.name, axis, size) for axis, size in enumerate(var.dims))
+    return tuple(_axis(stem, axis, size) for axis, size in enumerate(var.dims))
 
 
-def _axis(name: str, axis: int, size: int) -> Size:
+def _axis(stem: str, axis: int, size: int) -> Size:
     """A declared size; the name of an unknown one is a Python name."""
     if size >= 0:
         return size
-    return Dim.named("N") if axis == 0 else _named(name, str(axis))
+    return Dim.named("N") if axis == 0 else _named(stem, str(axis))
 
 
-def _named(name: str, part: str) -> Dim:
+def _named(stem: str, part: str) -> Dim:
     """A size of a variable; its name is a Python name."""
-    clean = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-    return Dim.named(f"{clean}_{part}")
+    return Dim.named(f"{stem}_{part}")
 
 
 def _name(fetched: Any) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from compiler.escape import one_line, printable_lines
+
 
 class CompileError(ValueError):
     """A program cannot be compiled as it stands.
 
     `message` is one sentence; `op` the op as text; `source` the user's `file:line`; `hint` what
-    to do about it. Each is shown on a line of its own.
+    to do about it. Each is shown on a line of its own. What is not printable in them is shown as
+    an escape sequence: names come from users and files.
     """
 
     def __init__(self, message: str, *, op: str = "", source: str = "", hint: str = "") -> None:
+        message = printable_lines(message)
+        op, source, hint = one_line(op), one_line(source), one_line(hint)
         lines = [message]
         lines += [f"  op:   {op}"] if op else []
         lines += [f"  line: {source}"] if source else []
@@ -57,11 +62,17 @@ class PassOrderError(CompileError):
     """A pipeline runs a pass before what it needs."""
 
 
+LONGEST_GUESS = 200
+"""Characters of a name that others are compared with: the time grows with the square."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the closest known spelling, or nothing.
 
     >>> did_you_mean("rellu", ["relu", "tanh"])
     "did you mean 'relu'?"
     """
-    close = get_close_matches(name, list(known), n=1)
+    if len(name) > LONGEST_GUESS:
+        return ""
+    close = get_close_matches(name, [each for each in known if len(each) <= LONGEST_GUESS], n=1)
     return f"did you mean {close[0]!r}?" if close else ""

@@ -11,7 +11,7 @@ from functools import reduce
 
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
-from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.liveness import kernels, lives
 from compiler.ir.region import are_apart, at_most, end
 from compiler.ir.sides import device_vars
@@ -30,6 +30,7 @@ def freeze(g: Graph) -> Plan:
         feeds=tuple(freezer.value(var) for var in g.feeds()),
         params=tuple(freezer.param(g, var) for var in g.params()),
         results=tuple(freezer.value(var) for var in g.results),
+        fetches=tuple(g.fetches),
         steps=steps,
         buffers=tuple(freezer.buffers),
     )
@@ -115,7 +116,7 @@ class _Freezer:
         """One op; the vars of its body stand for the values of the graph around it."""
         sides = [
             {slot: tuple(map(self.value, vars)) for slot, vars in side.items()}
-            for side in (op.inputs, op.outputs)
+            for side in (without_tokens(op.inputs), without_tokens(op.outputs))
         ]
         planned = PlannedOp(
             op.kind, op.defn, sides[0], sides[1], op.source, repr(op), op.target or "", op.part

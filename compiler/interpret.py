@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
-from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.opdef import Slot, listed
 from compiler.ir.region import are_apart
 from compiler.ir.sharing import linked, written
@@ -113,7 +113,7 @@ def _evaluate(op: Op, memory: _Memory) -> list[tuple[Var, Array]]:
     slots = op.defn.slots
     arrays = {
         slot: [memory.arrays[var] if slots[slot].shape_only else memory.read(var) for var in vars]
-        for slot, vars in op.inputs.items()
+        for slot, vars in without_tokens(op.inputs).items()
     }
     return evaluate(op, arrays)
 
@@ -124,7 +124,7 @@ def evaluate(op: Op, arrays: Mapping[str, Sequence[Array]]) -> list[tuple[Var, A
     results = op.defn.evaluate({slot: slots[slot].hold(given) for slot, given in arrays.items()})
     return [
         (var, array if var.type.is_array else np.asarray(array))
-        for slot, vars in op.outputs.items()
+        for slot, vars in without_tokens(op.outputs).items()
         for var, array in zip(vars, _items(slots[slot], results[slot]), strict=False)
     ]
 

@@ -27,9 +27,10 @@ SEED = 7
 
 @dataclass(frozen=True)
 class Value:
-    """A value by the label of its var, with the op that made it and the user's `file:line`."""
+    """A value by the label and name of its var, with the op that made it and the user's line."""
 
     label: str
+    name: str
     op: str
     source: str
     array: Any = field(repr=False)
@@ -63,13 +64,12 @@ def numbers(
         text = show_op(op)
         for var, array in results:
             kept = array if isinstance(array, list) else np.array(array)
-            values[var.label] = Value(var.label, text, op.source, kept)
+            values[var.label] = Value(var.label, var.name, text, op.source, kept)
         return [(var, given.get(var.label, array)) for var, array in results]
 
     state = {name: np.array(array) for name, array in params.items()}
     results = run(graph, feed, state, watch)
-    names = [var.label.removesuffix("@host") for var in graph.results]  # brought from a device
-    left = dict(zip(names, results, strict=True))
+    left = dict(zip(graph.fetches, results, strict=True))
     return Numbers(values, left | {name: state[name] for name in written(graph)})
 
 

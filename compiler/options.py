@@ -34,28 +34,41 @@ class Options:
     execution are compared. `memory_budget` is how many bytes the temporaries may take at once, as a
     number, as text with a unit (`"300MB"`), or as a part of what they would take (`"60%"`): cheap
     values are then computed twice rather than kept. Where sizes are unknown it holds for the
-    typical one. `dump` is a folder in which each compilation leaves its stages in files, in a
-    folder of its own. `passes` are registered passes to run besides, each at its place: classes,
-    or their names (docs/cookbook.md). `dtype` "bf16" or "fp16" lets products, and what follows
-    them, compute in bfloat16 or float16, for inference (docs/mixed_precision.md). `deterministic`
-    lets rows that repeat be summed in one order on a device, which takes longer; `tf32` lets its
-    products of float32 round what they multiply to TF32, which is faster (docs/gpu.md).
+    typical one. `memory_limit` is how many bytes a step may take in all, as a number or text with a
+    unit (`"2GiB"`): where sizes need more, binding raises MemoryLimitExceeded before memory is
+    taken (docs/security.md says what is counted). `dump` is a folder in which each compilation
+    leaves its stages in files, in a folder of its own. `passes` are registered passes to run
+    besides, each at its place: classes, or their names (docs/cookbook.md). `dtype` "bf16" or "fp16"
+    lets products, and what follows them, compute in bfloat16 or float16, for inference
+    (docs/mixed_precision.md). `deterministic` lets rows that repeat be summed in one order on a
+    device, which takes longer; `tf32` lets its products of float32 round what they multiply to
+    TF32, which is faster (docs/gpu.md).
+    `bucket_bytes` is how many bytes of gradients ranks sum at once, None for as many as the cost
+    model says; with `overlap` they do that while others are computed; `compress` "fp16" or "bf16"
+    rounds them on their way.
     """
 
     disable: frozenset[str] = frozenset()
     check: int = 0
     typical: int = 32
     memory_budget: int | str | None = None
+    memory_limit: int | str | None = None
     dump: str | None = None
     passes: Sequence[str | Named] = ()
     dtype: str | None = None
     deterministic: bool = False
     tf32: bool = False
+    bucket_bytes: int | None = None
+    overlap: bool = True
+    compress: str | None = None
 
     def __post_init__(self) -> None:
         _expect_dtype(self.dtype)
+        _expect_buckets(self.bucket_bytes, self.compress)
         if self.memory_budget is not None:
             budget_bytes(self.memory_budget, 0)
+        if self.memory_limit is not None:
+            limit_bytes(self.memory_limit)
         object.__setattr__(self, "passes", self.added)
 
     @property
@@ -63,12 +76,18 @@ class Options:
         """The names of `passes`."""
         return tuple(each if isinstance(each, str) else each.name for each in self.passes)
 
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """The bytes of `memory_limit`; None where there is none."""
+        return None if self.memory_limit is None else limit_bytes(self.memory_limit)
+
     @staticmethod
     def from_env(environ: Mapping[str, str] = os.environ) -> Options:
         """Options from `FLUID_DISABLE` (pass names, commas between), `FLUID_CHECK` (0, 1 or 2),
-        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_DUMP` (a folder), `FLUID_PASSES` (names of
-        registered passes), `FLUID_DTYPE` (`bf16`, `fp16`), `FLUID_DETERMINISTIC` (1) and
-        `FLUID_TF32` (1).
+        `FLUID_MEMORY_BUDGET` (`300MB`, `60%`), `FLUID_MEMORY_LIMIT` (`2GiB`), `FLUID_DUMP` (a
+        folder), `FLUID_PASSES` (names of registered passes), `FLUID_DTYPE` (`bf16`, `fp16`),
+        `FLUID_DETERMINISTIC` (1) and `FLUID_TF32` (1), `FLUID_BUCKET_BYTES` (`4MiB`),
+        `FLUID_OVERLAP` (0 for off) and `FLUID_COMPRESS` (`fp16`, `bf16`).
 
         >>> Options.from_env({"FLUID_DISABLE": "schedule,reuse_memory"}).disable == {
         ...     "schedule", "reuse_memory"}
@@ -85,9 +104,13 @@ class Options:
         dump = environ.get("FLUID_DUMP") or None
         return Options(
             frozenset(off), int(check), memory_budget=budget, dump=dump, passes=tuple(added),
+            memory_limit=environ.get("FLUID_MEMORY_LIMIT") or None,
             dtype=environ.get("FLUID_DTYPE") or None,
             deterministic=environ.get("FLUID_DETERMINISTIC", "0") not in ("", "0"),
             tf32=environ.get("FLUID_TF32", "0") not in ("", "0"),
+            bucket_bytes=_bytes_or_none(environ.get("FLUID_BUCKET_BYTES", "")),
+            overlap=environ.get("FLUID_OVERLAP", "1") not in ("", "0"),
+            compress=environ.get("FLUID_COMPRESS") or None,
         )  # fmt: skip
 
 
@@ -116,6 +139,21 @@ def _expect_dtype(dtype: str | None) -> None:
     """ValueError for an element type that cannot be computed in."""
     if dtype not in (None, "fp32", *NARROW):
         raise ValueError(f"dtype is {dtype!r}, expected 'bf16', 'fp16' or 'fp32' (the default)")
+
+
+def _expect_buckets(bucket_bytes: int | None, compress: str | None) -> None:
+    """ValueError for a size of buckets that holds nothing, or a type they cannot travel in."""
+    if bucket_bytes is not None and bucket_bytes < 1:
+        raise ValueError(f"bucket_bytes is {bucket_bytes}, expected 1 or more, or None")
+    if compress not in (None, *NARROW):
+        raise ValueError(f"compress is {compress!r}, expected 'fp16', 'bf16' or None (the default)")
+
+
+def _bytes_or_none(text: str) -> int | None:
+    """A number of bytes, perhaps with a unit; None for nothing."""
+    if not text:
+        return None
+    return int(text) if text.isdigit() else budget_bytes(text, 0)
 
 
 def _listed(text: str) -> list[str]:
@@ -147,3 +185,15 @@ def budget_bytes(budget: int | str, whole: int) -> int:
         return int(number / 100 * whole)
     base = 1024 if unit.endswith("iB") else 1000
     return int(number * base ** _POWERS[unit.removesuffix("B").removesuffix("i")])
+
+
+def limit_bytes(limit: int | str) -> int:
+    """The bytes of a memory limit; ValueError for a percentage, and for what is no size.
+
+    >>> limit_bytes("2GiB"), limit_bytes("512"), limit_bytes(1000)
+    (2147483648, 512, 1000)
+    """
+    text = f"{limit}B" if str(limit).strip().isdecimal() else str(limit)
+    if _BUDGET.fullmatch(text.strip()) is None or text.endswith("%"):
+        raise ValueError(f"memory_limit is {limit!r}, expected bytes: 300000000, '300MB', '2GiB'")
+    return budget_bytes(text, 0)

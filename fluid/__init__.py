@@ -65,7 +65,13 @@ from fluid.missing import not_yet
 from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
 from fluid.predictor import Predictor, create_predictor
-from fluid.transpiler import InferenceTranspiler, memory_optimize, release_memory
+from fluid.transpiler import (
+    DistributeTranspiler,
+    DistributeTranspilerConfig,
+    InferenceTranspiler,
+    memory_optimize,
+    release_memory,
+)
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.scope import Scope
 
@@ -78,6 +84,8 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
     "InferenceTranspiler",

@@ -17,6 +17,7 @@ from fluid.analysis_config import AnalysisConfig, NativeConfig
 from fluid.inference_model import InferenceModel, read_inference_model
 from fluid.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
 from fluid.predictor import Predictor
+from runtime.saves import reading
 from runtime.tensor import LoDTensor
 
 __all__ = [
@@ -131,7 +132,8 @@ def _located(folder: str, program: str, params: str) -> InferenceModel:
         raise ValueError("the config names no model: call set_model with a folder or two files")
     if Path(program).parent == Path(params).parent:
         return read_inference_model(Path(program).parent, Path(program).name, Path(params).name)
-    return read_inference_model(None, Path(program).read_bytes(), Path(params).read_bytes())
+    with reading(Path(program).parent), reading(Path(params).parent):
+        return read_inference_model(None, Path(program).read_bytes(), Path(params).read_bytes())
 
 
 def _named(tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopyTensor:

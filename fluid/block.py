@@ -13,6 +13,7 @@ from compiler.ir import program as ir
 from compiler.ir.infer import bind, check_slots, infer_op, op_text
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import NO_BLOCK, VarKind
+from compiler.ir.slots import GRAPH_ONLY
 from fluid.checks import check_type
 from fluid.operator import Operator
 from fluid.proto_text import block_text
@@ -196,11 +197,13 @@ class Block(ir.Block):
         given = plain_values({n: v for n, v in attrs.items() if v is not None})
         op = Operator(self, type, inputs, outputs, given, user_line())
         with _located(op):
-            every_slot = {slot: [] for slot in find(type).inputs()} | op.inputs
+            slots = find(type).inputs().values()
+            every_slot = {each.name: [] for each in slots if each.companion != "order"} | op.inputs
             op.inputs = {slot: every_slot[slot] for slot in sorted(every_slot)}
             check_slots(op)
             check_attributes(type, given)
-            op.attrs = self.program._bookkeeping(op) | given | plain_values(bind(op).attributes)
+            bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
+            op.attrs = self.program._bookkeeping(op) | given | plain_values(bound)
             infer_op(self, op)
         return op
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from compiler.codegen.module import Module
 from compiler.errors import CompileError
 from compiler.ir.serial import load_program
 from compiler.ir.types import Array
-from fluid.files import PathName, as_path, replace_file
+from compiler.options import Options
+from fluid.files import PathName, as_path, bytes_writer
 from fluid.framework import Program
 from fluid.inference_model import MODEL_FILE, InferenceModel, edges
 from fluid.predictor import Predictor, Ready
-from runtime.checkpoint import load_combined, save_combined
+from runtime.checkpoint import combined_writer, load_combined
 from runtime.cuda import device_of, interprets
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.package import FORMAT, MANIFEST, MODULE, File, Package, on_device, read_package
+from runtime.saves import reading, save_files
 from runtime.tensor import LoDTensor
 
 __all__ = ["is_package", "load_compiled", "write_package"]
@@ -35,18 +38,21 @@ PARAMS = "params"
 
 def load_compiled(
     dirname: PathName, place: CUDAPlace | None = None, params: Mapping[str, Array] | None = None,
-    at_once: int | None = None,
+    at_once: int | None = None, options: Options | None = None,
 ) -> Predictor:  # fmt: skip
     """What runs a package that `fluid compile` wrote: a predictor that compiles nothing.
 
     `place` is the GPU, the first unless given; a package of NumPy code needs none. `params` are
     arrays by name, instead of those in the package or where it has none; `at_once` is as
-    `create_predictor` has it. With TRITON_INTERPRET=1 kernels are interpreted on the host. A
-    package's `module.py` is Python that is executed. Raises PackageError where a file is damaged or
-    was changed, and where there is no code for the GPU; PlaceError where there is no GPU.
+    `create_predictor` has it; of `options` only `memory_limit` counts. With TRITON_INTERPRET=1
+    kernels are interpreted on the host. A package's `module.py` is Python that is executed. Raises
+    PackageError where a file is damaged or was changed, and where there is no code for the GPU;
+    PlaceError where there is no GPU.
     """
-    package = read_package(as_path(dirname, "dirname"))
-    return Predictor(model_of(package, params), at_once, ready=_ready(package, place))
+    folder = as_path(dirname, "dirname")
+    with reading(folder):
+        package = read_package(folder)
+        return Predictor(model_of(package, params), at_once, options, _ready(package, place))
 
 
 def model_of(package: Package, params: Mapping[str, Array] | None = None) -> InferenceModel:
@@ -88,7 +94,8 @@ def _ready(package: Package, place: CUDAPlace | None) -> Ready:
 
 def is_package(folder: Path) -> bool:
     """True for a folder with a manifest in it."""
-    return (folder / MANIFEST).is_file()
+    with reading(folder):
+        return (folder / MANIFEST).is_file()
 
 
 def write_package(
@@ -99,22 +106,19 @@ def write_package(
     code: Mapping[str, bytes],
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write a package; its manifest, without which it is none, comes last.
+    """Write a package: all its files or none, also where the process is killed.
 
     `program` is a saved program; `params` has at least those that the module takes, or is None to
-    leave them out; `code` are files by name; `rows` what the manifest says of the kernels.
+    leave them out; `code` are files by name; `rows` what the manifest says of the kernels. Raises
+    what `save_files` does.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MANIFEST).unlink(missing_ok=True)
     files = {MODULE: module.source.encode(), MODEL_FILE: program, **code}
-    for name, held in files.items():
-        replace_file(out / name, held)
-    known = {name: File.of(held) for name, held in files.items()}
     names = sorted(each.name for each in module.params if each.given) if params else []
     if params and names:
-        save_combined(out / PARAMS, {name: (params[name], ()) for name in names})
-        known[PARAMS] = File.of((out / PARAMS).read_bytes())
+        stream = BytesIO()
+        combined_writer({name: (params[name], ()) for name in names})(stream)
+        files[PARAMS] = stream.getvalue()
     told = {"format": FORMAT, "params": names, "kernels": list(rows)}
-    listed = {name: asdict(file) for name, file in sorted(known.items())}
-    text = json.dumps({**told, "files": listed}, indent=1)
-    replace_file(out / MANIFEST, f"{text}\n".encode())
+    listed = {name: asdict(File.of(held)) for name, held in sorted(files.items())}
+    files[MANIFEST] = f"{json.dumps({**told, 'files': listed}, indent=1)}\n".encode()
+    save_files(out, {name: bytes_writer(held) for name, held in files.items()})

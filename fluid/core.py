@@ -23,7 +23,9 @@ from fluid.paddle_tensor import (
 )
 from fluid.places import is_compiled_with_cuda
 from fluid.var_types import VarDesc, kind_of, var_type
+from runtime.cuda import gpu_count
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from runtime.reader import EOFException
 from runtime.scope import Scope
 
 __all__ = [
@@ -60,10 +62,6 @@ EnforceNotMet = CompileError
 """What the reference raises where a program can not be run as it stands; here, our own errors."""
 
 
-class EOFException(Exception):
-    """A reader that the program reads from has no next batch: `reset` it, and `start` it anew."""
-
-
 def get_cuda_device_count() -> int:
-    """How many GPUs programs can run on: none in this version."""
-    return 0
+    """How many GPUs programs can run on: those that torch finds."""
+    return gpu_count()

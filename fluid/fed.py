@@ -16,7 +16,7 @@ from runtime.executor import Declared
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor
 
-__all__ = ["declared", "feed_arrays", "sole"]
+__all__ = ["declared", "expect_names", "feed_arrays", "sole"]
 
 
 def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
@@ -48,11 +48,17 @@ def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
     return {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
 
 
-def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
-    """The feeds that the program has; a warning for each of the others."""
+def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """The feeds themselves; TypeError for a key that is no name."""
     for name in feed:
         if not isinstance(name, str):
             raise TypeError(f"a key of feed must be a name, not {type(name).__name__}")
+    return feed
+
+
+def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
+    """The feeds that the program has; a warning for each of the others."""
+    for name in expect_names(feed):
         if name not in variables:
             hint = did_you_mean(name, variables)
             text = f"feed {name!r} is ignored: the program has no such variable"
@@ -78,15 +84,27 @@ def _array(var: Variable, value: Any) -> Array:
             "or fluid.create_lod_tensor(…) for sequences of several lengths"
         )
     if isinstance(value, int | float | np.number | np.bool_):
-        return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+        return _number(var, value)
     if isinstance(value, LoDTensor):
         if value.array is None:
             raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
         return value.array
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (OverflowError, ValueError) as error:  # such as rows of several lengths
+        raise FeedError(f"feed {var.name!r} must be an array, but {error}") from error
     if array.dtype == object:
         raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")
     return array
+
+
+def _number(var: Variable, value: Any) -> Array:
+    """A single number in the element type of a feed; FeedError for one that it cannot hold."""
+    try:
+        return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+    except (OverflowError, ValueError) as error:
+        what = f"feed {var.name!r} must be {var.element.numpy}, which cannot hold {value!r:.60}"
+        raise FeedError(what) from error
 
 
 def declared(program: Program, name: str) -> Declared:

@@ -1,13 +1,14 @@
-"""Writing files that appear whole or not at all."""
+"""Paths as users give them, and writing a file that appears whole or not at all."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-__all__ = ["PathName", "as_path", "replace_file"]
+from runtime.saves import Writer, save_files
+
+__all__ = ["PathName", "as_path", "bytes_writer", "replace_file"]
 
 PathName = str | PathLike[str]
 """A file or a folder, as users name it."""
@@ -26,9 +27,13 @@ def as_path(given: Any, argument: str) -> Path:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file, making the folders on its way; until it is whole, an older one stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
-        draft = Path(folder, "draft")
-        draft.write_bytes(data)
-        draft.replace(path)
+    """Write a file, making the folders on its way; until it is whole, an older one stays.
+
+    Raises what `save_files` does.
+    """
+    save_files(path.parent, {path.name: bytes_writer(data)})
+
+
+def bytes_writer(data: bytes) -> Writer:
+    """A function that writes bytes, for `save_files`."""
+    return lambda stream: stream.write(data)

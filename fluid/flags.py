@@ -8,8 +8,9 @@ devices there are, is read here too.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from compiler.errors import did_you_mean
@@ -100,13 +101,22 @@ def _as_flag(name: str, value: Any) -> bool | int | float | str:
     return kind(value)
 
 
-def cpu_count(environ: Mapping[str, str] = os.environ) -> int:
-    """How many CPU devices a data-parallel run has: `CPU_NUM`, or 1.
+def cpu_count(environ: MutableMapping[str, str] = os.environ) -> int:
+    """How many CPU devices a data-parallel run has: `CPU_NUM`, which is set to 1 where it is not.
 
-    >>> cpu_count({}), cpu_count({"CPU_NUM": "4"})
-    (1, 4)
+    >>> cpu_count({"CPU_NUM": "4"})
+    4
     """
-    number = environ.get("CPU_NUM", "1")
+    if "CPU_NUM" not in environ:
+        environ["CPU_NUM"] = "1"
+        print(NO_CPU_NUM, file=sys.stderr)
+    number = environ["CPU_NUM"]
     if not number.isdecimal() or int(number) < 1:
         raise ValueError(f"the environment variable CPU_NUM is {number!r}, not a number from 1")
     return int(number)
+
+
+NO_CPU_NUM = (
+    "CPU_NUM is not set in the environment: it is set to 1, so that the program runs on one CPU "
+    "device; for 4 devices run `export CPU_NUM=4` first"
+)

@@ -30,10 +30,14 @@ Source = Callable[[], Iterable[Any]]
 class Reading:
     """A source of batches and the thread that makes them ahead, begun and ended by hand.
 
-    `variables` are what the values of a batch are for, in order.
+    `variables` are what the values of a batch are for, in order. With `drop_last`, a run on
+    several devices takes no batches where there are fewer than devices left.
     """
 
-    def __init__(self, variables: Sequence[Variable], capacity: int) -> None:
+    def __init__(
+        self, variables: Sequence[Variable], capacity: int, drop_last: bool = True
+    ) -> None:
+        self.drop_last = drop_last
         self.variables = list(variables)
         self.names = [var.name for var in variables]
         self.capacity = capacity
@@ -112,7 +116,7 @@ class GeneratorLoader:
             raise ValueError("Please give value to capacity: how many batches are made ahead")
         if not feed_list:
             raise ValueError("feed_list must be given: the variables that the batches are for")
-        self._reading = Reading(feed_list, capacity)
+        self._reading = Reading(feed_list, capacity, drop_last)
         self._iterable = iterable
         self._return_list = return_list
         self._drop_last = drop_last

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,18 +17,20 @@ from typing import Any
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.serial import dump_program, load_program
 from fluid.executor import Executor
-from fluid.files import PathName, as_path, replace_file
+from fluid.files import PathName, as_path, bytes_writer
 from fluid.framework import Program, Variable
 from fluid.persistables import (
     IN_MEMORY,
     expect_executor,
     expect_program,
+    is_persistable,
+    persistable_files,
     read_persistables,
-    save_persistables,
     set_variables,
 )
 from fluid.program_bytes import program_bytes
 from fluid.var_types import VarDesc
+from runtime.saves import Writer, reading, save_files
 from runtime.tensor import LoDTensor
 
 __all__ = [
@@ -64,6 +67,7 @@ def save_inference_model(
 
     Raises ValueError where feeds are no names or targets no variables, for a feed that the
     targets do not need and a data layer that they need and nobody feeds; otherwise as `save_vars`.
+    Program and parameters appear as one or not at all, also where the process is killed.
     """
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else feeded_var_names
     targets = [target_vars] if isinstance(target_vars, Variable) else target_vars
@@ -76,12 +80,16 @@ def save_inference_model(
     if export_for_deployment:
         program = _deployable(program, feeds, results)
     data = dump_program(program) if export_for_deployment else program_bytes(program)
+    file = _base_name(model_filename) or MODEL_FILE
+    file = file if export_for_deployment else f"{file}.main_program"
+    params: dict[str, Writer] = {}
     if program_only:
         warnings.warn("program_only: the parameters are not saved", stacklevel=2)
     else:
-        save_persistables(executor, dirname, program, _base_name(params_filename))
-    file = _base_name(model_filename) or MODEL_FILE
-    replace_file(Path(dirname, file if export_for_deployment else f"{file}.main_program"), data)
+        if params_filename is None:
+            _expect_other_names(program, file)
+        params = persistable_files(program, dirname, _base_name(params_filename))
+    save_files(Path(dirname), {**params, file: bytes_writer(data)})
     return results
 
 
@@ -125,10 +133,13 @@ def read_inference_model(
     params_filename: str | bytes | None = None,
 ) -> InferenceModel:
     """What `load_inference_model` loads, and raises; no scope is changed."""
-    data, where, folder, params = _model(dirname, model_filename, params_filename)
-    program = load_program(data, where, factory=Program)
-    feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
-    return InferenceModel(program, feeds, fetches, read_persistables(folder, program, params))
+    with ExitStack() as stack:
+        if dirname is not None:
+            stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
+        data, where, folder, params = _model(dirname, model_filename, params_filename)
+        program = load_program(data, where, factory=Program)
+        feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
+        return InferenceModel(program, feeds, fetches, read_persistables(folder, program, params))
 
 
 def prepend_feed_ops(
@@ -159,6 +170,15 @@ def _check_ends(feeds: Any, targets: Any) -> None:
     variables = isinstance(targets, list | tuple) and all(isinstance(v, Variable) for v in targets)
     if not targets or not variables:
         raise ValueError(f"'target_vars' should be a list of Variable, but received {targets!r}")
+
+
+def _expect_other_names(program: Program, file: str) -> None:
+    """ValueError where a parameter's own file would be that of the program."""
+    if any(var.name == file and is_persistable(var) for var in program.list_vars()):
+        raise ValueError(
+            f"parameter {file!r} and the program would be one file: give a params_filename, which "
+            "all parameters go into"
+        )
 
 
 def _result(program: Program, index: int, target: str) -> str:
@@ -212,6 +232,11 @@ def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | Non
         hint = "give its name as model_filename, if it has another"
         raise FileNotFoundError(f"there is no saved program {path}: {hint}")
     return path.read_bytes(), str(path), str(folder), params
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a saved model, given it or what its files begin with."""
+    return path if path.is_dir() else path.parent
 
 
 def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, Any, Any]:

@@ -14,8 +14,9 @@ from typing import Any
 import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
+from compiler.escape import one_line
 from compiler.options import Options
-from fluid.fed import declared, feed_arrays
+from fluid.fed import declared, expect_names, feed_arrays
 from fluid.files import PathName
 from fluid.framework import Program, Variable
 from fluid.inference_model import InferenceModel, read_inference_model
@@ -46,16 +47,22 @@ def create_predictor(
     params_filename: str | bytes | None = None,
     at_once: int | None = None,
     dtype: str | None = None,
+    memory_limit: int | str | None = None,
 ) -> Predictor:
     """A predictor of a saved model, whose files are named as for `load_inference_model`.
 
     `at_once` is how many runs may be under way at once, each in memory of its own; without it as
     many as threads call. `dtype` "bf16" or "fp16" is what products compute in
-    (docs/mixed_precision.md). No scope is changed. Raises ValueError where `at_once` is no positive
-    number and for another `dtype`, and what `load_inference_model` raises.
+    (docs/mixed_precision.md). `memory_limit` is how many bytes a run may take in all, as a number
+    or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before memory is
+    taken (docs/security.md says what is counted). No scope is changed. Raises ValueError where
+    `at_once` is no positive number, for another `dtype`, for a `memory_limit` that is no size, and
+    what `load_inference_model` raises.
     """
     options = Options.from_env()
     options = options if dtype is None else replace(options, dtype=dtype)
+    if memory_limit is not None:
+        options = replace(options, memory_limit=memory_limit)
     model = read_inference_model(dirname, model_filename, params_filename)
     return Predictor(model, at_once, options)
 
@@ -67,6 +74,10 @@ class Ready:
     module: Module
     place: Place
     names: Mapping[str, Any]
+
+    def limited(self, memory_limit: int | None) -> Module:
+        """The module, whose steps may take so many bytes."""
+        return replace(self.module, memory_limit=memory_limit)
 
 
 class Predictor:
@@ -80,14 +91,19 @@ class Predictor:
         self, model: InferenceModel, at_once: int | None = None, options: Options | None = None,
         ready: Ready | None = None,
     ) -> None:  # fmt: skip
-        if at_once is not None and at_once < 1:
-            raise ValueError(f"at_once is how many runs may be under way, not {at_once}")
+        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+            raise ValueError(f"at_once is how many runs may be under way, not {at_once!r}")
         self.feeds = model.feeds
         self.fetches = model.fetches
         self._program = model.program
         self._scope = _scope_of(model)
         self._ready = ready
-        make = partial(_compile, options) if ready is None else partial(_compiled, ready.module)
+        limit = (options or Options.from_env()).memory_limit_bytes
+        make = (
+            partial(_compile, options)
+            if ready is None
+            else partial(_compiled, ready.limited(limit))
+        )
         self._library = Library(make, self._scope)
         self._lanes = Lanes(
             self._lane, model.program, tuple(self.fetch_names), self._scope,
@@ -114,8 +130,9 @@ class Predictor:
 
         Results come in the order of `fetch_names` and are the caller's: arrays, LoDTensors where
         they are cut into sequences. May be called from any thread, by many at once. Raises
-        FeedError for a feed that is missing, unknown or of another element type, ShapeError for
-        sizes that do not fit, and otherwise what compiling and the ops raise.
+        TypeError for keys that are no names, FeedError for a feed that is missing, unknown or of
+        another element type, ShapeError for sizes that do not fit, and otherwise what compiling
+        and the ops raise.
         """
         return self._lanes.run(feed_arrays(self._program, self._named(feed)))
 
@@ -131,7 +148,7 @@ class Predictor:
         library, ready = self._library, self._ready
         return Executor(
             library.module, declared, compiler.digest, ready.place if ready else CPUPlace(),
-            names=lambda _: ready.names if ready else {}, recorder=recorder, params=library.params,
+            names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
         )  # fmt: skip
 
     def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
@@ -139,7 +156,7 @@ class Predictor:
         names = self.feed_names
         if not isinstance(feed, Mapping):
             feed = self._in_order(feed)
-        for name in feed:
+        for name in expect_names(feed):
             if name not in names:
                 hint = did_you_mean(name, names) or f"it is fed {', '.join(names)}"
                 raise FeedError(f"the model has no feed {name!r}", hint=hint)
@@ -154,7 +171,8 @@ class Predictor:
             raise TypeError(f"feed must be a dict by name or a list in order, not {kind}")
         names = self.feed_names
         if len(feed) != len(names):
-            raise FeedError(f"the model is fed {len(names)} ({', '.join(names)}), not {len(feed)}")
+            known = ", ".join(map(one_line, names))
+            raise FeedError(f"the model is fed {len(names)} ({known}), not {len(feed)}")
         return dict(zip(names, feed, strict=True))
 
 

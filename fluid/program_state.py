@@ -17,7 +17,7 @@ import numpy as np
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from fluid.executor import Executor
-from fluid.files import PathName, as_path, replace_file
+from fluid.files import PathName, as_path, bytes_writer
 from fluid.framework import Program, Variable
 from fluid.persistables import (
     expect_executor,
@@ -33,6 +33,7 @@ from fluid.state_file import dump_state, load_state
 from runtime.checkpoint import load_tensor
 from runtime.device import CPUPlace
 from runtime.errors import NotInitialized
+from runtime.saves import reading, save_files, saved_files
 from runtime.tensor import LoDTensor
 
 __all__ = ["load", "load_program_state", "save", "set_program_state"]
@@ -43,8 +44,9 @@ PARAMETERS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 def save(program: Program, model_path: PathName) -> None:
     """Write `model_path` with .pdparams, .pdopt and .pdmodel after it, as release 1.8.5 does.
 
-    Each file appears whole or not at all. Raises AssertionError for a path that ends in a folder,
-    NotInitialized, and nothing is written, where a variable has no value yet.
+    The three appear as one or not at all, also where the process is killed. Raises AssertionError
+    for a path that ends in a folder, what `save_files` raises, and NotInitialized, and nothing is
+    written, where a variable has no value yet.
     """
     expect_program(program)
     if not as_path(model_path, "model_path").name or str(model_path).endswith("/"):
@@ -54,8 +56,10 @@ def save(program: Program, model_path: PathName) -> None:
         OPTIMIZER: dump_state(_values(filter(_is_of_optimizer, program.list_vars()))),
         MODEL: program.serialize_to_string(),
     }
-    for suffix, data in state.items():
-        replace_file(Path(f"{model_path}{suffix}"), data)
+    path = as_path(model_path, "model_path")
+    save_files(
+        path.parent, {path.name + suffix: bytes_writer(data) for suffix, data in state.items()}
+    )
 
 
 def load(
@@ -75,14 +79,18 @@ def load(
     if executor is not None:
         expect_executor(executor)
     prefix = _prefix(model_path)
-    if Path(prefix + PARAMETERS).is_file():
-        _load_state(expect_program(program), prefix)
-    elif executor is None:
+    with reading(Path(prefix).parent):
+        is_state = Path(prefix + PARAMETERS).is_file()
+        if is_state:
+            _load_state(expect_program(program), prefix)
+    if is_state:
+        return
+    if executor is None:
         raise ValueError(
             f"there is no {prefix}{PARAMETERS}: to load what save_params, save_persistables or "
             "save_vars wrote, pass an executor"
         )
-    elif Path(model_path).is_dir():
+    if Path(model_path).is_dir():
         _load_folder(executor, expect_program(program), Path(model_path))
     else:
         _load_file(executor, expect_program(program), Path(model_path), var_list)
@@ -97,8 +105,9 @@ def load_program_state(
     FileNotFoundError, CheckpointError for files that are not such, ValueError without `var_list`.
     """
     prefix, path = _prefix(model_path), Path(model_path)
-    if Path(prefix + PARAMETERS).is_file():
-        return _state_of(prefix)
+    with reading(Path(prefix).parent):
+        if Path(prefix + PARAMETERS).is_file():
+            return _state_of(prefix)
     variables = None if var_list is None else _expect_variables(var_list)
     if path.is_file() and variables is None:
         raise ValueError(f"{path} has no names: pass the variables it was saved with as var_list")
@@ -106,10 +115,11 @@ def load_program_state(
         folder, filename = (path.parent, path.name) if path.is_file() else (path, None)
         found = read_variables(str(folder), filename, [var.name for var in variables])
         return {name: tensor[0] for name, (_, tensor) in found.items()}
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    if not files:
-        raise FileNotFoundError(f"there is neither {prefix}{PARAMETERS} nor a folder {path}")
-    return {file.relative_to(path).as_posix(): load_tensor(file)[0] for file in files}
+    with reading(path):
+        files = saved_files(path)
+        if not files:
+            raise FileNotFoundError(f"there is neither {prefix}{PARAMETERS} nor a folder {path}")
+        return {file.relative_to(path).as_posix(): load_tensor(file)[0] for file in files}
 
 
 def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
@@ -185,7 +195,8 @@ def _fitting(var: Variable, value: Any, where: str) -> Array:
 
 def _load_folder(executor: Executor, program: Program, folder: Path) -> None:
     """Load what the folder has of the program; what it has beside that is warned of."""
-    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    with reading(folder):
+        files = {file.relative_to(folder).as_posix() for file in saved_files(folder)}
     wanted = [var for var in program.list_vars() if var.name in files]
     unused = sorted(files - {var.name for var in wanted})
     if unused:

@@ -6,39 +6,45 @@ have one each.
 
 from __future__ import annotations
 
-import linecache
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from traceback import walk_tb
 
 import numpy as np
 
-from runtime.errors import StepError
+from runtime.errors import StepError, TooLarge
 
-_NUMPY = str(Path(np.__file__).parent)
+_PACKAGES = Path(np.__file__).parent.parent
+_LIBRARIES = tuple(str(_PACKAGES / name) for name in ("numpy", "torch", "triton"))
+"""Where the libraries are that generated code calls."""
 
 
-def blame(error: Exception, filename: str) -> None:
-    """Raise a StepError for an error in generated code, which NumPy or the code itself raised.
+def blame(error: Exception, filename: str, source: str) -> None:
+    """Raise a StepError for an error in generated code, which a library or the code itself raised;
+    TooLarge where there was no memory for a value.
+
+    `filename` is the name that the code was compiled under, `source` its text.
 
     An error of a function of the user's, which `py_func` called, only gets a note.
     """
     files = [frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)]
-    comments = _comments(error, filename)
+    comments = _comments(error, filename, source)
     if not comments:
         return
-    if not all(file.startswith((filename, _NUMPY, "<")) for file in files[files.index(filename) :]):
+    known = (filename, *_LIBRARIES, "<")
+    if not all(file.startswith(known) for file in files[files.index(filename) :]):
         error.add_note("in " + " and ".join(comments))
         return
     texts, lines = zip(*(comment.partition("  ")[::2] for comment in comments), strict=True)
-    raise StepError(_sentence(error, texts), op=" and ".join(texts), source=lines[-1]) from error
+    kind = TooLarge if isinstance(error, MemoryError) else StepError
+    raise kind(_sentence(error, texts), op=" and ".join(texts), source=lines[-1]) from error
 
 
-def _comments(error: Exception, filename: str) -> list[str]:
+def _comments(error: Exception, filename: str, source: str) -> list[str]:
     """What the generator noted of the op, or the fused ones, that a step was at."""
     frames = walk_tb(error.__traceback__)
     numbers = [line for frame, line in frames if frame.f_code.co_filename == filename]
-    lines = linecache.getlines(filename)[: numbers[0] if numbers else 0]
+    lines = source.splitlines()[: numbers[0] if numbers else 0]
     above = [line.strip() for line in reversed(lines)]
     from_comment = dropwhile(lambda line: not line.startswith("# "), above)
     found = list(takewhile(lambda line: line.startswith("# "), from_comment))

@@ -16,13 +16,16 @@ from io import SEEK_CUR, SEEK_END, BufferedIOBase
 from itertools import pairwise
 from pathlib import Path, PurePath
 from reprlib import repr as short
-from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.escape import one_line
 from compiler.ir.types import DType
+from compiler.limits import MAX_BYTES, MAX_RANK
+from runtime.errors import CheckpointError
+from runtime.saves import Writer, save_files
 
 Array: TypeAlias = NDArray[Any]
 Lod: TypeAlias = tuple[tuple[int, ...], ...]
@@ -45,14 +48,9 @@ DTYPES = {
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 _KNOWN = ", ".join(f"{code} ({dtype.name})" for code, dtype in DTYPES.items())
-_MAX_RANK = 9  # of the reference's DDim
 _MAX_DESC = 128  # bytes; nine dims and the data type take 101 at most
-_MAX_BYTES = (1 << 63) - 1
+_MAX_NAME = 255  # bytes of a file's name on the usual file systems
 _DATA_TYPE_TAG, _DIMS_TAG = 0x08, 0x10
-
-
-class CheckpointError(ValueError):
-    """A tensor cannot be read or written; names the file and byte, the expected and the given."""
 
 
 def write_tensor(stream: BufferedIOBase, array: Array, lod: Lod = (), name: str = "tensor") -> None:
@@ -77,16 +75,28 @@ def read_tensor(stream: BufferedIOBase, name: str = "tensor") -> Tensor:
 def tensor_path(dirname: str | Path, name: str) -> Path:
     """Where variable `name` is kept under `dirname`; each '/' in it makes a folder.
 
-    Raises CheckpointError for a name that leads out of the folder or to another name's file.
+    Raises CheckpointError for a name that leads out of the folder or to another name's file, is
+    too long for a file, or has no form in UTF-8.
 
     >>> tensor_path("model", "save_infer_model/scale_0").as_posix()
     'model/save_infer_model/scale_0'
     """
     path = PurePath(name)
     outside = path.anchor or ".." in path.parts or not path.parts
+    given = f"given the variable name {name!r:.200}; rename the variable"
     if outside or path.as_posix() != name or "\0" in name:
-        given = f"given the variable name {name!r}; rename the variable"
         raise CheckpointError(f"{dirname}: expected a plain path inside the folder, {given}")
+    if any(len(part.encode(errors="surrogatepass")) > _MAX_NAME for part in path.parts):
+        most = f"at most {_MAX_NAME} bytes between slashes"
+        raise CheckpointError(
+            f"{dirname}: expected a file name of {most}, {given} or save all variables in one file"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise CheckpointError(
+            f"{dirname}: expected a name that has a form in UTF-8, {given}"
+        ) from error
     return Path(dirname, path)
 
 
@@ -96,7 +106,8 @@ def save_tensor(path: str | Path, array: Array, lod: Lod = ()) -> None:
     The file appears whole or not at all: until then an older one stays. Raises CheckpointError
     as `write_tensor` does, and OSError.
     """
-    _save(Path(path), [(str(path), (array, lod))])
+    place = Path(path)
+    save_files(place.parent, {place.name: tensor_writer(str(path), array, lod)})
 
 
 def load_tensor(path: str | Path) -> Tensor:
@@ -116,7 +127,23 @@ def save_combined(path: str | Path, items: Mapping[str, Tensor]) -> None:
 
     The names themselves are not written. Whole or not at all, and raises, as `save_tensor`.
     """
-    _save(Path(path), [(name, items[name]) for name in sorted(items)])
+    place = Path(path)
+    save_files(place.parent, {place.name: combined_writer(items)})
+
+
+def tensor_writer(name: str, array: Array, lod: Lod = ()) -> Writer:
+    """A function that writes one record, for `save_files`; it raises as `write_tensor` does."""
+    return lambda stream: write_tensor(stream, array, lod, name)
+
+
+def combined_writer(items: Mapping[str, Tensor]) -> Writer:
+    """A function that writes records in the order of their names, for `save_files`."""
+
+    def write(stream: BufferedIOBase) -> None:
+        for name in sorted(items):
+            write_tensor(stream, *items[name], name)
+
+    return write
 
 
 def load_combined(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
@@ -190,7 +217,7 @@ def _source(stream: BufferedIOBase, name: str) -> _Source:
 def _opened(path: str | Path) -> Generator[_Source]:
     if not Path(path).is_file():
         hint = "save the variable first, or check the folder and file names"
-        raise FileNotFoundError(f"there is no tensor file {path}: {hint}")
+        raise FileNotFoundError(f"there is no tensor file {one_line(str(path))}: {hint}")
     with Path(path).open("rb") as stream:
         yield _source(stream, str(path))
 
@@ -274,16 +301,6 @@ def _varints(raw: bytes) -> list[int]:
 # ---- writing ----
 
 
-def _save(path: Path, items: Sequence[tuple[str, Tensor]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".saving-", dir=path.parent) as folder:
-        draft = Path(folder, "draft")
-        with draft.open("wb") as stream:
-            for name, (array, lod) in items:
-                write_tensor(stream, array, lod, name)
-        draft.replace(path)
-
-
 def _header_bytes(array: Array, lod: Lod, name: str) -> bytes:
     code = _CODES.get(array.dtype.newbyteorder("<"))
     if code is None:
@@ -323,10 +340,10 @@ def _lod_fault(lod: Lod, shape: tuple[int, ...]) -> str:
 
 
 def _shape_fault(shape: Sequence[int], itemsize: int) -> str:
-    if len(shape) > _MAX_RANK:
-        return f"at most {_MAX_RANK} dims"
+    if len(shape) > MAX_RANK:
+        return f"at most {MAX_RANK} dims"
     if any(dim < 0 for dim in shape):
         return "dims of 0 or more"
-    if math.prod(max(dim, 1) for dim in shape) * itemsize > _MAX_BYTES:
+    if math.prod(max(dim, 1) for dim in shape) * itemsize > MAX_BYTES:
         return "dims whose product fits in 63 bits"
     return ""

@@ -7,12 +7,10 @@ is kept belongs to a version of a program and to a scope, and goes when either g
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count, takewhile
 from threading import RLock
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -25,11 +23,12 @@ from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.types import Array, DType, Shape, to_fluid
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, StepError, wrong_dtype, wrong_shape
-from runtime.loader import Counters, Executable, Params, load
+from runtime.fetch_layout import Layout
+from runtime.forks import renew_in_children
+from runtime.loader import Counters, Executable, Params, check_shapes, load
 from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
 from runtime.sizes import LOD, Pattern, name_sizes, twins_of, with_products
-from runtime.tensor import LoDTensor
 
 KEPT_PLANS = 1024
 """Kinds of run remembered for a program and a scope; past it they are all forgotten."""
@@ -65,23 +64,12 @@ class Declared:
 
 @dataclass(frozen=True)
 class Plan:
-    """How runs of one kind go: which feeds go where, which set state, which fetch is which.
-
-    `levels` are the places of each fetch's LoD among the results. `repeats` is true where something
-    is fetched twice, and so has to be copied.
-    """
+    """How runs of one kind go: which feeds go where, which set state, which fetch is which."""
 
     executable: Executable
     feeds: tuple[str, ...]
     kept: tuple[str, ...]
-    order: tuple[int, ...]
-    levels: tuple[tuple[int, ...], ...]
-    repeats: bool
-
-    @property
-    def has_lod(self) -> bool:
-        """Whether anything fetched is cut into sequences."""
-        return any(self.levels)
+    layout: Layout
 
 
 @dataclass
@@ -116,8 +104,8 @@ class Executor(Generic[P]):
     `compile` makes a Module of a program, the pattern of its feeds and the names to fetch;
     `declare` says what a program declares of a name that is fed; `digest` is equal for equal
     programs, so that a clone is not compiled again; `names` is what a program's code finds beside
-    its own; `recorder` gives what records the times of steps, or None; `params` where a module that
-    runs in a scope finds its state.
+    its own when it runs in a scope; `recorder` gives what records the times of steps, or None;
+    `params` where a module that runs in a scope finds its state.
     """
 
     def __init__(
@@ -126,7 +114,7 @@ class Executor(Generic[P]):
         declare: Callable[[P, str], Declared],
         digest: Callable[[P], str],
         place: Place | None = None,
-        names: Callable[[P], Mapping[str, Any]] = lambda _: {},
+        names: Callable[[P, Scope], Mapping[str, Any]] = lambda _program, _scope: {},
         recorder: Callable[[], Recorder | None] = lambda: None,
         params: Callable[[Module, Scope], Params] = borrowed,
     ) -> None:
@@ -138,10 +126,15 @@ class Executor(Generic[P]):
         self._names = names
         self._recorder = recorder
         self._params = params
-        self._busy = RLock()
+        self.renew_locks()
+        renew_in_children(self)
         self._modules: dict[Signature, Module] = {}
         self._unfit: dict[Signature, None] = {}
         self._programs: WeakKeyDictionary[P, Compiled] = WeakKeyDictionary()
+
+    def renew_locks(self) -> None:
+        """Make the lock that steps hold, free; a child of a fork does so once more."""
+        self._busy = RLock()
 
     def run(
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
@@ -170,6 +163,12 @@ class Executor(Generic[P]):
             plan = self._plan(program, feed, fetch, scope, twins)
             _remember(plans, signature, plan, KEPT_PLANS)
         loaded.latest = plan
+        return self._step(program, plan, feed, fetch, scope)
+
+    def _step(
+        self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: tuple[str, ...],
+        scope: Scope,
+    ) -> list[Any]:  # fmt: skip
         for name in plan.kept:
             _keep(scope, name, feed[name])
         try:
@@ -177,10 +176,24 @@ class Executor(Generic[P]):
         except StepError:
             self._explain(program, plan, feed, fetch)
             raise
-        fetched = [values[index] for index in plan.order]
-        if plan.repeats:
-            fetched = [copy.deepcopy(value) for value in fetched]
-        return _cut(plan, values, fetched) if plan.has_lod else fetched
+        return plan.layout.fetched(values)
+
+    def module(self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...]) -> Module:
+        """The module that runs a program on these feeds, for another process to load.
+
+        Nothing is loaded here. Raises what compiling raises, FeedError and ShapeError.
+        """
+        with self._busy:
+            self._compiled(program)
+            twins = twins_of(feed) if any(LOD in name for name in feed) else {}
+            _, pattern, exact = self._sizes(program, feed, twins)
+            names = list(dict.fromkeys(fetch))
+            for each in (pattern, with_products(pattern, exact)):
+                with suppress(ShapeError):
+                    module = self._module(program, each, names)
+                    check_shapes(module, exact)
+                    return module
+            return self._module(program, {**exact}, names)
 
     def made(
         self, program: P, scope: Scope, fetch: tuple[str, ...] | None = None
@@ -208,17 +221,26 @@ class Executor(Generic[P]):
             loaded = [each for known in [*scopes, *timed] for each in known.executables.values()]
             return sum(executable.nbytes for executable in loaded)
 
+    def unload(self) -> None:
+        """Free the memory of what is loaded; the modules are kept."""
+        with self._busy:
+            self._programs.clear()
+
     def close(self) -> None:
         """Forget everything compiled and loaded; the next run begins anew."""
         self._programs.clear()
         self._modules.clear()
         self._unfit.clear()
 
-    def _loaded(self, program: P, scope: Scope) -> Loaded:
+    def _compiled(self, program: P) -> Compiled:
         compiled = self._programs.get(program)
         if compiled is None or compiled.version != program.version:
             compiled = Compiled(program.version, self._digest(program))
             self._programs[program] = compiled
+        return compiled
+
+    def _loaded(self, program: P, scope: Scope) -> Loaded:
+        compiled = self._compiled(program)
         loaded = compiled.scopes.get(scope)
         if loaded is None:
             loaded = compiled.scopes[scope] = Loaded()
@@ -229,20 +251,22 @@ class Executor(Generic[P]):
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
         twins: Mapping[str, str],
     ) -> Plan:  # fmt: skip
+        kept, pattern, exact = self._sizes(program, feed, twins)
+        executable = self._fitting(program, pattern, exact, list(dict.fromkeys(fetch)), scope)
+        feeds = tuple(tensor.name for tensor in executable.module.feeds)
+        return Plan(executable, feeds, kept, Layout.of(executable.module, fetch))
+
+    def _sizes(
+        self, program: P, feed: Mapping[str, Array], twins: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], Pattern, dict[str, tuple[int, ...]]]:
+        """The feeds that set state; the pattern of the shapes of the others, and these shapes."""
         declared = {name: self._declare(program, name) for name in feed if LOD not in name}
         shapes = {name: _shape(name, known, feed[name]) for name, known in declared.items()}
         kept = tuple(name for name, known in declared.items() if known.kept)
         open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
         fed = {name: array.shape for name, array in feed.items() if name not in kept}
         pattern = name_sizes(open_shapes, fed, twins)
-        names = list(dict.fromkeys(fetch))
-        exact = {name: feed[name].shape for name in pattern}
-        executable = self._fitting(program, pattern, exact, names, scope)
-        feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        results = [tensor.name for tensor in executable.module.fetches]
-        order = tuple(map(results.index, fetch))
-        levels = tuple(_levels(name, results) for name in fetch)
-        return Plan(executable, feeds, kept, order, levels, repeats=len(names) < len(fetch))
+        return kept, pattern, {name: feed[name].shape for name in pattern}
 
     def _fitting(
         self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
@@ -289,13 +313,19 @@ class Executor(Generic[P]):
     ) -> Executable:
         """The program compiled for a pattern and loaded for a scope."""
         executables = self._loaded(program, scope).executables
+        module = self._module(program, pattern, fetch)
+        key = self._key(program, pattern, fetch)
+        if key not in executables:
+            executables[key] = self._load(module, program, scope)
+        return executables[key]
+
+    def _module(self, program: P, pattern: Pattern, fetch: list[str]) -> Module:
+        """The program compiled for a pattern."""
         key = self._key(program, pattern, fetch)
         if key not in self._modules:
             _remember(self._modules, key, self._compile(program, pattern, fetch), KEPT_MODULES)
             self.counters.compiles += 1
-        if key not in executables:
-            executables[key] = self._load(self._modules[key], program, scope)
-        return executables[key]
+        return self._modules[key]
 
     def _key(self, program: P, pattern: Pattern, fetch: list[str]) -> Signature:
         """What is equal for runs that one Module serves."""
@@ -303,7 +333,7 @@ class Executor(Generic[P]):
 
     def _load(self, module: Module, program: P, scope: Scope) -> Executable:
         """A module loaded for a scope; while times are recorded, with clocks in it."""
-        names, recorder = dict(self._names(program)), self._recorder()
+        names, recorder = dict(self._names(program, scope)), self._recorder()
         params = self._params(module, scope)
         if recorder is not None:
             module, clocks = recorder.tap(module)
@@ -322,20 +352,6 @@ def _shape(name: str, declared: Declared, array: Array) -> Shape:
     if not fits or len(declared.shape) != array.ndim:
         raise wrong_shape(name, to_fluid(declared.shape), array.shape)
     return declared.shape
-
-
-def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
-    """Where the levels of a fetch's LoD stand among the results, the outermost first."""
-    wanted = (f"{name}{LOD}{level}" for level in count())
-    return tuple(results.index(each) for each in takewhile(results.__contains__, wanted))
-
-
-def _cut(plan: Plan, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
-    """What is fetched, cut into its sequences where it has any."""
-    return [
-        LoDTensor.cut(value, [values[index] for index in levels]) if levels else value
-        for value, levels in zip(fetched, plan.levels, strict=True)
-    ]
 
 
 def _keep(scope: Scope, name: str, array: Array) -> None:

@@ -7,7 +7,6 @@ costs a look-up. One Executable runs one step at a time: its bindings share one 
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 
 from compiler.codegen.module import Module, lives_of
-from compiler.errors import ParseError, ShapeError, did_you_mean
+from compiler.errors import CompileError, ParseError, ShapeError, did_you_mean
 from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
 from compiler.pack import Life
@@ -26,7 +25,9 @@ from runtime.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.errors import missing_feed, wrong_dtype, wrong_shape
 from runtime.memory import Block, Memory, Places
+from runtime.memory_limit import check_limit
 from runtime.scope import Arrays, Scope
+from runtime.source_lines import SourceLines
 from runtime.state import Params, state_arrays
 
 KEPT_BINDINGS = 16
@@ -82,13 +83,16 @@ def load(
     keep: int = KEPT_BINDINGS,
     poison: bool = False,
     names: Mapping[str, Any] | None = None,
+    memory_limit: int | None = None,
 ) -> Executable:
     """Make a module callable on a place, with its persistable state in `params` (or a scope).
 
     State that a step writes before it reads it is made in `params` where it is missing. `keep`
     bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
     before it is written. `names` is what the source finds beside its own: the Python functions of
-    `py_func`, a clock. Raises PlaceError where the place does not run the module's target and
+    `py_func`, a clock. `memory_limit` is how many bytes a step may take in all, that of the module
+    unless given: sizes that need more raise MemoryLimitExceeded when they are bound, before any
+    memory is taken. Raises PlaceError where the place does not run the module's target and
     ParseError where the source defines no `bind`.
     """
     where = place or CPUPlace()
@@ -103,6 +107,7 @@ def load(
         [Arena(poison, host_block(device)), *([DeviceArena(device, poison)] if device else [])],
         names or {},
         device,
+        module.memory_limit if memory_limit is None else memory_limit,
     )
 
 
@@ -118,8 +123,10 @@ class Executable:
         arenas: Sequence[Block],
         names: Mapping[str, Any],
         device: str = "",
+        memory_limit: int | None = None,
     ) -> None:
         self.module = module
+        self._memory_limit = memory_limit
         self.counters = counters
         self._params = params
         self._keep = keep
@@ -154,7 +161,8 @@ class Executable:
     def run(self, feeds: Sequence[Array]) -> list[Array]:
         """Run one step on feeds in the order of `module.feeds`, element types checked before.
 
-        Raises StepError where an op cannot compute from them.
+        Raises StepError where an op cannot compute from them, and TooLarge where there is no memory
+        for a value whose size only the data decides.
         """
         if not self._device:  # steps of the host may take microseconds: nothing is entered
             return self._run(self._step_for(feeds), feeds)
@@ -172,7 +180,7 @@ class Executable:
             with np.errstate(all="ignore"):  # NaN and infinity are results like others
                 return [_copy(value) for value in step(*feeds)]
         except Exception as error:
-            blame(error, self._filename)
+            blame(error, self._filename, self.module.source)
             raise
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -217,6 +225,8 @@ class Executable:
         sizes = _sizes(self.module, shapes)
         lives = _fitting(lives_of(self.module.buffers, sizes), sizes)
         places = self._memory.find(lives, sizes)
+        if self._memory_limit is not None:
+            check_limit(self.module, self._memory_limit, sizes, lives, places.height, self._params)
         if self._memory.outgrown(places):
             self._bindings.clear()  # their views would keep the old memory alive
         self._memory.reserve(places)
@@ -253,7 +263,9 @@ class Executable:
         dims = [sizes[name] for name in self.module.dims]
         try:
             return self._bind(_taker(self.module, sizes, places, self._memory), params, *dims)
-        except ValueError as error:
+        except CompileError:
+            raise
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
             raise _misfit(sizes, str(error)) from error
 
     def _token(self) -> object:
@@ -270,9 +282,8 @@ def _copy(value: Array | list[Array]) -> Any:
 
 def _bind_function(module: Module, filename: str, names: Mapping[str, Any]) -> Callable[..., Step]:
     """Run the module's source in a namespace of its own; tracebacks show its lines."""
-    lines = module.source.splitlines(keepends=True)
-    linecache.cache[filename] = (len(module.source), None, lines, filename)
-    namespace: dict[str, Any] = {**names, "__name__": module.name}
+    lines = SourceLines(filename, module.source)
+    namespace: dict[str, Any] = {**names, "__name__": module.name, "__source_lines__": lines}
     exec(compile(module.source, filename, "exec", dont_inherit=True), namespace)
     if not callable(namespace.get("bind")):
         raise ParseError(f"module {module.name!r} does not define the function bind")
@@ -296,6 +307,15 @@ def _checked(tensor: Tensor, feed: Mapping[str, Array]) -> Array:
     if array.dtype != tensor.dtype:
         raise wrong_dtype(tensor.name, tensor.dtype, str(array.dtype))
     return array
+
+
+def check_shapes(module: Module, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Check that feeds of these shapes fit a module; nothing is allocated.
+
+    Raises FeedError where one is missing, ShapeError where the sizes do not go together.
+    """
+    sizes = _sizes(module, tuple(tuple(_fed(tensor, shapes)) for tensor in module.feeds))
+    _fitting(lives_of(module.buffers, sizes), sizes)
 
 
 def _sizes(module: Module, shapes: Shapes) -> dict[str, int]:

@@ -14,7 +14,15 @@ from threading import Condition, Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from runtime.forks import renew_in_children
+
 T = TypeVar("T")
+
+_FORKED = "the thread that reads batches is in the parent process: start the reader after the fork"
+
+
+class EOFException(Exception):
+    """A reader that the program reads from has no next batch: `reset` it, and `start` it anew."""
 
 
 class Queue(Generic[T]):
@@ -33,10 +41,17 @@ class Queue(Generic[T]):
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._items: deque[T] = deque()
-        self._changed = Condition()
         self._closed = False
         self._ended = False
         self._error: BaseException | None = None
+        self._changed = Condition()
+        renew_in_children(self)
+
+    def renew_locks(self) -> None:
+        """In a child of a fork nobody puts: behind what waits, `get` raises RuntimeError."""
+        self._changed = Condition()
+        if not (self._ended or self._closed):
+            self._ended, self._error = True, RuntimeError(_FORKED)
 
     def size(self) -> int:
         """How many items wait."""

@@ -85,6 +85,11 @@ class Scope:
             kid.erase(kid.local_var_names())
         self._kids.clear()
 
+    @property
+    def root(self) -> Scope:
+        """The outermost scope whose names this one sees."""
+        return list(self._line())[-1]
+
     def names(self) -> list[str]:
         """The names that `find_var` finds, this scope's first, in the order they came."""
         return list(dict.fromkeys(chain.from_iterable(map(Scope.local_var_names, self._line()))))

@@ -20,6 +20,7 @@ from compiler.codegen.module import Module
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
 from runtime.executor import Executor, Program, Signature
+from runtime.forks import renew_in_children
 from runtime.loader import Params
 from runtime.scope import Scope
 from runtime.sizes import Pattern
@@ -42,9 +43,14 @@ class Library(Generic[P]):
     def __init__(self, compile: Compile[P], scope: Scope) -> None:
         self._compile = compile
         self._scope = scope
-        self._busy = Lock()
+        self.renew_locks()
+        renew_in_children(self)
         self._made: dict[Signature, Module | ShapeError] = {}
         self._scopes: dict[str, Scope] = {}
+
+    def renew_locks(self) -> None:
+        """Make the lock that a compilation holds, free."""
+        self._busy = Lock()
 
     def __len__(self) -> int:
         """How many modules there are."""
@@ -110,9 +116,15 @@ class Lanes(Generic[P]):
         self._program = program
         self._fetch = fetch
         self._scope = scope
-        self._room = nullcontext() if limit is None else BoundedSemaphore(limit)
+        self._limit = limit
         self._idle: deque[Executor[P]] = deque()
         self._all: WeakSet[Executor[P]] = WeakSet()
+        self.renew_locks()
+        renew_in_children(self)
+
+    def renew_locks(self) -> None:
+        """Make what runs wait for, free."""
+        self._room = nullcontext() if self._limit is None else BoundedSemaphore(self._limit)
         self._adding = Lock()
 
     def run(self, feed: dict[str, Array]) -> list[Any]:

@@ -12,7 +12,7 @@ from compiler.ir.dims import evaluate
 from compiler.ir.types import Array
 from compiler.plan import Tensor
 from runtime.arena import new_array
-from runtime.errors import NotInitialized
+from runtime.errors import CollectiveError, NotInitialized
 
 Params: TypeAlias = MutableMapping[str, Array]
 
@@ -46,9 +46,19 @@ def _expect_state(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Non
 
 def _array(tensor: Tensor, shape: tuple[int, ...], params: Params) -> Array:
     """The array itself: steps write into it, and keep views that only row-major order gives."""
-    array = params.get(tensor.name)
+    array = _held(tensor, params)
     if array is None or array.shape != shape or array.dtype != tensor.dtype:
         array = params[tensor.name] = new_array(repr(tensor.name), shape, tensor.dtype)
     if not array.flags.c_contiguous:
         array = params[tensor.name] = np.array(array, order="C")
     return array
+
+
+def _held(tensor: Tensor, params: Params) -> Array | None:
+    """The array of a param; None where it was lost with its process and is written first anyway."""
+    try:
+        return params.get(tensor.name)
+    except CollectiveError:
+        if tensor.given:
+            raise
+        return None

@@ -7,7 +7,7 @@ the same object while shape and type stay; a `Clock` tells when it did not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import index
 from typing import Any, cast
@@ -26,14 +26,16 @@ Lod = list[list[int]]
 class Clock:
     """Counts how often an array of a family of tensors was replaced by another object.
 
-    `written` counts how often values were: by `set`, and by programs that change state.
+    `written` counts how often values were: by `set`, and by programs that change state;
+    `by_devices` how many of these were steps of programs that run on several devices.
     """
 
-    __slots__ = ("now", "written")
+    __slots__ = ("by_devices", "now", "written")
 
     def __init__(self) -> None:
         self.now = 0
         self.written = 0
+        self.by_devices = 0
 
     def tick(self) -> None:
         """Say that an array was replaced."""
@@ -51,6 +53,7 @@ class LoDTensor:
         self._lod: Lod = []
         self._clock = clock
         self._mirror: Mirror | None = None
+        self._take: Callable[[], Array] | None = None
 
     @staticmethod
     def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
@@ -62,19 +65,42 @@ class LoDTensor:
     @property
     def array(self) -> Array | None:
         """The storage itself, brought up to date from its twin on a device; None while empty."""
+        self._take_back()
         if self._mirror is not None and self._mirror.pull() and self._clock is not None:
             self._clock.tick()  # who was given the array may write into it
         return self._array
 
     def peek(self) -> Array | None:
         """The storage as it is, which may be behind its twin on a device."""
+        self._take_back()
         return self._array
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether another process holds the elements, and nobody has read them here since."""
+        return self._take is not None
+
+    def lend(self, take: Callable[[], Array]) -> None:
+        """Free the storage: another process holds the elements, and `take` returns a copy of them.
+
+        The first to read the tensor gets that copy, which is the storage from then on.
+        """
+        self._array, self._mirror, self._take = None, None, take
+        if self._clock is not None:
+            self._clock.tick()
+
+    def _take_back(self) -> None:
+        if self._take is not None:
+            self._array, self._take = self._take(), None
+            if self._clock is not None:
+                self._clock.tick()
 
     def on_device(self, device: str) -> Any:
         """The twin of the array on a device, by torch's name: a tensor that steps write into.
 
         It stays the same tensor as long as the array does. ValueError while empty.
         """
+        self._take_back()
         if self._array is None:
             raise ValueError("an empty LoDTensor has no twin on a device: call set first")
         mirror = self._mirror
@@ -101,29 +127,31 @@ class LoDTensor:
             self.adopt(np.array(values, order="C"))
 
     def _fits(self, values: Array) -> bool:
-        mine = self._array
+        mine = self._array  # lent elements are replaced without a look at them
         return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
 
     def adopt(self, array: Array) -> None:
         """Make this array the storage, without copying it."""
-        self._array, self._mirror = array, None
+        self._array, self._mirror, self._take = array, None, None
         if self._clock is not None:
             self._clock.tick()
             self._clock.written += 1
 
     def shape(self) -> list[int]:
         """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""
+        self._take_back()
         return [0] if self._array is None else list(self._array.shape)
 
     def _dtype(self) -> DType:
         """The element type; ValueError while empty."""
+        self._take_back()
         if self._array is None:
             raise ValueError("an empty LoDTensor has no element type: call set first")
         return DType.of(self._array.dtype)
 
     def _is_initialized(self) -> bool:
         """Whether anything was set."""
-        return self._array is not None
+        return self._array is not None or self.is_lent
 
     def lod(self) -> Lod:
         """The offsets of each level, the outermost first; [] for plain data."""
@@ -151,6 +179,7 @@ class LoDTensor:
         return _covers(self._lod, self._rows())
 
     def _rows(self) -> int | None:
+        self._take_back()
         return None if self._array is None else (self._array.shape or (0,))[0]
 
     def _expect_valid(self, levels: Lod, given: str) -> None:
@@ -162,10 +191,12 @@ class LoDTensor:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         """The values, copied unless `copy=False`: the next step may write over the storage."""
+        self._take_back()
         values = np.empty(0) if self._array is None else self.array
         return np.array(values, dtype=dtype, copy=copy is not False)
 
     def __repr__(self) -> str:
+        self._take_back()
         if self._array is None:
             return "LoDTensor(empty)"
         return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"

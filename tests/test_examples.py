@@ -184,3 +184,9 @@ def test_each_example_is_a_command_that_explains_itself() -> None:
     assert shown.count("--steps STEPS") == 2 * len(paths)
     assert shown.count("--data FOLDER") == 2 * len(lessons)
     assert shown.count("--save FOLDER") == 2 * (len(lessons) + 1)
+
+
+def test_reptile_learns_to_learn_unseen_classes(fresh_programs: object) -> None:
+    reptile = loaded("reptile")
+    before, after = reptile.learn(rounds=40)
+    assert after > before + 0.05 and after > 1 / reptile.WAYS + 0.2

@@ -94,6 +94,7 @@ PAGES = [
             "inspect",
             "mixed_precision",
             "passes",
+            "security",
             "serving",
             "transpilers",
         )

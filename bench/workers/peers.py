@@ -23,7 +23,11 @@ class Peer:
         self._complaints = complaints
 
     def ask(self, model: str, mode: str, steps: int) -> float:
-        """Milliseconds a step; RuntimeError with the process's last words where it died."""
+        """Milliseconds a step; raises as `reply` does."""
+        return self.reply(model, mode, steps)["ms"]
+
+    def reply(self, model: str, mode: str, steps: int) -> dict[str, float]:
+        """What it measured of some steps; RuntimeError with its last words where it died."""
         request = {"model": model, "mode": mode, "steps": steps}
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)
@@ -31,7 +35,7 @@ class Peer:
         if not reply:
             self._complaints.seek(0)
             raise RuntimeError(f"a peer died:\n{self._complaints.read()[-2000:]}")
-        return json.loads(reply)["ms"]
+        return json.loads(reply)
 
 
 @contextlib.contextmanager

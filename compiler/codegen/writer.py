@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Iterable
+
+from compiler.escape import expect_one_line, one_line
+
+LONGEST_NAME = 100
+"""Characters of a Python name that is made from the name of a variable."""
 
 
-def printable(text: str) -> str:
-    r"""Text in which what would end a line is spelled out.
+def comment_lines(texts: Iterable[str]) -> list[str]:
+    r"""Comments inside a function, each on one line; what they say may come from users and files.
 
-    >>> printable("a\nimport os")
-    'a\\nimport os'
+    >>> comment_lines(["y = relu(a\nimport os)"])
+    ['    # y = relu(a\\nimport os)']
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return [f"    # {one_line(each)}" for each in texts]
 
 
 class Writer:
@@ -23,12 +29,12 @@ class Writer:
         self.depth = depth
 
     def line(self, text: str = "") -> None:
-        """Write one line at the current depth."""
-        self.lines.append("    " * self.depth + text if text else "")
+        """Write one line at the current depth; ValueError for a text that is not one line."""
+        self.lines.append("    " * self.depth + expect_one_line(text) if text else "")
 
     def comment(self, text: str) -> None:
         """Write a comment; names in it come from users and files, and stay on its line."""
-        self.line(f"# {printable(text)}")
+        self.line(f"# {one_line(text)}")
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
@@ -47,7 +53,8 @@ class Names:
 
     def make(self, stem: str) -> str:
         """A fresh name that looks like `stem`."""
-        base = re.sub(r"\W", "_", stem.replace("@GRAD", "_grad"), flags=re.ASCII)
+        stem = stem[:LONGEST_NAME].replace("@GRAD", "_grad")
+        base = re.sub(r"\W", "_", stem, flags=re.ASCII)
         base = f"v{base}" if not base or base[0].isdigit() or keyword.iskeyword(base) else base
         name, count = base, 0
         while name in self.taken:

@@ -17,7 +17,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import check_slots
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD, Block, OpDesc, OpRole, VarKind
-from compiler.ir.scan import LOD, Scan, Slots, copying
+from compiler.ir.scan import LOD, ROWS, Scan, Slots, copying
 from compiler.ir.types import SAVED, DType, Shape, TensorType, from_fluid
 
 SUB_BLOCK = "sub_block"
@@ -63,6 +63,9 @@ class BlockScan(Scan):
 
     def feed(self, name: str, shape: Shape) -> None:
         """Declare a feed in the shape the caller gives and the declared element type."""
+        if name.endswith(ROWS):
+            self._feed_rows(name, shape)
+            return
         base, is_level, level = name.partition(LOD)
         desc = self.block.lookup(base)
         if desc is None:
@@ -74,6 +77,17 @@ class BlockScan(Scan):
         if level != str(len(levels)):
             raise CompileError(f"feed {name!r} comes before level {len(levels)} of that LoD")
         levels.append(self.graph.feed(name, TensorType(DType.INT64, tuple(shape))))
+
+    def _feed_rows(self, name: str, shape: Shape) -> None:
+        """Declare the row numbers of a feed: with `x@ROWS`, the feed `x` has the values of rows."""
+        var = self.current.get(name.removesuffix(ROWS))
+        height = None if var is None else (self.block.vars[var.name].dims or (None,))[0]
+        if var is None or height is None:
+            raise CompileError(
+                f"feed {name!r} has the row numbers of no feed before it whose height is declared"
+            )
+        numbers = self.graph.feed(name, TensorType(DType.INT64, tuple(shape)))
+        self.rows[var] = (numbers, height)
 
     def result(self, name: str) -> list[Var]:
         """The vars a fetched name stands for at the end: its dense data and its LoD."""
@@ -216,6 +230,8 @@ class BlockScan(Scan):
         for mine, theirs in left.items():
             self._share_levels(mine, theirs, inner)
         inputs = {**inputs, CAPTURED: list(inner.captured.values())}
+        if inner.last_token is not None:
+            inputs, outputs = self.in_order(inputs, outputs)
         self.graph.op(kind, inputs, outputs, attrs, op.source, inner.graph, last=True)
 
     def _left(self, inside: str, outside: str, inner: BlockScan) -> Var:

@@ -55,6 +55,12 @@ def _deleted(scan: BlockScan, op: OpDesc) -> None:
         scan.deleted[name] = op
 
 
+def _fetched(scan: BlockScan, op: OpDesc) -> None:
+    """`fetch_barrier`, which names what was received before it and writes nothing."""
+    attrs = {name: op.attrs[name] for name in ("trainer_id", "endpoints") if name in op.attrs}
+    scan.add(OpDesc("fetched", {}, {}, attrs, op.source))
+
+
 _OWNERS: Handlers = {
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
@@ -64,7 +70,12 @@ _OWNERS: Handlers = {
     "while": repeat,
     "while_grad": unwind_loop,
 }
-_HANDLERS: Handlers = {"delete_var": _deleted, "print": _named_print, **_OWNERS}
+_HANDLERS: Handlers = {
+    "delete_var": _deleted,
+    "fetch_barrier": _fetched,
+    "print": _named_print,
+    **_OWNERS,
+}
 
 
 def to_graph(

@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.errors import ParseError
+from compiler.errors import ParseError, ShapeError
 from compiler.ir.dims import Size, parse_size
 from compiler.ir.literal import BARE_NAME, QUOTED_NAME, parse_attributes, parse_name
 from compiler.ir.region import Region, region_of
 from compiler.ir.types import DType, Shape, parse_dtype
+from compiler.limits import MAX_BYTES, MAX_RANK, MAX_SIZE_TEXT
 
 _SPACES = re.compile(r"[ \t\r]*")
 _IDLE_LINE = re.compile(r"\s*(//|$)")
@@ -127,8 +128,10 @@ class Cursor:
     def shape(self) -> Shape:
         """Take a shape, `[N, 4]`; sizes are numbers, expressions of names, or `?`."""
         self.expect("[", "and a shape")
-        start, text = self.column, self.take(_INSIDE)
+        mark, start, text = self.mark(), self.column, self.take(_INSIDE)
         pieces = text.split(",") if text.strip() else []
+        if len(pieces) > MAX_RANK:
+            raise self.error(f"a shape has at most {MAX_RANK} sizes, not {len(pieces)}", mark)
         sizes: list[Size] = []
         for piece in pieces:
             sizes.append(self._size(piece, Mark(self.row, start)))
@@ -183,10 +186,16 @@ class Cursor:
         self.column = spaces.end() if spaces else self.column
 
     def _size(self, text: str, mark: Mark) -> Size:
+        if len(text) > MAX_SIZE_TEXT:
+            raise self.error(f"a size has at most {MAX_SIZE_TEXT} characters", mark)
         try:
             size = parse_size(text)
+        except ShapeError as error:
+            raise self.error(error.message, mark, error.hint) from error
         except (ValueError, ArithmeticError, MemoryError) as error:
-            raise self.error(f"{text.strip()!r} is not a size", mark) from error
+            raise self.error(f"{_shortened(text.strip())!r} is not a size", mark) from error
+        if isinstance(size, int) and size > MAX_BYTES:
+            raise self.error("a size has at most 63 bits", mark)
         if isinstance(size, int) and size < 0:
             raise self.error(f"a size cannot be {size}", mark, "write ? for a size nobody knows")
         return size
@@ -206,6 +215,10 @@ class Cursor:
         if not text:
             raise self.expected(what)
         return text
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _pointed(line: str, column: int) -> str:

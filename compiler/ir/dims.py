@@ -17,7 +17,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
+
+from compiler.errors import ShapeError
+from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 
 Size: TypeAlias = "int | Dim"
 """One entry of a shape: a number, or an expression over named unknowns."""
@@ -29,6 +33,12 @@ class Quotient:
 
     numerator: Dim
     denominator: Size
+
+    @property
+    def operands(self) -> tuple[Dim, ...]:
+        """The numerator, and the denominator where it is not a number."""
+        other = self.denominator
+        return (self.numerator, other) if isinstance(other, Dim) else (self.numerator,)
 
     def __str__(self) -> str:
         return f"{_wrapped(self.numerator)}//{_wrapped(self.denominator)}"
@@ -49,10 +59,20 @@ class Dim:
         """The size called `name`; `?` is the unknown that makes every expression unknown."""
         return Dim((((name,), 1),))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The names that must be known before this size can be evaluated, sorted."""
         return tuple(sorted({name for monomial, _ in self.terms for name in _names(monomial)}))
+
+    @cached_property
+    def symbols(self) -> int:
+        """How many names, numbers and quotients its text has."""
+        return sum(1 + sum(map(_symbols, monomial)) for monomial, _ in self.terms)
+
+    @cached_property
+    def depth(self) -> int:
+        """How many floor divisions lie inside each other."""
+        return max((_depth(atom) for monomial, _ in self.terms for atom in monomial), default=0)
 
     @property
     def known(self) -> bool:
@@ -68,6 +88,8 @@ class Dim:
         return _normal([*self.terms, *_terms(other)])
 
     def __mul__(self, other: Size) -> Size:
+        if len(self.terms) * len(_terms(other)) > 2 * MAX_SIZE_SYMBOLS:
+            raise _too_large(f"a product of {len(self.terms)} and {len(_terms(other))} terms")
         pairs = ((a, b) for a in self.terms for b in _terms(other))
         return _normal((_product(a[0], b[0]), a[1] * b[1]) for a, b in pairs)
 
@@ -90,6 +112,10 @@ class Dim:
     __rmul__ = __mul__
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if not self.known:
             return "?"
         text = " + ".join(_term_text(monomial, factor) for monomial, factor in self.terms)
@@ -210,7 +236,34 @@ def _normal(terms: Iterable[tuple[Monomial, int]]) -> Size:
     kept = [(monomial, factor) for monomial, factor in collected.items() if factor]
     if not any(monomial for monomial, _ in kept):
         return kept[0][1] if kept else 0
-    return Dim(tuple(sorted(kept, key=_term_order)))
+    if len(kept) > MAX_SIZE_SYMBOLS:
+        raise _too_large(f"a sum of {len(kept)} terms")
+    return _bounded(Dim(tuple(sorted(kept, key=_term_order))))
+
+
+def _bounded(size: Dim) -> Dim:
+    """The size itself; ShapeError where its expression is larger or deeper than the limits."""
+    if size.symbols > MAX_SIZE_SYMBOLS:
+        raise _too_large(f"one of {size.symbols} symbols")
+    if size.depth > MAX_SIZE_DEPTH:
+        raise _too_large(f"one of {size.depth} floor divisions inside each other")
+    return size
+
+
+def _too_large(what: str) -> ShapeError:
+    limits = f"{MAX_SIZE_SYMBOLS} symbols and {MAX_SIZE_DEPTH} nested floor divisions"
+    return ShapeError(
+        f"the expression of a size is larger than {limits}: {what}",
+        hint="give sizes as numbers where they are known",
+    )
+
+
+def _symbols(atom: Atom) -> int:
+    return 1 if isinstance(atom, str) else 2 + sum(each.symbols for each in atom.operands)
+
+
+def _depth(atom: Atom) -> int:
+    return 0 if isinstance(atom, str) else 1 + max(each.depth for each in atom.operands)
 
 
 def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
@@ -246,7 +299,7 @@ def _divide_in_part(a: Size, b: int) -> Size:
 
 def _quotient_of(a: Size, b: Size) -> Size:
     numerator = a if isinstance(a, Dim) else Dim((((), a),))
-    return Dim((((Quotient(numerator, b),), 1),))
+    return _bounded(Dim((((Quotient(numerator, b),), 1),)))
 
 
 def _divide_exactly(a: Size, b: Size) -> Size | None:
@@ -297,9 +350,9 @@ def _names(monomial: Monomial) -> Iterable[str]:
 
 
 def _term_text(monomial: Monomial, factor: int) -> str:
-    atoms = [str(atom) if isinstance(atom, str) else f"({atom})" for atom in monomial]
     if len(monomial) == 1 and factor == 1:
-        return str(monomial[0])
+        return str(monomial[0])  # said once: a text of nested quotients must not double at each
+    atoms = [str(atom) if isinstance(atom, str) else f"({atom})" for atom in monomial]
     if not monomial or factor not in (1, -1):
         atoms.insert(0, str(factor))
     return ("-" if factor == -1 and monomial else "") + "*".join(atoms)

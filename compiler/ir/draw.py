@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
+from compiler.escape import dot_string
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.text import show_op
 
@@ -15,7 +15,7 @@ def dot(g: Graph) -> str:
     Ellipses are feeds and state, and what a run returns and keeps. A dashed edge leads from an op
     to the one that overwrites what it needs; a dotted edge is read for its shape alone.
     """
-    lines = [f"digraph {_quoted(g.name)} {{", *_STYLE, *_indented(_Drawing(g, "").lines()), "}"]
+    lines = [f"digraph {dot_string(g.name)} {{", *_STYLE, *_indented(_Drawing(g, "").lines()), "}"]
     return "\n".join(lines) + "\n"
 
 
@@ -52,8 +52,8 @@ class _Drawing:
     def node(self, op: Op) -> Iterator[str]:
         """The box of an op; around it its body, if it has one."""
         words = [op.kind, op.target or "", op.source]
-        label = "\n".join(filter(None, words))
-        box = f"{self.ids[op]} [label={_quoted(label)}, tooltip={_quoted(show_op(op))}];"
+        label = dot_string(*filter(None, words))
+        box = f"{self.ids[op]} [label={label}, tooltip={dot_string(show_op(op))}];"
         if op.body is None:
             yield box
             return
@@ -62,12 +62,12 @@ class _Drawing:
 
     def ends(self, var: Var) -> Iterator[str]:
         """The ellipses of a var: where it comes from outside, and where it goes there."""
-        text = f"{var.label}\n{var.type}"
+        text = str(var.type)
         if self.g.producer(var) is None:
-            label = _quoted(f"{var.role} {text}")
+            label = dot_string(f"{var.role} {var.label}", text)
             yield f"{self.ids[var]} [label={label}, shape=ellipse, style=filled, fillcolor=gray93];"
         for use in self.uses(var):
-            label = _quoted(f"{use} {text}")
+            label = dot_string(f"{use} {var.label}", text)
             yield f"{self.ids[var]}_{use} [label={label}, shape=ellipse, style=bold];"
             yield f"{self.origin(var)} -> {self.ids[var]}_{use};"
 
@@ -78,7 +78,7 @@ class _Drawing:
 
     def edges(self, var: Var) -> Iterator[str]:
         """An edge to each reader, and one from each to the op that overwrites the var."""
-        label = _quoted(f"{var.label}\n{var.type}")
+        label = dot_string(var.label, str(var.type))
         later = self.g.overwriter(var)
         writer = self.g.producer(later) if later is not None else None
         for op in self.g.readers(var):
@@ -93,13 +93,12 @@ class _Drawing:
 
 
 def _cluster(name: str, label: str, inside: list[str]) -> list[str]:
-    head = [f"subgraph cluster_{name} {{", f"  label={_quoted(label)}; color=gray70; fontsize=9;"]
+    head = [
+        f"subgraph cluster_{name} {{",
+        f"  label={dot_string(label)}; color=gray70; fontsize=9;",
+    ]
     return [*head, *_indented(inside), "}"]
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
     return ["  " + line for line in lines]
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

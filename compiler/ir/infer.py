@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
-from compiler.errors import CompileError, MissingSlot, ShapeError, did_you_mean
-from compiler.ir.dims import UNKNOWN
+from compiler.errors import BadAttribute, CompileError, MissingSlot, ShapeError, did_you_mean
+from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.opdef import GradOp, OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarDesc, VarKind
 from compiler.ir.types import DType, TensorType, from_fluid, to_fluid
+from compiler.limits import MAX_BYTES, MAX_RANK
 
 
 def check_slots(op: OpDesc) -> None:
@@ -79,9 +81,17 @@ def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
 
 
 def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, Any]:
-    """What `defn.infer_types` says, with the op's text and line on every error."""
+    """What `defn.infer_types` says, with the op's text and line on every error.
+
+    Raises ShapeError besides where an output has a size that no tensor has, and for a gradient op
+    where its forward op could not have had such inputs, attributes and outputs.
+    """
     try:
-        return defn.infer_types(types)
+        _check_place(defn, types)
+        _check_forward(defn, types)
+        inferred = defn.infer_types(types)
+        _check_sizes(defn, inferred)
+        return inferred
     except CompileError as error:
         raise type(error)(
             error.message, op=error.op or op_text(op), source=op.source, hint=error.hint
@@ -89,6 +99,57 @@ def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, 
     except Exception as error:  # arithmetic on sizes and attributes that an op did not expect
         text = _unfit(defn, types)
         raise ShapeError(text, op=op_text(op), source=op.source) from error
+
+
+def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
+    """ShapeError for an output with too many axes, a negative size, or too many bytes."""
+    for slot, said in inferred.items():
+        for type in (each for each in listed(said) if isinstance(each, TensorType)):
+            if type.rank > MAX_RANK:
+                raise ShapeError(f"{defn.kind}: {slot} has {type.rank} axes, more than {MAX_RANK}")
+            numbers: list[Any] = [size for size in type.shape if not isinstance(size, Dim)]
+            if not all(isinstance(size, int) and size >= 0 for size in numbers):
+                raise ShapeError(f"{defn.kind}: {slot} would be {type}, expected sizes from 0 up")
+            if prod(numbers) * type.dtype.itemsize > MAX_BYTES:
+                raise ShapeError(f"{defn.kind}: {slot} would be {type}, larger than any memory")
+
+
+def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
+    """BadAttribute where an op that draws by a key draws at a place that the keys have not."""
+    place, key = defn.attributes.get("place"), types.get("Key")
+    if not isinstance(place, int) or not isinstance(key, TensorType) or not key.shape:
+        return
+    count = key.numel
+    if place < 0 or (isinstance(count, int) and place >= count):
+        raise BadAttribute(
+            f"{defn.kind}: attribute 'place' is {place}, expected a key of the {count} in Key"
+        )
+
+
+def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
+    """Infer the forward op of a gradient op, where the gradient op reads all that it read.
+
+    ShapeError where a gradient is of another shape than the output that it is of.
+    """
+    if not isinstance(defn, GradOp):
+        return
+    slots = defn.forward.inputs()
+    needed = [slot for slot in slots.values() if not slot.optional]
+    if not slots.keys() <= defn.inputs().keys() or not all(types.get(s.name) for s in needed):
+        return
+    inferred = defn.origin.infer_types({slot: types.get(slot) for slot in slots})
+    for slot, said in inferred.items():
+        pairs = zip(listed(said), listed(types.get(slot + GRAD)), strict=False)
+        for output, gradient in pairs:
+            if output is not None and gradient is not None and _misfit(output, gradient):
+                raise ShapeError(f"{defn.kind}: {slot}{GRAD} is {gradient}, expected {output}")
+
+
+def _misfit(output: TensorType, gradient: TensorType) -> bool:
+    """True where a gradient has another number of axes than its variable, or another size."""
+    sizes = zip(output.shape, gradient.shape, strict=False)
+    differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
+    return output.rank != gradient.rank or differ
 
 
 def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:

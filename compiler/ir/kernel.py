@@ -293,12 +293,23 @@ class Lanes(Protocol):
         """A kernel for out = scale * a @ b over stacks of matrices; `turned` factors transposed."""
         ...
 
+    def line(self, text: str) -> None:
+        """Write one line of Python that runs on the host behind the kernels written so far.
+
+        `str(operand)` is the expression for a value's torch tensor, in its own shape.
+        """
+        ...
+
     def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
         """Working memory of the device during this op; contents undefined."""
         ...
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
         """True where both are one memory, so that copying would be idle."""
+        ...
+
+    def lies_in(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+        """True where a part has the very memory that it has in the whole."""
         ...
 
     # What the host does first: slots that are `on_host`, LoD among them, hold an `Operand`.

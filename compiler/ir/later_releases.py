@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from math import isnan
 from typing import Any, cast
 
-from compiler.errors import UnknownOp
+from numpy import iinfo
+
+from compiler.errors import BadAttribute, UnknownOp
 from compiler.ir.opdef import OpDef, find
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 from compiler.ir.proto import AttrType, Message
@@ -68,6 +71,8 @@ _LEFT_OUT = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev N
 
 _SCALARS = {1: ("b", bool), 2: ("i", int), 3: ("r", float)}
 _CONSTANTS = ("assign_value", "fill_constant")
+_NO_VALUE = 1e27
+"""Later releases write 1.77113e27, or more in 64 bits, where a variable has no value yet."""
 _ZERO: Mapping[str, Any] = {"value": 0.0, "str_value": "0"}
 
 
@@ -165,7 +170,8 @@ def _settle_constant(block: Block, op: OpDesc) -> None:
     op.attrs = {**op.attrs, "shape": shape or [1]}
     var, code = block.lookup(next(iter(op.writes()), "")), _element_code(op)
     if var is not None and _stands_in(op, var):
-        _fill(op, var.dims or (), var.element, _value(op) if var.element.code == code else _ZERO)
+        value = _value(op) if var.element.code == code else _converted(op, var.element)
+        _fill(op, var.dims or (), var.element, value)
     elif op.type == "assign_value" and code == DType.FP64.code:
         _fill(op, op.attrs["shape"], DType.FP64, _value(op))
 
@@ -191,6 +197,43 @@ def _value(op: OpDesc) -> dict[str, Any]:
             return {"value": float(number), "str_value": repr(float(number))}
         case _:
             return {}
+
+
+def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
+    """The number of a constant in the element type of its variable; nothing where there is not one.
+
+    BadAttribute where the type does not hold it. A number that is only there until a loop makes
+    the variable, as large as no other, is 0.
+    """
+    found = _value(op) or (_ZERO if op.type == "fill_constant" else {})
+    number = _number(found)
+    if number is None or (dtype.is_float and abs(number) < _NO_VALUE):
+        return {} if number is None else found
+    if abs(number) >= _NO_VALUE:
+        return _ZERO
+    if number != int(number) or not _holds(dtype, int(number)):
+        raise BadAttribute(
+            f"{op.type}: the constant is {number!r}, which its variable of type {dtype.text} "
+            "does not hold",
+            source=op.source,
+        )
+    return {"value": number, "str_value": str(int(number))}
+
+
+def _number(value: Mapping[str, Any]) -> float | None:
+    """The number that `fill_constant` says, its text first; None where it says none."""
+    try:
+        number = float(value.get("str_value") or value.get("value", "none"))
+    except (TypeError, ValueError):
+        return None
+    return None if isnan(number) else number
+
+
+def _holds(dtype: DType, number: int) -> bool:
+    if dtype is DType.BOOL:
+        return number in (0, 1)
+    limits = iinfo(dtype.numpy)
+    return int(limits.min) <= number <= int(limits.max)
 
 
 def _fill(op: OpDesc, shape: Sequence[int], dtype: DType, value: Mapping[str, Any]) -> None:

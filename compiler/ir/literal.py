@@ -21,6 +21,7 @@ from compiler.ir.program import BlockRef
 from compiler.ir.proto import dump, parse
 from compiler.ir.serial_attrs import Opaque
 from compiler.ir.slots import BOOKKEEPING, Attr
+from compiler.limits import MAX_INTEGER_BITS
 
 BARE_NAME = re.compile(r"[A-Za-z_@.](?:[A-Za-z0-9_@.-]|/(?!/))*")
 """A name that needs no quotes; `//` begins a comment."""
@@ -168,8 +169,10 @@ def _key(node: ast.expr | None) -> str:
 
 def _value(node: ast.expr) -> Any:
     match node:
-        case ast.Constant(value=None | bool() | int() | float() | str() as value):
+        case ast.Constant(value=None | bool() | float() | str() as value):
             return value
+        case ast.Constant(value=int(value)):
+            return _bounded(value)
         case ast.Name(id="inf" | "nan" as name):
             return float(name)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() | ast.Name() as operand):
@@ -184,6 +187,12 @@ def _value(node: ast.expr) -> Any:
             return Opaque(parse(bytes.fromhex(data), "OpDesc.Attr"))
         case _:
             raise ValueError(f"has {type(node).__name__} where a value stands")
+
+
+def _bounded(value: int) -> int:
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise ValueError(f"has a number of more than {MAX_INTEGER_BITS} bits")
+    return value
 
 
 def _negative(value: Any) -> int | float:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Any, cast
 
 from compiler.errors import BadAttribute, CompileError, MissingSlot
 from compiler.ir.infer import bind
 from compiler.ir.program import EMPTY, Block, OpDesc, Program
+from compiler.limits import MAX_NESTED_BLOCKS
 
 SUB_BLOCK = "sub_block"
 
-_NAMES = ("ex_states", "states", "original_output_grad")
 """Attributes that are lists of names."""
 
 _NEEDED = {
@@ -45,6 +44,11 @@ def check_owners(program: Program, kinds: Collection[str]) -> None:
 
 def _check_block(block: Block, op: OpDesc) -> None:
     owned, count = op.attrs.get(SUB_BLOCK), len(block.owner.blocks)
+    if block.depth >= MAX_NESTED_BLOCKS:
+        raise CompileError(
+            f"{op.type} in block {block.idx} nests more than {MAX_NESTED_BLOCKS} blocks",
+            source=op.source,
+        )
     if not isinstance(owned, int) or owned not in range(block.idx + 1, count):
         raise CompileError(
             f"{op.type} in block {block.idx} of {count} has the {SUB_BLOCK} {owned!r}, and none of "
@@ -58,11 +62,6 @@ def _check_names(op: OpDesc) -> None:
     for slot in _NEEDED.get(op.type, ()):
         if not op.inputs.get(slot):
             raise MissingSlot(f"Input {slot} not found: {op.type} needs it", source=op.source)
-    for name in _NAMES:
-        items = cast("list[Any]", op.attrs.get(name, []))
-        if not all(isinstance(each, str) for each in items):
-            why = f"{op.type}: attribute {name!r} is {items!r}, not a list of names"
-            raise BadAttribute(why, source=op.source)
     if op.type.startswith("recurrent"):
         _check_states(op)
 

@@ -1,9 +1,9 @@
 """Reads `.ir` text: a graph, or a program, in the one grammar that `compiler.ir.text` writes.
 
-    graph   := "graph" NAME "{" {("feed" | "param" | "var") var} {op} ["return" LABEL, …] "}"
+    graph   := "graph" NAME "{" {("feed" | "param" | "var") var} {op} ["return" result, …] "}"
     op      := "(" [SLOT "=" vars, …] ")" "=" KIND "(" [SLOT "=" vars, …] ")" [ATTRIBUTES]
                ["@k" N ["." N]] ["@" TARGET] [graph] ["//" SOURCE]
-    vars    := var | "[" [var, …] "]"
+    vars    := var | "[" [var, …] "]"          result := LABEL ["as" NAME]
     var     := LABEL [":" TYPE ["over" LABEL] ["@s" N [REGION]]]
     program := "program" "{" {"block" N ["(" "parent" N ["," "forward" N] ")"] "{" … "}"} "}"
 
@@ -30,9 +30,7 @@ from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import EMPTY, NO_BLOCK, Block, OpDesc, Program, VarKind
 from compiler.ir.region import WHOLE, Region
 from compiler.ir.types import TensorType, to_fluid
-
-DEEPEST = 16
-"""How many graphs may stand one inside the other."""
+from compiler.limits import MAX_NESTED_BLOCKS
 
 T = TypeVar("T")
 _KERNEL_LABEL = re.compile(r"@k(?=[0-9]+\b)")
@@ -206,8 +204,8 @@ def _source(comment: str) -> str:
 def _read_graph(cursor: Cursor, depth: int) -> tuple[Graph, str]:
     """Take a graph and the line it ends in; returns it with the comment behind its heading."""
     mark = cursor.mark()
-    if depth > DEEPEST:
-        raise cursor.error(f"graphs are nested more than {DEEPEST} deep", mark)
+    if depth > MAX_NESTED_BLOCKS:
+        raise cursor.error(f"graphs are nested more than {MAX_NESTED_BLOCKS} deep", mark)
     cursor.word("graph")
     reader = _GraphReader(cursor, Graph(cursor.name("the graph's name")), depth)
     comment = _open(cursor)
@@ -242,9 +240,12 @@ class _GraphReader:
 
     def read_results(self) -> None:
         """Take the labels of the results, which end a graph."""
-        self.graph.results = [self.found(self.read_input())]
-        while self.cursor.accept(","):
-            self.graph.results.append(self.found(self.read_input()))
+        pairs: list[tuple[Var, str]] = []
+        while not pairs or self.cursor.accept(","):
+            var = self.found(self.read_input())
+            named = self.cursor.accept("as ")
+            pairs.append((var, self.cursor.name("a name") if named else var.name))
+        self.graph.return_as(pairs)
         self.cursor.end_line()
         if not (self.cursor.peek("}") or self.cursor.at_end):
             raise self.cursor.expected("'}', since 'return' is a graph's last line")
@@ -357,10 +358,8 @@ def _read_name(cursor: Cursor, block: Block) -> _Ref:
     """Take the name of a variable that is declared in the block or around it."""
     ref = _Ref(cursor.mark(), cursor.name("a variable"))
     if ref.name != EMPTY and block.lookup(ref.name) is None:
-        hint = did_you_mean(ref.name, block.vars)
-        raise cursor.error(
-            f"{ref.name!r} is not declared in this block or around it", ref.mark, hint
-        )
+        text = f"{ref.name!r} is not declared in this block or around it"
+        raise cursor.error(text, ref.mark, did_you_mean(ref.name, block.vars))
     return ref
 
 
@@ -394,6 +393,5 @@ def _read_fields(cursor: Cursor) -> dict[str, Any]:
 
 def _kind(cursor: Cursor, mark: Mark, text: str) -> VarKind:
     if text not in set(VarKind):
-        hint = did_you_mean(text, VarKind)
-        raise cursor.error(f"{text!r} is no kind of variable", mark, hint)
+        raise cursor.error(f"{text!r} is no kind of variable", mark, did_you_mean(text, VarKind))
     return VarKind(text)

@@ -135,6 +135,14 @@ class Block:
         """The enclosing block; None for the main block."""
         return None if self.parent_idx == NO_BLOCK else self.owner.blocks[self.parent_idx]
 
+    @property
+    def depth(self) -> int:
+        """How many blocks lie inside each other here, the main block and this one included."""
+        depth, block = 1, self
+        while block.parent_idx != NO_BLOCK:
+            depth, block = depth + 1, block.owner.blocks[block.parent_idx]
+        return depth
+
     def lookup(self, name: str) -> VarDesc | None:
         """The variable of this name here or in an enclosing block; None where there is none."""
         block: Block | None = self

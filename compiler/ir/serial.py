@@ -19,6 +19,7 @@ from compiler.ir.proto import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.serial_attrs import Opaque, dump_attr, load_attr
 from compiler.ir.serial_gradients import asked_attrs
 from compiler.ir.types import DType
+from compiler.limits import MAX_BYTES, MAX_LOD_LEVELS, MAX_NESTED_BLOCKS, MAX_RANK
 
 __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_version"]
 
@@ -29,8 +30,6 @@ MODEL_VERSION = 1_008_005
 
 CALL_STACK, OP_ROLE = "op_callstack", "op_role"
 _OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
-_MAX_BYTES = (1 << 63) - 1
-_MAX_LEVELS = 64  # more than any text has; each costs a variable
 _DTYPES = {dtype.code: dtype for dtype in DType if dtype is not DType.TOKEN}
 _KINDS = {int(VarTypeId[kind.value]): kind for kind in VarKind}
 _TENSOR_FIELDS = {
@@ -151,7 +150,9 @@ def _load_blocks(program: Program, messages: Sequence[Message]) -> Program:
     for index, message in enumerate(messages):
         _check_block(message, index, len(messages))
     for message in messages[1:]:
-        program.add_block(message.one("parent_idx", int))
+        block = program.add_block(message.one("parent_idx", int))
+        if block.depth > MAX_NESTED_BLOCKS:
+            raise ProtoError(f"block {block.idx} nests more than {MAX_NESTED_BLOCKS} blocks")
     for block, message in zip(program.blocks, messages, strict=True):
         block.forward_block_idx = message.one("forward_block_idx", int)
         for var in message.many("vars", Message):
@@ -202,9 +203,11 @@ def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
     dims = tensor.many("dims", int)
     if dtype is None:
         raise ProtoError(f"{where} is of data type {code}, none of {_listed(_DTYPES)}")
-    if level not in range(_MAX_LEVELS + 1):
-        raise ProtoError(f"{where} has {level} LoD levels, not 0 to {_MAX_LEVELS}")
-    if math.prod(max(dim, 1) for dim in dims) * dtype.itemsize > _MAX_BYTES:
+    if level not in range(MAX_LOD_LEVELS + 1):
+        raise ProtoError(f"{where} has {level} LoD levels, not 0 to {MAX_LOD_LEVELS}")
+    if len(dims) > MAX_RANK:
+        raise ProtoError(f"{where} has {len(dims)} dims, more than {MAX_RANK}")
+    if math.prod(max(dim, 1) for dim in dims) * dtype.itemsize > MAX_BYTES:
         raise ProtoError(f"{where} has the shape {list(dims)}, more than 63 bits of bytes")
     return {"shape": dims or None, "dtype": dtype, "lod_level": level}
 

@@ -105,8 +105,14 @@ def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[tuple[Op | None
         for line in _op_lines(op, ahead, inner):
             yield op, line
     if g.results:
-        yield None, f"{inner}return {', '.join(var_text(var) for var in g.results)}"
+        pairs = zip(g.results, g.fetches, strict=True)
+        yield None, f"{inner}return {', '.join(_result_text(*pair) for pair in pairs)}"
     yield None, indent + "}"
+
+
+def _result_text(var: Var, name: str) -> str:
+    """A result, with the name it is returned by where that is not its own."""
+    return var_text(var) + (f" as {name_text(name)}" if name != var.name else "")
 
 
 def _declared_ahead(g: Graph) -> dict[Var, None]:
@@ -249,7 +255,7 @@ def _facts(g: Graph) -> tuple[Any, ...]:
         for var in g.vars()
     }
     orders = [_keys(g.feeds()), _keys(g.params()), _keys(g.results)]
-    return (g.name, vars, orders, [_op_facts(op) for op in g.ops()])
+    return (g.name, vars, orders, g.fetches, [_op_facts(op) for op in g.ops()])
 
 
 def _key(var: Var | None) -> tuple[str, int] | None:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from compiler.errors import CompileError
 from compiler.ir.body_scan import CAPTURED, SUB_BLOCK, WRITTEN
-from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.program import Block, BlockRef, Program
-from compiler.ir.types import to_fluid
+from compiler.ir.types import TOKEN, to_fluid
 
 Sides: TypeAlias = tuple[dict[str, list[str]], dict[str, list[str]]]
 
@@ -34,7 +34,7 @@ def _write_block(
 ) -> None:
     names = {**var_names(graph), **outer}
     for var in graph.vars():
-        if var not in outer:
+        if var not in outer and var.type != TOKEN:
             _declare(block, names[var], var, like)
     for op in graph.ops():
         kind, slots, attrs = _spelling(op, names)
@@ -52,7 +52,7 @@ _KINDS = {
 
 def _spelling(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, Any]]:
     """Kind, slots and attributes of an op in a program."""
-    inputs, outputs = _named(op.inputs, names), _named(op.outputs, names)
+    inputs, outputs = (_named(without_tokens(side), names) for side in (op.inputs, op.outputs))
     if op.kind == "unwind":
         raise CompileError(f"{op!r} goes over the runs of another op: a program cannot say that")
     if op.kind not in _KINDS:
@@ -79,15 +79,28 @@ def _named(slots: Mapping[str, Sequence[Var]], names: Mapping[Var, str]) -> dict
 
 
 def var_names(graph: Graph) -> dict[Var, str]:
-    """Names for all vars: their own, except where an earlier version is read too late for that."""
+    """Names for all vars: their own, except where an earlier version is read too late for that.
+
+    Such a version has a name that no other var has.
+    """
     step = {op: index for index, op in enumerate(graph.ops())}
+    taken = {var.name for var in graph.vars()}
     names: dict[Var, str] = {}
     for var in graph.vars():
         before, writer = graph.find(var.name, var.version - 1), graph.producer(var)
         readers = graph.readers(before) if before is not None else []
         late = writer is not None and any(step[r] > step[writer] for r in readers)
-        names[var] = var.label.replace("#", "@v") if late else var.name
+        names[var] = _own_name(var, taken) if late else var.name
     return names
+
+
+def _own_name(var: Var, taken: set[str]) -> str:
+    """A name for a later version that is not taken; taken from then on."""
+    name = f"{var.name}@v{var.version}"
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def _declare(block: Block, name: str, var: Var, like: Program | None) -> None:

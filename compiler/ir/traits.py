@@ -10,6 +10,10 @@ class Traits:
 
     has_effects: ClassVar[bool] = False
     """True for what must run though nobody reads its outputs."""
+    starts_early: ClassVar[bool] = False
+    """True for what begins communication: it runs as soon as it can."""
+    waits_late: ClassVar[bool] = False
+    """True for what waits for communication: it runs just before its result is read."""
     is_random: ClassVar[bool] = False
     """True for what gives other numbers every time, and so is no constant."""
     lod_like: ClassVar[str | None] = None
@@ -35,3 +39,7 @@ class Traits:
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
     stays_on_host: ClassVar[str] = ""
     """Why the op has no kernels and shall have none; empty for an op that may have them."""
+
+    def has_no_kernel(self) -> str:
+        """Why this op has no kernels with these attributes, where others of its class have some."""
+        return ""

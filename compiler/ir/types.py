@@ -93,7 +93,7 @@ _NUMPY = {
     dtype: np.dtype(ml_dtypes.bfloat16 if dtype is DType.BF16 else name)
     for dtype, name in _NUMPY_NAMES.items()
 }
-_BY_CODE = {dtype.code: dtype for dtype in DType}
+_BY_CODE = {dtype.code: dtype for dtype in _NUMPY_NAMES}
 _BY_NAME = {name: dtype for dtype, name in _NUMPY_NAMES.items()}
 _BY_TEXT = {dtype.text: dtype for dtype in DType}
 

@@ -55,7 +55,8 @@ class _Crossings:
         for op in self.g.ops():
             self._operands(op)
         results = [self.instead.get(var, var) for var in self.g.results]
-        self.g.results = [self._copy(v) if v in self.on_device else v for v in results]
+        copies = [self._copy(v) if v in self.on_device else v for v in results]
+        self.g.return_as(zip(copies, self.g.fetches, strict=True))
 
     def _operands(self, op: Op) -> None:
         """An op anew, with copies for operands that are on the other side."""

@@ -8,11 +8,11 @@ The model is a program as release 1.8 saves it, so that viewers of such models o
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from compiler.errors import CompileError
+from compiler.escape import json_line
 from compiler.ir.draw import dot
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarKind
@@ -83,7 +83,7 @@ def row(stage: Stage, no_model: str = "") -> str:
         "refusals": [asdict(each) for each in stage.declined],
         **({"no_model": no_model} if no_model else {}),
     }
-    return json.dumps(values, ensure_ascii=False)
+    return json_line(values)
 
 
 def _model(g: Graph, like: Program | None) -> Program:

@@ -17,7 +17,9 @@ from compiler.passes.same_value import is_wanted
 from compiler.passes.state import add_state
 
 LARGEST = 1 << 16
-"""Elements of the largest constant worth computing now, if it is larger than what it is made of."""
+"""Elements of the largest constant worth computing now, if it is larger than what it is made of, or
+than all state that is lent.
+"""
 
 
 class FoldConstants(Pass):
@@ -35,9 +37,10 @@ class FoldConstants(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Compute from the beginning of every chain; write down from its end."""
         values = _lent(g, ctx)
+        lent = sum(array.size for array in values.values())
         folded = list[Op]()
         for op in g.ops():
-            given = _given(op, values) if _may_fold(op) else None
+            given = _given(op, values) if _may_fold(op, lent) else None
             if given is not None:
                 values |= _evaluate(op, given)
                 folded += [op] if op.reads() else []
@@ -64,12 +67,16 @@ def _lent(g: Graph, ctx: Context) -> dict[Var, Array]:
     return {var: ctx.params[var.name] for var in fixed if var.name in ctx.params}
 
 
-def _may_fold(op: Op) -> bool:
-    """True for a pure op of the graph whose every output is a small temporary of known size."""
+def _may_fold(op: Op, lent: int) -> bool:
+    """True for a pure op of the graph whose every output is a small temporary of known size.
+
+    `lent` is how many elements the state has that is lent: constants made of constants do not grow
+    beyond it, however often they are joined.
+    """
     if op.defn.has_effects or op.defn.is_random or op.body is not None:
         return False
-    given = [var.type.numel for var in op.reads()]
-    most = max(LARGEST, sum(size for size in given if isinstance(size, int)))
+    given = [var.type.numel for var in dict.fromkeys(op.reads())]
+    most = max(LARGEST, min(lent, sum(size for size in given if isinstance(size, int))))
     return all(_is_small(var, most) for var in op.writes())
 
 

@@ -20,17 +20,23 @@ from compiler.ir.slots import Share
 from compiler.ir.types import Array
 from compiler.passes.orders import nbytes
 
+_ANY = Share(("", 0), ("", 0))
+
 Parts = dict[Var, tuple[Var, Share]]
 """For a part, the whole it shall lie in, and which part of that it is."""
 
 
 def chosen_parts(g: Graph, typical: int) -> list[Parts]:
-    """What to try: all parts that seem to pay, those of what is there already, and none."""
+    """What to try: all parts that seem to pay, those of what is there already, and none.
+
+    Parts that stay are in all of them.
+    """
     chooser = _Chooser(g, typical)
-    views = chooser.views()
+    staying = chooser.staying()
+    views = chooser.views(staying)
     joined = chooser.joined(views)
     tries = [joined] if joined != views else []
-    return [*tries, views, Parts()] if views else [*tries, Parts()]
+    return [*tries, views, staying] if views != staying else [*tries, staying]
 
 
 class _Chooser:
@@ -46,9 +52,17 @@ class _Chooser:
         for var, (start, stop) in self.alive.items():
             self.live[start:stop] += self.sizes[var]
 
-    def views(self) -> Parts:
-        """Parts of what is there when they are made, that do not keep a larger whole alive."""
+    def staying(self) -> Parts:
+        """Parts that stay in their whole, whatever memory that takes: those of buckets."""
         found = Parts()
+        for whole, part, share in self._pairs():
+            if share.stays:
+                found.setdefault(part, (whole, share))
+        return found
+
+    def views(self, staying: Parts) -> Parts:
+        """Parts of what is there when they are made, that do not keep a larger whole alive."""
+        found = Parts(staying)
         for whole, part, share in self._pairs():
             early = self._start(whole) <= self._start(part)
             longer = self._stop(part) > self._stop(whole)
@@ -73,13 +87,14 @@ class _Chooser:
     def _pairs(self) -> list[tuple[Var, Var, Share]]:
         """All pairs of a whole and a part that have memory of their own."""
         pairs = [pair for ops in self.steps for op in ops for pair in shared(op)]
-        free = [pair for pair in pairs if self._is_free(pair[0]) and self._is_free(pair[1])]
+        free = [pair for pair in pairs if all(self._is_free(var, pair[2]) for var in pair[:2])]
         kept = set(self.graph.results)
         return [pair for pair in free if pair[1] not in kept]
 
-    def _is_free(self, var: Var) -> bool:
+    def _is_free(self, var: Var, share: Share = _ANY) -> bool:
+        """True for what may lie elsewhere; on a device only where its part is aligned."""
         alone = var.overwrites is None and self.graph.overwriter(var) is None
-        here = var in self.alive and var not in self.on_device
+        here = var in self.alive and (share.stays or var not in self.on_device)
         return here and alone and not var.type.is_open
 
     def _start(self, var: Var) -> int:

@@ -8,7 +8,7 @@ from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.norm_folding import NORMS, is_frozen
 from compiler.passes.same_value import merge, refuse
 
-_ALWAYS = frozenset({"assign", "cast", "sum", "concat"})
+_ALWAYS = frozenset({"assign", "cast", "sum", "concat", "c_sync_calc_stream", "c_sync_comm_stream"})
 """Ops that hand on what they are given wherever the type stays; of a list, the only item."""
 
 _BY_SHAPE = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from compiler.escape import one_line
 from compiler.plan import PlannedOp, Step
 
 
@@ -55,7 +56,7 @@ def _first(lines: Sequence[str], step: Step, since: int) -> int | None:
 
 def _comment(op: PlannedOp) -> str:
     text = op.text + f"  {op.source}" * bool(op.source)
-    return "# " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return f"# {one_line(text)}"
 
 
 def _end(lines: Sequence[str]) -> int:

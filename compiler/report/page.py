@@ -10,15 +10,14 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from compiler.escape import html_text, script_json
 from compiler.ir.dims import evaluate
 from compiler.record import OpNote, Stage
 from compiler.report.changes import Change, Row, compare, lines_of
@@ -63,13 +62,13 @@ def html(report: Report) -> str:
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{n}.js") for n in _SCRIPTS) + "})();"
     times = {"passes": [round(stage.milliseconds, 3) for stage in report.stages]}
     return Template(_asset("page.html")).substitute(
-        title=escape(report.title),
+        title=html_text(report.title),
         style=style,
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
-        data=_json(data(report)),
-        times=_json(times),
+        data=script_json(data(report)),
+        times=script_json(times),
     )
 
 
@@ -80,18 +79,6 @@ def _asset(name: str) -> str:
 def _hash(text: str) -> str:
     """What a policy calls an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _json(value: Any) -> str:
-    r"""JSON that may stand in a page: nothing in it ends a script or begins a tag.
-
-    >>> _json("</script>")
-    '"\\u003c/script\\u003e"'
-    """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
 
 
 def data(report: Report) -> dict[str, Any]:
@@ -150,6 +137,10 @@ class _Tables:
 
 _BOOKS = r"'(?:op_callstack|op_role_var|op_namescope|op_role|op_device)': "
 _KEPT = re.compile(rf"{_BOOKS}(?:\['[^']*'(?:, '[^']*')*\]|\[\]|'[^']*'|[0-9]+)(?:, )?")
+_COMMENT = re.compile(
+    r"""((?:[^"'/]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|/(?!/))*)(?<=  )//\ (.*)""", re.S
+)
+"""A line of a graph up to the comment at its end; quoted names and texts may hold what looks so."""
 
 
 def split(line: str) -> tuple[str, str]:
@@ -157,8 +148,11 @@ def split(line: str) -> tuple[str, str]:
 
     >>> split("  y = relu(x) {'a': 2, 'op_callstack': ['a.py:3'], 'op_role': 1}  // a.py:3")
     ("  y = relu(x) {'a': 2}", 'a.py:3')
+    >>> split('(Out="a  // b.py:1") = relu(X=x)  // a.py:3')
+    ('(Out="a  // b.py:1") = relu(X=x)', 'a.py:3')
     """
-    code, _, where = line.partition("  // ")
+    found = _COMMENT.match(line)
+    code, where = (found[1].rstrip(), found[2]) if found is not None else (line, "")
     short = _KEPT.sub("", code).replace(", }", "}").replace(" {}", "")
     return short, where
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.escape import one_line
+
 
 def table(rows: Sequence[Sequence[str]], indent: str = "  ", left: int = 1) -> str:
-    """Aligned columns: the first `left` to the left, the others to the right.
+    """Aligned columns: the first `left` to the left, the others to the right; each row one line.
 
     >>> print(table([("pass", "ms"), ("schedule", "12.5")]))
       pass        ms
       schedule  12.5
     """
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines: list[str] = []
     for row in rows:

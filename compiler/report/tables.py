@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from textwrap import fill
 
+from compiler.escape import one_line
 from compiler.ir.dims import evaluate
 from compiler.record import Declined, Stage
 from compiler.report.memory import Memory, size_text
@@ -43,7 +44,7 @@ def refusal_lines(stage: Stage) -> list[str]:
     groups: dict[str, list[Declined]] = {}
     for each in stage.declined:
         groups.setdefault(each.reason, []).append(each)
-    return [_refused(stage.name, group) for group in groups.values()]
+    return [one_line(_refused(stage.name, group)) for group in groups.values()]
 
 
 def _refused(name: str, group: Sequence[Declined]) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
@@ -16,8 +15,11 @@ from numpy.lib import format as npy
 
 from compiler.ir.types import Array
 from fluid.cli.model import CommandError
+from runtime.saves import save_files
 
 _SUFFIX = ".npy"
+_LONGEST = 65_000
+"""Bytes of a name in an archive."""
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -74,23 +76,39 @@ def _read_array(file: IO[bytes], held: int, where: str) -> Array:
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write a `.npz` of arrays by name, or a `.npy` of the only one; whole or not at all.
 
-    Raises CommandError for another ending, or a `.npy` for several arrays; OSError.
+    Raises CommandError for another ending, a `.npy` for several arrays, and a name that leads out
+    of the folder into which the archive is unpacked or that none can have; OSError.
     """
     expect_output(path, len(arrays))
-    with TemporaryDirectory(prefix=".writing-", dir=path.parent) as folder:
-        draft = Path(folder, "draft")
-        with draft.open("wb") as file:
-            if path.suffix == _SUFFIX:
-                npy.write_array(file, next(iter(arrays.values())), allow_pickle=False)
-            else:
-                _write_archive(file, arrays)
-        draft.replace(path)
+    save_files(path.parent, {path.name: lambda file: _write(file, path.suffix, arrays)})
+
+
+def _write(file: IO[bytes], suffix: str, arrays: Mapping[str, Array]) -> None:
+    if suffix == _SUFFIX:
+        npy.write_array(file, next(iter(arrays.values())), allow_pickle=False)
+    else:
+        _write_archive(file, arrays)
+
+
+def member_name(name: str) -> str:
+    """The name of an array in an archive; CommandError where none can have it.
+
+    Whoever unpacks the archive must find its files below the folder, and as many as there are.
+    """
+    path = PurePosixPath(name.replace("\\", "/"))
+    outside = path.is_absolute() or ".." in path.parts
+    unwritable = "\0" in name or any("\ud800" <= c <= "\udfff" for c in name)
+    if outside or unwritable or len(name.encode(errors="replace")) > _LONGEST:
+        raise CommandError(
+            f"no array of a .npz can be called {name!r:.200}: leave it out, or rename the variable"
+        )
+    return name + _SUFFIX
 
 
 def _write_archive(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(name + _SUFFIX), "w", force_zip64=True) as member:
+            with archive.open(zipfile.ZipInfo(member_name(name)), "w", force_zip64=True) as member:
                 npy.write_array(member, np.asarray(array), allow_pickle=False)
 
 

@@ -2,7 +2,7 @@
 
 The program is taken apart only as far as the file format goes: whatever release wrote it, what this
 one does not know of it is kept. Everything is read and checked before anything is written, and what
-was there before is put back if writing fails.
+was there before stays if writing fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from compiler.errors import CompileError
@@ -23,9 +22,12 @@ from fluid import io
 from fluid.cli.layout import COMBINED_FILE, LATER_MODEL, LATER_PARAMS, Layout, locate, saved_names
 from fluid.cli.model import CommandError
 from fluid.executor import Executor, scope_guard
+from fluid.files import bytes_writer
 from fluid.inference_model import MODEL_FILE
 from fluid.persistables import value_of
-from runtime.checkpoint import CheckpointError, Tensor, save_combined, save_tensor, tensor_path
+from runtime.checkpoint import Tensor, combined_writer, tensor_path, tensor_writer
+from runtime.errors import CheckpointError
+from runtime.saves import Writer, reading, save_files, visible_names
 from runtime.scope import Scope
 
 CONVERT = """\
@@ -114,7 +116,7 @@ def _expect_free(asked: Path, target: Layout, force: bool) -> None:
     if force:
         return
     if asked == target.folder:
-        there = target.folder.is_dir() and any(target.folder.iterdir())
+        there = target.folder.is_dir() and visible_names(target.folder)
         taken = [asked] if there else []
     else:
         taken = [path for path in target.files([]) if path.exists()]
@@ -137,37 +139,28 @@ class FoundModel:
     params: Mapping[str, Tensor]
 
     def write(self, target: Layout) -> None:
-        """Write every file of the target; all of them, or none. Raises OSError and CommandError."""
-        folder = target.folder
-        stale = _model_files(target)
-        with TemporaryDirectory(prefix=".converting-", dir=_existing(folder)) as space:
-            draft = Path(space, "draft")
-            self._write(replace(target, folder=draft))
-            if folder.is_dir():
-                _exchange(draft, folder, stale, Path(space, "before"))
-            else:
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                draft.replace(folder)
+        """Write every file of the target, and remove the rest of the model that was there.
 
-    def _write(self, target: Layout) -> None:
+        All of it happens or nothing, also where the process is killed. Raises CommandError where a
+        parameter cannot have a file of its own, and what `save_files` raises.
+        """
+        removed = [path.relative_to(target.folder).as_posix() for path in _model_files(target)]
+        save_files(target.folder, self._files(target), removed)
+
+    def _files(self, target: Layout) -> dict[str, Writer]:
+        program = {target.model: bytes_writer(self.program)}
         if target.params is not None:
-            save_combined(target.folder / target.params, self.params)
-        else:
-            for name, (array, lod) in self.params.items():
-                _save_one(target, name, array, lod)
-        target.folder.mkdir(exist_ok=True)
-        target.program.write_bytes(self.program)
+            return {target.params: combined_writer(self.params), **program}
+        for name in self.params:
+            _expect_file_of_its_own(name, target, self.params)
+        return {name: tensor_writer(name, *held) for name, held in self.params.items()} | program
 
 
-def _save_one(target: Layout, name: str, *tensor: Any) -> None:
-    path = tensor_path(target.folder, name)
-    if path == target.program:
+def _expect_file_of_its_own(name: str, target: Layout, names: Iterable[str]) -> None:
+    if tensor_path(target.folder, name) == target.program:
         raise CommandError(f"a parameter is called {name!r}, as the program is: say --to-model")
-    try:
-        save_tensor(path, *tensor)
-    except (FileExistsError, NotADirectoryError) as error:
-        hint = "say --combined"
-        raise CommandError(f"parameter {name!r} cannot have a file of its own: {hint}") from error
+    if any(name.startswith(f"{other}/") for other in names):
+        raise CommandError(f"parameter {name!r} cannot have a file of its own: say --combined")
 
 
 def read_model(source: Layout) -> FoundModel:
@@ -175,11 +168,14 @@ def read_model(source: Layout) -> FoundModel:
 
     Raises CommandError where they do not belong together, and what reading corrupt files raises.
     """
-    names = saved_names(source.program)
-    data = source.program.read_bytes()
+    with reading(source.folder):
+        names = saved_names(source.program)
+        data = source.program.read_bytes()
+        params = _read_params(source, names)
     message = parse(data)
-    program = dump(without_call_stacks(message))
-    return FoundModel(program_version(message), len(data), program, _read_params(source, names))
+    return FoundModel(
+        program_version(message), len(data), dump(without_call_stacks(message)), params
+    )
 
 
 def _read_params(source: Layout, names: Sequence[str]) -> dict[str, Tensor]:
@@ -219,11 +215,6 @@ def _with(message: Message, field: str, items: Iterable[Message]) -> Message:
 # ---- writing all or nothing ----
 
 
-def _existing(folder: Path) -> Path:
-    """The folder itself or the first around it that is there: drafts lie on the same disk."""
-    return next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-
-
 def _model_files(target: Layout) -> list[Path]:
     """The files of the model whose program would be written over."""
     try:
@@ -231,29 +222,6 @@ def _model_files(target: Layout) -> list[Path]:
         return [path for path in there.files(saved_names(there.program)) if path.is_file()]
     except (CommandError, CompileError, CheckpointError):
         return []
-
-
-def _exchange(draft: Path, folder: Path, stale: Sequence[Path], before: Path) -> None:
-    """Move files from the draft into a folder, and those they replace aside; or leave all as is."""
-    new = [path.relative_to(draft) for path in sorted(draft.rglob("*")) if path.is_file()]
-    old = {path.relative_to(folder) for path in stale}
-    old |= {name for name in new if (folder / name).exists()}
-    moved: list[tuple[Path, Path]] = []
-    try:
-        for name in sorted(old):
-            moved.append(_moved(folder / name, before / name))
-        for name in new:
-            moved.append(_moved(draft / name, folder / name))
-    except BaseException:
-        for origin, place in reversed(moved):
-            place.replace(origin)
-        raise
-
-
-def _moved(origin: Path, place: Path) -> tuple[Path, Path]:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    origin.replace(place)
-    return origin, place
 
 
 # ---- what is said ----

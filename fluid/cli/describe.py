@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from shlex import quote
 from textwrap import fill
 
 from compiler.errors import CompileError
+from compiler.escape import one_line
 from compiler.ir.infer import bind, check_slots, op_text
 from compiler.ir.opdef import check_attributes
 from compiler.ir.program import OpDesc, VarKind
@@ -28,6 +30,7 @@ from fluid.framework import Program, Variable
 from fluid.inference_model import edges
 from fluid.persistables import is_persistable
 from runtime.package import read_package
+from runtime.saves import reading
 
 __all__ = ["Description", "Obstacle", "describe", "described"]
 
@@ -67,6 +70,11 @@ def describe(layout: Layout) -> Description:
 
     Raises CompileError for a file that is no program; OSError.
     """
+    with reading(layout.folder):
+        return _described(layout)
+
+
+def _described(layout: Layout) -> Description:
     where = str(layout.program)
     program = load_program(layout.program.read_bytes(), where, factory=Program)
     kept = [var for var in program.list_vars() if is_persistable(var)]
@@ -147,7 +155,8 @@ def _accepts(var: Variable) -> str:
 
 def _ops(found: Description) -> str:
     kinds = Counter(_kinds(found))
-    texts = (f"{kind} × {times}" if times > 1 else kind for kind, times in kinds.items())
+    pairs = ((one_line(kind), times) for kind, times in kinds.items())
+    texts = (f"{kind} × {times}" if times > 1 else kind for kind, times in pairs)
     return fill(", ".join(texts), 96, initial_indent="  ", subsequent_indent="  ")
 
 
@@ -175,7 +184,7 @@ def _sizes(var: Variable) -> tuple[int, int]:
 def _missing(found: Description) -> str:
     if not found.missing:
         return ""
-    names = ", ".join(path.name for path in found.missing[:NAMED])
+    names = ", ".join(one_line(path.name) for path in found.missing[:NAMED])
     more = f" and {len(found.missing) - NAMED} more" if len(found.missing) > NAMED else ""
     where = found.layout.folder
     return f"files that are missing in {where}: {names}{more}"
@@ -190,9 +199,10 @@ def _refused(found: Description) -> str:
         return ""
     lines = [f"cannot run here: {count(len(found.obstacles), 'op')}"]
     for (kind, why), group in groups.items():
-        lines.append(f"  {kind} × {len(group)}: {why}")
+        lines.append(one_line(f"  {kind} × {len(group)}: {why}"))
         lines += [
-            f"    {each.where}: {each.text}  {each.source}".rstrip() for each in group[:NAMED]
+            one_line(f"    {each.where}: {each.text}  {each.source}".rstrip())
+            for each in group[:NAMED]
         ]
         lines += [f"    and {len(group) - NAMED} more"] if len(group) > NAMED else []
     return "\n".join(lines)
@@ -200,8 +210,8 @@ def _refused(found: Description) -> str:
 
 def _command(found: Description) -> str:
     """A command line that feeds it."""
-    inputs = (f"--input {var.name}={_file(var)}" for var in found.feeds)
-    return f"fluid infer {found.layout.program} {' '.join(inputs)}"
+    inputs = (f"--input {quote(f'{var.name}={_file(var)}')}" for var in found.feeds)
+    return one_line(f"fluid infer {found.layout.program} {' '.join(inputs)}")
 
 
 def _file(var: Variable) -> str:
@@ -212,8 +222,9 @@ def _file(var: Variable) -> str:
 
 def package_described(folder: Path) -> str:
     """What is in a package that `fluid compile` wrote: for which GPUs, its feeds and fetches."""
-    package = read_package(folder)
-    model = model_of(package)
+    with reading(folder):
+        package = read_package(folder)
+        model = model_of(package)
     kernels = len({row.kernel for row in package.rows})
     code = sum(package.files[row.file].nbytes for row in package.rows)
     what = f"{count(kernels, 'kernel')} for {', '.join(package.gpus)}, {size_text(code)} of code"

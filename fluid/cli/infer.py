@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.arrays import expect_output, read_arrays, write_arrays
@@ -20,9 +20,11 @@ from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
 from fluid.cli.inputs import Feed, read_feeds
 from fluid.cli.layout import Layout, locate
+from fluid.cli.limits import at_most, expect_small, within
 from fluid.cli.model import SavedModel, load_model, load_package
 from fluid.cli.pictures import PictureOptions
 from fluid.cli.results import shown
+from fluid.cli.terminal import progress_line
 from fluid.compiled import is_package
 from fluid.predictor import Predictor
 from fluid.profiler import tracing
@@ -34,12 +36,17 @@ WARM_UPS, REPEATS, PATIENCE = 2, 50, 1.0
 no other.
 """
 
-CLEAR, EVERY = "\r\033[K", 0.1
-"""What takes a line back on a terminal; seconds between two lines."""
+EVERY = 0.1
+"""Seconds between two lines about what takes a while."""
 
 
 def infer(given: argparse.Namespace) -> int:
     """Describe a model, or feed it, print its outputs, and write, time and compare them."""
+    with within(given.time_limit):
+        return _inferred(given)
+
+
+def _inferred(given: argparse.Namespace) -> int:
     if given.describe and is_package(given.model_dir):
         print(package_described(given.model_dir))
         return 0
@@ -53,8 +60,12 @@ def infer(given: argparse.Namespace) -> int:
         expect_output(given.output, sum(1 + var.lod_level for var in model.fetches))
     feed = read_feeds(model, given.input, given.lod, _pictures(given))
     loaded = time.perf_counter()
-    predictor = model.predictor(given.dtype)
-    with _progress("compiling and running"), tracing(given.trace):
+    predictor = model.predictor(given.dtype, given.memory_limit)
+    with (
+        _progress("compiling and running"),
+        tracing(given.trace),
+        at_most(given.memory_limit),
+    ):
         outputs = dict(zip(model.fetch_names, predictor.run(feed), strict=True))
     finished = time.perf_counter()
     print(shown(feed, outputs, given.show))
@@ -76,6 +87,7 @@ def _loaded(given: argparse.Namespace) -> SavedModel:
     if is_package(given.model_dir):
         return load_package(given.model_dir)
     layout = _layout(given)
+    expect_small(layout, given.memory_limit)
     return load_model(layout.folder, layout.model, layout.params)
 
 
@@ -104,7 +116,7 @@ def _kept(
     """Write and compare results; the exit code."""
     if given.output:
         write_arrays(given.output, arrays)
-        print(f"written to {given.output}: {', '.join(arrays)}")
+        print(f"written to {given.output}: {', '.join(map(one_line, arrays))}")
     if theirs is None:
         return 0
     found = compare(_comparable(arrays, theirs), theirs, given.tolerance)
@@ -168,14 +180,12 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
     def tell(done: int, of: int) -> None:
         nonlocal shown
-        if sys.stderr.isatty() and time.perf_counter() - shown > EVERY:
+        if time.perf_counter() - shown > EVERY:
             shown = time.perf_counter()
-            print(f"{CLEAR}{what}: {done} of {of}", end="", file=sys.stderr, flush=True)
+            progress_line(f"{what}: {done} of {of}")
 
-    if sys.stderr.isatty():
-        print(f"{CLEAR}{what} …", end="", file=sys.stderr, flush=True)
+    progress_line(f"{what} …")
     try:
         yield tell
     finally:
-        if sys.stderr.isatty():
-            print(CLEAR, end="", file=sys.stderr, flush=True)
+        progress_line("")

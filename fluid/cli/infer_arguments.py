@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from compiler.options import NARROW
+from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
 from fluid.cli.inputs import lod_lengths
 from fluid.cli.pictures import PictureOptions
@@ -26,7 +26,8 @@ What each feed is given is told by its file:
                  size, and numbers become (pixel * scale - mean) / std
 
 The exit code is 0; 1 where --check finds results beyond the tolerance, or --describe ops that are
-not known here; 2 for what is wrong with the command, the model or the inputs.
+not known here; 2 for what is wrong with the command, the model or the inputs; 124 after
+--time-limit; 130 after Ctrl-C.
 """
 INFER_EXAMPLES = """\
 examples:
@@ -37,6 +38,7 @@ examples:
   fluid infer DIR --input feeds.npz --check theirs.npz --tolerance 1e-4
   fluid infer DIR --input words=ids.txt               a line of ids is a sequence
   fluid infer DIR --input words=ids.npy --lod words=3,2,4
+  fluid infer DIR --input x.npy --memory-limit 2GiB --time-limit 60   models of others
   fluid infer DIR --input cat.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 """
 
@@ -73,6 +75,14 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dtype", choices=["fp32", *NARROW],
         help="what products, and what follows them, compute in (fp32)",
+    )  # fmt: skip
+    command.add_argument(
+        "--memory-limit", type=memory_limit, metavar="BYTES",
+        help="refuse a run that takes more, before it takes it: 2GiB, 500MB (none)",
+    )  # fmt: skip
+    command.add_argument(
+        "--time-limit", type=seconds, metavar="SECONDS",
+        help="stop what takes longer, with the exit code 124 (none)",
     )  # fmt: skip
     command.add_argument(
         "--describe", action="store_true", help="say what the model is, and run nothing"
@@ -175,6 +185,29 @@ def tolerance(text: str) -> float:
     if more or not 0 <= found < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
     return found
+
+
+def seconds(text: str) -> float:
+    """What `--time-limit` stands for; ArgumentTypeError for anything but a number above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return found
+
+
+def memory_limit(text: str) -> int:
+    """What `--memory-limit` stands for, in bytes; ArgumentTypeError for anything else.
+
+    >>> memory_limit("2KiB")
+    2048
+    """
+    try:
+        return limit_bytes(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, like 500MB or 2GiB") from None
 
 
 def positive(text: str) -> int:

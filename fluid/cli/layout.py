@@ -18,6 +18,7 @@ from fluid.framework import Program
 from fluid.inference_model import MODEL_FILE
 from fluid.persistables import is_persistable
 from runtime.checkpoint import tensor_path
+from runtime.saves import reading, visible_names
 
 LATER_MODEL, LATER_PARAMS = ".pdmodel", ".pdiparams"
 COMBINED_FILE = "__params__"
@@ -59,6 +60,11 @@ def locate(path: Path, model: str | None = None, params: str | None = None) -> L
     `model` and `params` name files where they are not called as usual. Raises CommandError where
     there is no program or more than one, and what reading a corrupt program raises.
     """
+    with reading(path if path.is_dir() else path.parent):
+        return _located(path, model, params)
+
+
+def _located(path: Path, model: str | None, params: str | None) -> Layout:
     folder, model = _program(path, model)
     if not (folder / model).is_file():
         raise CommandError(f"{folder} has no file {model!r}, but {_listing(folder)}")
@@ -119,6 +125,6 @@ def _combined(folder: Path, model: str) -> str | None:
 
 
 def _listing(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir())
+    names = visible_names(folder)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more if names else "nothing"

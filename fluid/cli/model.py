@@ -14,6 +14,7 @@ from fluid.framework import Program, Variable
 from fluid.inference_model import MODEL_FILE, InferenceModel, read_inference_model
 from fluid.predictor import Predictor
 from runtime.package import read_package
+from runtime.saves import reading, visible_names
 from runtime.tensor import LoDTensor
 
 
@@ -36,11 +37,13 @@ class SavedModel:
         """The names of what it gives, in order."""
         return [var.name for var in self.fetches]
 
-    def predictor(self, dtype: str | None = None) -> Predictor:
-        """What runs it, over its parameters; products compute in `dtype` where one is given."""
+    def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
+        """What runs it, over its parameters; products compute in `dtype` where one is given, and a
+        run takes at most `limit` bytes.
+        """
         params = {name: LoDTensor(array) for name, array in self.params.items()}
         model = InferenceModel(self.program, self.feeds, self.fetches, params)
-        options = Options.from_env()
+        options = _limited(Options.from_env(), limit)
         return Predictor(model, options=options if dtype is None else replace(options, dtype=dtype))
 
 
@@ -48,18 +51,24 @@ class SavedModel:
 class CompiledModel(SavedModel):
     """A model whose code was written before; its parameters are in its package."""
 
-    def predictor(self, dtype: str | None = None) -> Predictor:
+    def predictor(self, dtype: str | None = None, limit: int | None = None) -> Predictor:
         """What runs it without compiling anything; CommandError where a `dtype` is asked for."""
         if dtype is not None:
             raise CommandError(
                 "--dtype is for models, not for packages: compile one with FLUID_DTYPE set"
             )
-        return load_compiled(self.path.parent)
+        return load_compiled(self.path.parent, options=_limited(Options.from_env(), limit))
+
+
+def _limited(options: Options, limit: int | None) -> Options:
+    """Options with a memory limit, where one is given."""
+    return options if limit is None else replace(options, memory_limit=limit)
 
 
 def load_package(folder: Path) -> CompiledModel:
     """The model in a package that `fluid compile` wrote; raises what `load_compiled` does."""
-    found = model_of(read_package(folder))
+    with reading(folder):
+        found = model_of(read_package(folder))
     return CompiledModel(folder / MODEL_FILE, found.program, found.feeds, found.fetches, {})
 
 
@@ -70,9 +79,10 @@ def load_model(folder: Path, model: str | None = None, params: str | None = None
     Raises CommandError for a folder without such files or with files of different models, and
     what reading a corrupt file raises.
     """
-    _expect_files(folder, model, params)
     try:
-        found = read_inference_model(folder, model, params)
+        with reading(folder):
+            _expect_files(folder, model, params)
+            found = read_inference_model(folder, model, params)
     except FileNotFoundError as error:
         hint = "if all parameters are in one file, name it with --params-filename"
         raise CommandError(f"{error}\n  hint: {hint}") from error
@@ -98,7 +108,7 @@ def _expect_files(folder: Path, model: str | None, params: str | None) -> None:
 
 
 def _some_names(folder: Path, limit: int = 8) -> Iterator[str]:
-    names = sorted(path.name for path in folder.iterdir())
+    names = visible_names(folder)
     yield from names[:limit]
     if len(names) > limit:
         yield f"and {len(names) - limit} more"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count, table
 from fluid.cli.arrays import brief
@@ -23,6 +24,7 @@ NUMBERS = 6
 
 def shown(feed: Mapping[str, Any], outputs: Mapping[str, Any], most: int = NUMBERS) -> str:
     """Feeds and results, each with its first numbers; `most` are shown of a result, -1 for all."""
+    outputs = {one_line(name): value for name, value in outputs.items()}
     rows = [(f"feed   {name}", _kind(each), _numbers(each, NUMBERS)) for name, each in feed.items()]
     rows += [
         (f"fetch  {name}", _kind(each), _numbers(each, most)) for name, each in outputs.items()

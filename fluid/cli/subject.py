@@ -23,6 +23,7 @@ from compiler.ir.scan import LOD
 from compiler.ir.serial import load_program
 from compiler.ir.types import Array
 from fluid.cli.model import CommandError, SavedModel, load_model
+from runtime.saves import reading
 
 GRADIENT = "@GRAD"
 TEXT = (".ir", ".txt")
@@ -51,6 +52,11 @@ def subject(
     Raises CommandError for a path where there is nothing to look at or a fetch that is not there,
     and what reading a damaged file raises.
     """
+    with reading(path if path.is_dir() else path.parent):
+        return _subject(path, model, params, fetch)
+
+
+def _subject(path: Path, model: str | None, params: str | None, fetch: Sequence[str]) -> Subject:
     if path.is_dir():
         return _of_model(path, load_model(path, model, params), fetch)
     if not path.is_file():

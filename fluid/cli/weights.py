@@ -16,7 +16,10 @@ from compiler.report.table import count, table
 from fluid.cli.arrays import expect_output, write_arrays
 from fluid.cli.layout import locate
 from fluid.cli.model import CommandError, load_model
-from runtime.checkpoint import CheckpointError, load_tensor
+from runtime.checkpoint import load_tensor
+from runtime.errors import CheckpointError
+from runtime.save_record import TornSaveError
+from runtime.saves import reading, saved_files
 
 WEIGHTS = """\
 List the parameters of a saved model: names, element types, shapes and sizes. With --npz they are
@@ -83,9 +86,12 @@ def _parameters(given: argparse.Namespace) -> dict[str, Array]:
 
 def _tensors_in(folder: Path) -> dict[str, Array]:
     """The tensors of a folder in which every file is one, by their names; else nothing."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
     try:
-        return {path.relative_to(folder).as_posix(): load_tensor(path)[0] for path in files}
+        with reading(folder):
+            files = saved_files(folder)
+            return {path.relative_to(folder).as_posix(): load_tensor(path)[0] for path in files}
+    except TornSaveError:
+        raise
     except CheckpointError:
         return {}
 

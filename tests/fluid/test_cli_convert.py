@@ -215,25 +215,27 @@ def test_a_file_is_no_folder(capsys, tmp_path: Path):
 # ---- whole or not at all ----
 
 
-@pytest.mark.parametrize("fails_at", range(6))
-def test_what_was_there_comes_back_if_writing_fails(
+@pytest.mark.parametrize("fails_at", range(5))
+def test_an_interrupt_leaves_the_model_that_was_there_or_the_new_one(
     capsys, fails_at: int, monkeypatch, tmp_path: Path
 ):
-    run(capsys, GOLDEN / "fit_a_line__separate", tmp_path / "b")
-    (tmp_path / "b" / "fc_0.w_0").write_bytes(b"older")
-    before = contents(tmp_path)
-    moved, calls = converting._moved, []
+    run(capsys, GOLDEN / "digits_mlp__separate", tmp_path / "b")
+    (tmp_path / "b" / "notes").write_text("mine", encoding="utf-8")
+    run(capsys, LINE, tmp_path / "c")
+    before, new = contents(tmp_path / "b"), contents(tmp_path / "c") | {"notes": b"mine"}
+    replace, calls = Path.replace, []
 
-    def failing(*paths: Path):
-        calls.append(paths)
+    def failing(draft: Path, target: Path):
+        calls.append(draft)
         if len(calls) == fails_at + 1:
             raise KeyboardInterrupt
-        return moved(*paths)
+        return replace(draft, target)
 
-    monkeypatch.setattr(converting, "_moved", failing)
-    assert cli.main(["convert", str(LINE), str(tmp_path / "b"), "--force"]) == cli.INTERRUPTED
-    assert "nothing was left half-written" in capsys.readouterr().err
-    assert contents(tmp_path) == before
+    monkeypatch.setattr(Path, "replace", failing)
+    code = cli.main(["convert", str(LINE), str(tmp_path / "b"), "--force"])
+    assert code == (cli.INTERRUPTED if fails_at < 4 else 0)
+    assert ("nothing was left half-written" in capsys.readouterr().err) == (fails_at < 4)
+    assert contents(tmp_path / "b") == (before if fails_at == 0 else new)
 
 
 def test_a_parameter_that_is_missing_or_does_not_fit(capsys, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Flags, places, versions, dygraph: what scripts ask before they begin."""
 
+import os
 from typing import Any
 
 import pytest
@@ -55,9 +56,13 @@ def test_a_flag_that_would_be_missed_says_so() -> None:
 # ---- places
 
 
-def test_as_many_cpu_places_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CPU_NUM", raising=False)
+def test_as_many_cpu_places_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CPU_NUM", "")
+    del os.environ["CPU_NUM"]
     assert fluid.cpu_places() == [fluid.CPUPlace()]
+    assert os.environ["CPU_NUM"] == "1" and "CPU_NUM is not set" in capsys.readouterr().err
     monkeypatch.setenv("CPU_NUM", "3")
     assert (len(fluid.cpu_places()), len(fluid.cpu_places(2))) == (3, 2)
     for wrong in ("0", "many", "-1"):
@@ -66,7 +71,21 @@ def test_as_many_cpu_places_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
             fluid.cpu_places()
 
 
-def test_no_gpu_in_this_version() -> None:
+def test_gpus_that_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert fluid.cuda_places() == [fluid.CUDAPlace(0), fluid.CUDAPlace(1)]
+    monkeypatch.setenv("FLAGS_selected_gpus", "2")
+    assert fluid.cuda_places() == [fluid.CUDAPlace(2)]
+    assert fluid.cuda_places([0, 1])[1] == fluid.CUDAPlace(1)
+    monkeypatch.setenv("FLAGS_selected_gpus", "one")
+    with pytest.raises(ValueError, match="FLAGS_selected_gpus is 'one'"):
+        fluid.cuda_places()
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr("fluid.places.gpu_count", lambda: 0)
     assert not fluid.is_compiled_with_cuda()
     assert core.get_cuda_device_count() == 0
     for places in (fluid.cuda_places, fluid.cuda_pinned_places):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import compiler  # noqa: F401  (fills the registry of ops)
+from compiler.errors import BadAttribute
 from compiler.ir.program import OpDesc, Program, VarDesc
 from compiler.ir.proto import AttrType, Message, VarTypeId, build, dump
 from compiler.ir.serial import Opaque, load_program
@@ -145,6 +146,25 @@ def test_a_number_that_stands_for_a_variable_gets_its_shape_and_type():
     told = {"shape": [1, 8], "dtype": 5, "value": 0.0, "str_value": "0"}
     assert only(program).attrs == told
     assert made(program).dims == (-1, 8)
+
+
+def test_a_constant_of_another_type_keeps_its_number():
+    five = attr("value", AttrType.FLOAT, f=5.0)
+    program = read(constant("fill_constant", [1], VarTypeId.INT64, five), [1], VarTypeId.FP32)
+    assert only(program).attrs == {"shape": [1], "dtype": 5, "value": 5.0}
+    program = read(
+        constant("assign_value", [1], VarTypeId.FP32, scalars(3.0)), [1], VarTypeId.INT64
+    )
+    assert only(program).attrs == {"shape": [1], "dtype": 3, "value": 3.0, "str_value": "3"}
+    program = read(constant("assign_value", [1], VarTypeId.FP64, scalars(1.8e279)), [1], 3)
+    assert only(program).attrs == {"shape": [1], "dtype": 3, "value": 0.0, "str_value": "0"}
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(0.5, VarTypeId.INT64), (2.0, VarTypeId.BOOL)])
+def test_a_constant_that_its_variable_cannot_hold(number: float, dtype: int):
+    half = attr("value", AttrType.FLOAT, f=number)
+    with pytest.raises(BadAttribute, match=f"the constant is {number}, which its variable"):
+        read(constant("fill_constant", [1], VarTypeId.FP32, half), [1], dtype)
 
 
 @pytest.mark.parametrize(

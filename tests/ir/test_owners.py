@@ -83,8 +83,8 @@ def without(name: str) -> Change:
         (RNN, "recurrent", without("states"), "has 1 ex_states, 0 states, 1 initial_states"),
         (RNN, "recurrent_grad", without("ex_states"), "has 0 ex_states, 1 states"),
         (RNN, "recurrent", attrs(states=3), "'states' is int 3, not list"),
-        (RNN, "recurrent", attrs(states=[3]), r"'states' is \[3\], not a list of names"),
-        (LOOP, "while_grad", attrs(original_output_grad=[1]), "not a list of names"),
+        (RNN, "recurrent", attrs(states=[3]), "item 0 of attribute 'states' is int 3, not str"),
+        (LOOP, "while_grad", attrs(original_output_grad=[1]), "is int 1, not str"),
         (
             RNN,
             "recurrent",

@@ -15,11 +15,11 @@ from compiler.errors import ParseError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.graph import Graph
 from compiler.ir.opdef import find
-from compiler.ir.parse import DEEPEST
 from compiler.ir.program import BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.serial import load_program
 from compiler.ir.text import digest, parse, parse_program, same, show, show_op
 from compiler.ir.types import TOKEN, DType, TensorType
+from compiler.limits import MAX_NESTED_BLOCKS
 from tests.ir.random_graphs import graphs, random_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -341,9 +341,9 @@ def nested(depth: int) -> str:
 
 
 def test_nesting_is_limited():
-    assert len(parse(nested(DEEPEST))) == 1
-    with pytest.raises(ParseError, match=f"graphs are nested more than {DEEPEST} deep"):
-        parse(nested(DEEPEST + 1))
+    assert len(parse(nested(MAX_NESTED_BLOCKS))) == 1
+    with pytest.raises(ParseError, match=f"graphs are nested more than {MAX_NESTED_BLOCKS} deep"):
+        parse(nested(MAX_NESTED_BLOCKS + 1))
     with pytest.raises(ParseError, match="nested more than"):
         parse(nested(5_000))
 

@@ -4,6 +4,9 @@ An entry is a folder with the name of a job's digest, and in it files to read: t
 what decided its code and what came of it as JSON, the assembler's text, and the machine code. It
 appears whole or not at all; one whose bytes are not those that were written is thrown away. Entries
 that were not used for longest go when there is too much of them.
+
+Machine code is executed as it is found, so the folder has to be the user's alone, which `build`
+checks with `compiler.private_folders`; digests detect damage, and would not stop an attacker.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ turns of loops differ from form to form of a kernel; what is made of them does n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -39,7 +40,10 @@ NAMELESS = frozenset({"size", "loop", "full", "moment"})
 """What needs no line of its own, since it has a name or is a number."""
 
 SHORT = 48
-"""Characters up to which a value stands where it is needed, if that is one place."""
+"""Characters up to which a value stands where it is needed, if that is one place; a name counts as
+`NAME` does, so that kernels that differ in names alone are one kernel."""
+NAME = "name_of_x"
+_NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?![\w(.])")
 
 
 @dataclass
@@ -102,7 +106,7 @@ class Values:
     def _reads_best_in_place(self, part: Expr, text: str) -> bool:
         """True for what one other part needs, and is short."""
         computed = part.fn == "astype" or part.fn in ELEMENTWISE
-        return computed and self.uses[part] == 1 and len(text) <= SHORT
+        return computed and self.uses[part] == 1 and len(_NAMES.sub(NAME, text)) <= SHORT
 
     def _text(self, part: Expr) -> str:
         match part.fn:

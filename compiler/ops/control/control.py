@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from compiler.ir.gradients import Inside
-from compiler.ir.opdef import Attr, HostOp, OpDef, Slot, attr, reads, required, writes
+from compiler.ir.opdef import Attr, HostOp, OpDef, Slot, attr, attr_list, reads, required, writes
 from compiler.ir.program import GRAD, BlockRef, OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 
@@ -71,7 +71,7 @@ class BlockOwner(OpDef):
     """
 
     sub_block = attr(BlockRef(0))
-    skip_eager_deletion_vars = attr(list[str]())
+    skip_eager_deletion_vars = attr_list(str)
 
     def infer(self) -> dict[str, TensorType]:
         return {}
@@ -159,8 +159,8 @@ class Recurrent(BlockOwner, op="recurrent"):
         ["inputs", "initial_states", "parameters"], ["outputs", "step_scopes"]
     )
     has_states = attr(False)
-    ex_states = attr(list[str]())
-    states = attr(list[str]())
+    ex_states = attr_list(str)
+    states = attr_list(str)
     reverse = attr(False)
     is_train = attr(True)
 
@@ -206,7 +206,7 @@ class WhileGrad(BlockOwner, op="while_grad"):
 
     slots: ClassVar[dict[str, Slot]] = _many(["X", "Out", "Out@GRAD", "StepScopes"], ["X@GRAD"])
     is_test = attr(False)
-    original_output_grad = attr(list[str]())
+    original_output_grad = attr_list(str)
 
 
 class RecurrentGrad(BlockOwner, op="recurrent_grad"):

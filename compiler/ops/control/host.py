@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import HostOp, attr, reads, reads_lod, writes
+from compiler.escape import one_line, printable_lines
+from compiler.ir.opdef import HostOp, attr, attr_list, reads, reads_lod, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 
@@ -67,10 +68,14 @@ def counted(printer: Any) -> int:
 
 
 def description(printer: Any, value: Array, levels: Sequence[Array]) -> str:
-    """What `print` says of a value, in the words of the reference."""
+    """What `print` says of a value, in the words of the reference.
+
+    What is not printable in the message and the name is escaped: a model may bring any.
+    """
+    message, name = printable_lines(printer.message), one_line(getattr(printer, "In_name", ""))
     parts = [
-        (bool(printer.message), printer.message),
-        (printer.print_tensor_name, f"Tensor[{getattr(printer, 'In_name', '')}]"),
+        (bool(message), message),
+        (printer.print_tensor_name, f"Tensor[{name}]"),
         (printer.print_tensor_shape, f"\tshape: {in_brackets(value.shape)}"),
         (printer.print_tensor_type, f"\tdtype: {value.dtype.name}"),
         (printer.print_tensor_lod and len(levels) > 0, f"\tLoD: {nested_brackets(levels)}"),
@@ -109,7 +114,7 @@ class PyFunc(HostOp, op="py_func"):
     Out = writes(many=True, optional=True)
     forward_callable_id = attr(0)
     backward_callable_id = attr(-1)
-    backward_skip_vars = attr(list[str]())
+    backward_skip_vars = attr_list(str)
     callables: ClassVar[Sequence[Callable[[list[Array]], list[Array]]]] = ()
 
     def infer(self) -> dict[str, TensorType]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.dims import parse_size
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 COUNTER = TensorType(DType.INT64, (1,))
@@ -77,7 +77,7 @@ class StackSteps(OpDef, op="stack_steps"):
 
     X = reads()
     Out = writes()
-    sizes = attr(list[str]())
+    sizes = attr_list(str)
 
     def infer(self, X: TensorType) -> TensorType:
         return TensorType(X.dtype, tuple(map(parse_size, self.sizes)))
@@ -96,7 +96,7 @@ class EmptyArray(OpDef, op="empty_array"):
     X = reads(shape_only=True, optional=True)
     Out = writes()
     dtype = attr(DType.FP32.code)
-    sizes = attr(list[str]())
+    sizes = attr_list(str)
 
     def infer(self, X: TensorType | None) -> TensorType:
         if X is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
-from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.detection import box_lanes
@@ -103,7 +103,7 @@ class BoxCoder(OpDef, op="box_coder"):
     code_type = attr("encode_center_size")
     box_normalized = attr(True)
     axis = attr(0)
-    variance = attr(list[float]())
+    variance = attr_list(float)
 
     def infer(
         self, PriorBox: TensorType, PriorBoxVar: TensorType | None, TargetBox: TensorType

@@ -6,7 +6,16 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import (
+    Attr,
+    OpDef,
+    reads,
+    reads_lod,
+    required,
+    required_list,
+    writes,
+    writes_lod,
+)
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection.boxes import overlaps, require_boxes
@@ -54,7 +63,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
     fg_thresh: Attr[float] = required(float)
     bg_thresh_hi: Attr[float] = required(float)
     bg_thresh_lo: Attr[float] = required(float)
-    bbox_reg_weights: Attr[list[float]] = required(list)
+    bbox_reg_weights: Attr[list[float]] = required_list(float)
     class_nums: Attr[int] = required(int)
     use_random: Attr[bool] = required(bool)
     is_cascade_rcnn: Attr[bool] = required(bool)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import FINITE
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
@@ -252,8 +253,8 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
     Label = reads(no_grad=True)
     FgNum = reads(no_grad=True)
     Out = writes()
-    gamma = attr(2.0)
-    alpha = attr(0.25)
+    gamma = attr(2.0, FINITE)
+    alpha = attr(0.25, FINITE)
 
     def infer(self, X: TensorType, Label: TensorType, FgNum: TensorType) -> TensorType:
         require_dtype(self.kind, "Label", Label, DType.INT32)

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import FLOAT32, POSITIVE, between
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.detection.prior_lanes import image_places, priors, spread
 from compiler.ops.image.windows import require_images
@@ -76,7 +77,7 @@ class Priors(OpDef):
 
     results: ClassVar[tuple[str, str]] = ("Boxes", "Variances")
     Input = reads(no_grad=True)
-    variances: Attr[list[float]] = required(list)
+    variances: Attr[list[float]] = required_list(float)
     offset = attr(0.5)
 
     def made(self, Input: TensorType, count: int) -> dict[str, TensorType]:
@@ -99,13 +100,13 @@ class PriorBox(Priors, op="prior_box"):
     Image = reads(no_grad=True)
     Boxes = writes()
     Variances = writes()
-    min_sizes: Attr[list[float]] = required(list)
-    max_sizes = attr(list[float]())
-    aspect_ratios = attr(list[float]())
+    min_sizes: Attr[list[float]] = required_list(float, POSITIVE)
+    max_sizes = attr_list(float)
+    aspect_ratios = attr_list(float, POSITIVE)
     flip = attr(True)
     clip = attr(True)
-    step_w = attr(0.0)
-    step_h = attr(0.0)
+    step_w = attr(0.0, between(0.0, FLOAT32))
+    step_h = attr(0.0, between(0.0, FLOAT32))
     min_max_aspect_ratios_order = attr(False)
 
     def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
@@ -169,11 +170,11 @@ class DensityPriorBox(Priors, op="density_prior_box"):
     Variances = writes()
     clip = attr(True)
     flatten_to_2d = attr(False)
-    step_w = attr(0.0)
-    step_h = attr(0.0)
-    fixed_sizes = attr(list[float]())
-    fixed_ratios = attr(list[float]())
-    densities = attr(list[int]())
+    step_w = attr(0.0, between(0.0, FLOAT32))
+    step_h = attr(0.0, between(0.0, FLOAT32))
+    fixed_sizes = attr_list(float, POSITIVE)
+    fixed_ratios = attr_list(float, POSITIVE)
+    densities = attr_list(int, between(1, 256))
 
     def infer(self, Input: TensorType, Image: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "Image", Image)
@@ -263,9 +264,9 @@ class AnchorGenerator(Priors, op="anchor_generator"):
     results = ("Anchors", "Variances")
     Anchors = writes()
     Variances = writes()
-    anchor_sizes = attr(list[float]())
-    aspect_ratios = attr(list[float]())
-    stride = attr(list[float]())
+    anchor_sizes = attr_list(float, POSITIVE)
+    aspect_ratios = attr_list(float, POSITIVE)
+    stride = attr_list(float, POSITIVE)
 
     def infer(self, Input: TensorType) -> dict[str, TensorType]:
         if len(self.stride) != 2 or min(self.stride) <= 0:

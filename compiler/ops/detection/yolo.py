@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection import yolo_lanes
@@ -57,8 +58,8 @@ class YoloBox(OpDef, op="yolo_box"):
     Boxes = writes()
     Scores = writes()
     class_num: Attr[int] = required(int)
-    anchors: Attr[list[int]] = required(list)
-    downsample_ratio = attr(32)
+    anchors: Attr[list[int]] = required_list(int)
+    downsample_ratio = attr(32, at_least(1))
     conf_thresh = attr(0.01)
     clip_bbox = attr(True)
     scale_x_y = attr(1.0)

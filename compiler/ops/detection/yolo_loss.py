@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection import yolo_loss_lanes
@@ -87,6 +88,10 @@ def class_labels(numbers: Array, classes: int, smooth: bool) -> Array:
     return np.where(numbers[:, None] == np.arange(classes), 1 - less, less)
 
 
+MOST_ANCHORS = 128
+"""Anchors that an op may have: each has code of its own."""
+
+
 class Yolov3Loss(OpDef, op="yolov3_loss"):
     """Loss [N]: of places, sizes, objectness and classes of all boxes, summed over a picture.
 
@@ -105,9 +110,9 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     ObjectnessMask = writes()
     GTMatchMask = writes()
     class_num: Attr[int] = required(int)
-    anchors: Attr[list[int]] = required(list)
-    anchor_mask: Attr[list[int]] = required(list)
-    downsample_ratio = attr(32)
+    anchors: Attr[list[int]] = required_list(int)
+    anchor_mask: Attr[list[int]] = required_list(int, at_least(0))
+    downsample_ratio = attr(32, at_least(1))
     ignore_thresh = attr(0.7)
     use_label_smooth = attr(True)
     scale_x_y = attr(1.0)
@@ -115,6 +120,11 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
     def infer(self, X: TensorType, GTBox: TensorType, GTLabel: TensorType) -> dict[str, TensorType]:
         require_images(self.kind, "X", X)
         require_dtype(self.kind, "GTLabel", GTLabel, DType.INT32)
+        if len(self.anchors) > 2 * MOST_ANCHORS or len(self.anchor_mask) > MOST_ANCHORS:
+            raise BadAttribute(
+                f"yolov3_loss: 'anchors' has {len(self.anchors)} numbers and 'anchor_mask' "
+                f"{len(self.anchor_mask)}, expected at most {MOST_ANCHORS} anchors"
+            )
         count = require_head(self.kind, X, self.anchors, len(self.anchor_mask), self.class_num)
         if differ(X.shape[2], X.shape[3]):
             raise ShapeError(f"yolov3_loss: X is {X}, expected as many rows as columns")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
@@ -96,8 +96,8 @@ class ConvTranspose(OpDef):
     paddings = attr([0, 0])
     dilations = attr([1, 1])
     groups = attr(1)
-    output_size = attr(list[int]())
-    output_padding = attr(list[int]())
+    output_size = attr_list(int)
+    output_padding = attr_list(int)
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
 

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import at_least, between
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
 from compiler.ops.image import deformable_region_lanes
 from compiler.ops.image.deformable_region_lanes import Parts
 from compiler.ops.image.region_lanes import Boxes
 from compiler.ops.image.region_loops import away_from_zero, picture_numbers
+from compiler.ops.image.regions import MOST_SAMPLES, SCALES
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import sample, sample_gradient
 from compiler.ops.sequence.sequence_lanes import owner_rows
@@ -68,14 +70,14 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
     TopCount = writes()
     Output = writes()
     no_trans: Attr[bool] = required(bool)
-    spatial_scale: Attr[float] = required(float)
+    spatial_scale: Attr[float] = required(float, SCALES)
     output_dim: Attr[int] = required(int)
-    group_size: Attr[list[int]] = required(list)
-    pooled_height: Attr[int] = required(int)
-    pooled_width: Attr[int] = required(int)
-    part_size: Attr[list[int]] = required(list)
-    sample_per_part: Attr[int] = required(int)
-    trans_std: Attr[float] = required(float)
+    group_size: Attr[list[int]] = required_list(int, at_least(1))
+    pooled_height: Attr[int] = required(int, at_least(1))
+    pooled_width: Attr[int] = required(int, at_least(1))
+    part_size: Attr[list[int]] = required_list(int, at_least(1))
+    sample_per_part: Attr[int] = required(int, between(0, MOST_SAMPLES))
+    trans_std: Attr[float] = required(float, between(-1e6, 1e6))
 
     def infer(
         self, Input: TensorType, ROIs: TensorType, Trans: TensorType

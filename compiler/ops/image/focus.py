@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
-from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.image.windows import image_table, require_images
@@ -109,7 +109,7 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
     X = reads(no_grad=True)
     Out = writes()
     axis: Attr[int] = required(int)
-    indexes: Attr[list[int]] = required(list)
+    indexes: Attr[list[int]] = required_list(int)
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)

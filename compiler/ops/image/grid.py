@@ -10,9 +10,9 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image.windows import require_images
 from compiler.ops.lanes import fill
 from compiler.ops.math.bilinear import every, sample, sample_gradient
@@ -42,7 +42,7 @@ class AffineGrid(OpDef, op="affine_grid"):
     Theta = reads()
     OutputShape = reads(optional=True, no_grad=True)
     Output = writes()
-    output_shape = attr(list[int]())
+    output_shape = attr_list(int)
     align_corners = attr(True)
 
     def infer(self, Theta: TensorType, OutputShape: TensorType | None) -> TensorType:
@@ -56,7 +56,13 @@ class AffineGrid(OpDef, op="affine_grid"):
             sizes = [*self.output_shape[2:]]
         return Theta.with_shape((Theta.shape[0], *sizes, 2))
 
-    def infer_grad(self, d_Output: TensorType) -> dict[str, TensorType]:
+    def infer_grad(
+        self, OutputShape: TensorType | None, d_Output: TensorType
+    ) -> dict[str, TensorType]:
+        if OutputShape is None:
+            sizes = tuple(self.output_shape[2:])
+            wanted = d_Output.with_shape((d_Output.shape[0], *sizes, 2))
+            require_same_shape(self.kind + "_grad", d_Output=d_Output, grid=wanted)
         return {"Theta": d_Output.with_shape((d_Output.shape[0], 2, 3))}
 
     def numpy(self, Theta: Array, OutputShape: Array | None) -> Array:

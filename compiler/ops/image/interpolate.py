@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import interpolate_lanes
@@ -153,7 +153,7 @@ class PlainInterpolation(Interpolation):
 class ScaledInterpolation(Interpolation):
     """The ops of 2.x: a `scale` for each axis, and a step in the input is its inverse."""
 
-    scale = attr(list[float]())
+    scale = attr_list(float)
 
     def steps(self) -> list[float]:
         return scale_of(self.scale, self.image_axes)

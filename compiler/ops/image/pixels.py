@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
@@ -137,7 +138,7 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
 
     X = reads()
     Out = writes()
-    blocksize: Attr[int] = required(int)
+    blocksize: Attr[int] = required(int, WIDE)
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, required_list, writes
 from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import pool_lanes, windows
@@ -50,7 +50,7 @@ class Pooling(OpDef):
     X = reads()
     Out = writes()
     pooling_type = required(str)
-    ksize: Attr[list[int]] = required(list)
+    ksize: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0])
     global_pooling = attr(False)

@@ -11,9 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import between
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
 from compiler.ops.checks import require_same_shape
 from compiler.ops.image import pool_lanes
@@ -73,7 +74,7 @@ class MaxPoolWithIndex(OpDef):
     X = reads()
     Out = writes()
     Mask = writes()
-    ksize: Attr[list[int]] = required(list)
+    ksize: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0])
     global_pooling = attr(False)
@@ -151,7 +152,7 @@ class Unpool(OpDef, op="unpool"):
     X = reads()
     Indices = reads(no_grad=True)
     Out = writes()
-    ksize: Attr[list[int]] = required(list)
+    ksize: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0])
     unpooling_type: Attr[str] = required(str)
@@ -211,7 +212,7 @@ class Spp(OpDef, op="spp"):
 
     X = reads()
     Out = writes()
-    pyramid_height: Attr[int] = required(int)
+    pyramid_height: Attr[int] = required(int, between(1, 15))
     pooling_type: Attr[str] = required(str)
 
     def infer(self, X: TensorType) -> TensorType:

@@ -44,8 +44,13 @@ def window_cells(
         starts = [i * stride for i in range(kernel)]
         if not adaptive:
             starts = [i * stride - before for i in range(count)]
-        cells.append([(max(start, 0), min(start + kernel, size)) for start in starts])
+        cells.append([covered(start, start + kernel, size) for start in starts])
     return cells
+
+
+def covered(start: int, stop: int, size: int) -> tuple[int, int]:
+    """What a window covers of an axis: from, up to; the same twice where it lies outside."""
+    return min(max(start, 0), size), min(max(stop, 0), size)
 
 
 def pool_taps(

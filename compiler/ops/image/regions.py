@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_most, between
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, HostValue, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
@@ -30,6 +31,11 @@ from compiler.ops.image.region_loops import (
 from compiler.ops.image.windows import as_numbers, require_images
 from compiler.ops.sequence.sequence_lanes import owner_rows
 
+SCALES = between(1e-6, 1e6)
+"""How many elements of a picture a unit of its boxes may be."""
+MOST_SAMPLES = 128
+"""Samples of a cell along an axis that an op may take: kernels and time grow with their square."""
+
 
 class RegionPooling(OpDef):
     """Out [R, channels, pooled_height, pooled_width] = what each box shows, in cells."""
@@ -38,7 +44,7 @@ class RegionPooling(OpDef):
     ROIs = reads(no_grad=True)
     ROIs_lod = reads_lod("ROIs", optional=True)
     Out = writes()
-    spatial_scale = attr(1.0)
+    spatial_scale = attr(1.0, SCALES)
     pooled_height = attr(1)
     pooled_width = attr(1)
 
@@ -156,7 +162,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
     """
 
     RoisLod = reads(optional=True, no_grad=True, on_host=True)
-    sampling_ratio = attr(-1)
+    sampling_ratio = attr(-1, at_most(MOST_SAMPLES))
 
     def infer(self, X: TensorType, ROIs: TensorType) -> TensorType:
         return self.pooled(X, ROIs, X.shape[1])

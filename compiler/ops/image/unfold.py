@@ -9,8 +9,9 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
-from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes, writes_lod
+from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.checks import require_same_shape
 from compiler.ops.image.conv_loops import (
     Axes,
     gather_columns,
@@ -49,10 +50,10 @@ class Unfold(OpDef, op="unfold"):
 
     X = reads()
     Y = writes()
-    kernel_sizes: Attr[list[int]] = required(list)
-    strides: Attr[list[int]] = required(list)
-    paddings: Attr[list[int]] = required(list)
-    dilations: Attr[list[int]] = required(list)
+    kernel_sizes: Attr[list[int]] = required_list(int)
+    strides: Attr[list[int]] = required_list(int)
+    paddings: Attr[list[int]] = required_list(int)
+    dilations: Attr[list[int]] = required_list(int)
 
     def infer(self, X: TensorType) -> TensorType:
         require_images(self.kind, "X", X)
@@ -121,7 +122,7 @@ class Im2Sequence(OpDef, op="im2sequence"):
     Y = reads(optional=True, no_grad=True)
     Out = writes()
     Out_lod = writes_lod("Out")
-    kernels: Attr[list[int]] = required(list)
+    kernels: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0, 0, 0])
     out_stride = attr([1, 1])
@@ -141,7 +142,14 @@ class Im2Sequence(OpDef, op="im2sequence"):
         paddings = edges_in_pairs(self.paddings)
         return Sliding(self.kind, self.strides, paddings, [1, 1]).over(X[2:], self.kernels)
 
-    def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, X: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
+        """The gradient takes all windows, as there are without Y."""
+        require_images(self.kind, "X", X)
+        require_pair(self.kind, "kernels", self.kernels)
+        rows, columns = self.axes(X.shape)
+        places = X.shape[0] * rows.count * columns.count
+        windows = X.with_shape((places, X.shape[1] * self.kernels[0] * self.kernels[1]))
+        require_same_shape(self.kind + "_grad", d_Out=d_Out, windows=windows)
         return {"X": X}
 
     def numpy(self, X: Array, Y: Array | None) -> dict[str, object]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.lanes import copy
@@ -88,13 +89,13 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     Out = writes()
     PreOut = writes()
     W_Out = writes(optional=True, inplace="W")
-    num_classes = attr(2)
+    num_classes = attr(2, at_least(2))
     is_sparse = attr(False)
     remote_prefetch = attr(False)
     trainer_id = attr(0)
-    height_sections = attr(list[int]())
-    epmap = attr(list[str]())
-    table_names = attr(list[str]())
+    height_sections = attr_list(int, WIDE)
+    epmap = attr_list(str)
+    table_names = attr_list(str)
 
     def infer(
         self,
@@ -112,11 +113,22 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
         if not fits or differ(Label.numel, X.shape[0]):
             given = shown(X=X, W=W, Label=Label)
             raise ShapeError(f"{self.kind}: {given}, expected rows, as wide forks, a label a row")
+        if PathTable is None:
+            self.require_forks(W)
         longest: Size = (self.num_classes - 1).bit_length()
         if PathTable is not None:
             longest = PathTable.shape[1]
         rows = X.shape[0]
         return {"Out": X.with_shape((rows, 1)), "PreOut": X.with_shape((rows, longest)), "W_Out": W}
+
+    def require_forks(self, W: TensorType) -> None:
+        """ShapeError where W has not a row for each fork of a tree of `num_classes` leaves."""
+        rows = W.shape[0]
+        if isinstance(rows, int) and rows < self.num_classes - 1:
+            raise ShapeError(
+                f"{self.kind}: W is {W}, expected at least {self.num_classes - 1} rows, one less "
+                "than 'num_classes'"
+            )
 
     def infer_grad(
         self,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.lanes import copy, too_many
@@ -64,18 +65,18 @@ class Nce(OpDef, op="nce"):
     Cost = writes()
     SampleLogits = writes()
     SampleLabels = writes()
-    num_total_classes = required(int)
-    num_neg_samples = attr(10)
+    num_total_classes = required(int, at_least(1))
+    num_neg_samples = attr(10, at_least(0))
     sampler = attr(0)
     seed = attr(0)
     is_sparse = attr(False)
-    custom_neg_classes = attr(list[int]())
+    custom_neg_classes = attr_list(int)
     place = attr(0)
     remote_prefetch = attr(False)
     trainer_id = attr(0)
-    height_sections = attr(list[int]())
-    epmap = attr(list[str]())
-    table_names = attr(list[str]())
+    height_sections = attr_list(int, WIDE)
+    epmap = attr_list(str)
+    table_names = attr_list(str)
 
     def infer(
         self,
@@ -118,6 +119,10 @@ class Nce(OpDef, op="nce"):
         Bias: TensorType | None,
         SampleLabels: TensorType,
     ) -> dict[str, TensorType]:
+        if differ(Weight.shape[0], self.num_total_classes):
+            raise ShapeError(
+                f"{self.kind}_grad: Weight is {Weight}, expected {self.num_total_classes} rows"
+            )
         found = {"Input": Input, "Weight": Weight}
         if Bias is not None:
             found["Bias"] = Bias

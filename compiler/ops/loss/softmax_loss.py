@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.errors import BadAttribute, ShapeError
+from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
@@ -12,6 +12,7 @@ from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
 from compiler.ops.loss import label_lanes
 from compiler.ops.loss.loss import known_labels, lower_labels
+from compiler.ops.math.axes import place
 
 NO_CLASS = -1
 
@@ -41,9 +42,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             raise BadAttribute(
                 f"{self.kind}: 'use_softmax' is False", hint="cross_entropy takes probabilities"
             )
-        if not -Logits.rank <= self.axis < Logits.rank:
-            raise ShapeError(f"{self.kind}: Logits {Logits} has no axis {self.axis}")
-        axis = self.axis % Logits.rank
+        axis = place(self.kind, self.axis, Logits.rank)
         loss = Logits.with_shape((*Logits.shape[:axis], 1, *Logits.shape[axis + 1 :]))
         if self.soft_label:
             require_same_dtype(self.kind, Logits=Logits, Label=Label)
@@ -53,7 +52,10 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             require_same_shape(self.kind, Loss=loss, Label=Label)
         return {"Softmax": Logits, "Loss": loss}
 
-    def infer_grad(self, Softmax: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, Label: TensorType, Softmax: TensorType) -> dict[str, TensorType]:
+        if self.soft_label:
+            require_same_dtype(self.kind + "_grad", Label=Label, Softmax=Softmax)
+        place(self.kind, self.axis, Softmax.rank)
         return {"Logits": Softmax}
 
     def table(self, Logits: Shape) -> Shape:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
@@ -91,7 +92,7 @@ class ClipByNorm(Whole, op="clip_by_norm"):
     X = reads()
     Out = writes()
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Out": ("X",)}
-    max_norm = required(float)
+    max_norm = required(float, FINITE)
 
     def infer(self, X: TensorType) -> TensorType:
         return X

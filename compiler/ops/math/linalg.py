@@ -294,8 +294,9 @@ class Trace(OpDef, op="trace"):
 
     def numpy(self, Input: Array) -> Array:
         rows, columns = plane(Input.ndim, self.dim1, self.dim2)
-        total = np.trace(Input, self.offset, rows, columns, dtype=Input.dtype)
-        return np.atleast_1d(total)
+        seen: Array = np.moveaxis(Input, (rows, columns), (-2, -1))
+        along = diagonal(seen.shape, self.offset)
+        return np.atleast_1d(seen[(..., *along)].sum(axis=-1, dtype=Input.dtype))
 
     def grad(self, Input: Shape, d_Out: Array) -> dict[str, Array]:
         axes = plane(len(Input), self.dim1, self.dim2)
@@ -335,6 +336,15 @@ def on_diagonal(values: Array, shape: Any, offset: int, axes: tuple[int, int]) -
     """Zeros of a shape with one value along each diagonal of two axes."""
     whole: Array = np.zeros_like(values, shape=shape)
     seen: Array = np.moveaxis(whole, axes, (-2, -1))
-    along: Array = np.arange(int(np.diagonal(seen, offset, -2, -1).shape[-1]))
-    seen[..., along + max(-offset, 0), along + max(offset, 0)] = values.reshape(*seen.shape[:-2], 1)
+    seen[(..., *diagonal(seen.shape, offset))] = values.reshape(*seen.shape[:-2], 1)
     return whole
+
+
+def diagonal(shape: Sequence[int], offset: int) -> tuple[Array, Array]:
+    """Rows and columns of a diagonal of the last two axes; empty where it lies outside of them.
+
+    NumPy has its own, which crashes for an offset of -2³¹.
+    """
+    rows, columns = max(-offset, 0), max(offset, 0)
+    along: Array = np.arange(max(0, min(shape[-2] - rows, shape[-1] - columns)))
+    return (along + rows, along + columns) if len(along) else (along, along)

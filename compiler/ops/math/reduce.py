@@ -145,7 +145,10 @@ class Fold(Reduction):
             source, axis, target = X.view((X.type.numel,)), "0", Out.view((1,))
         else:
             source, axis, target = str(X), str(axes), Out.view(self.spread(X.shape))
-        k.line(f"np.{self.ufunc}.reduce({source}, axis={axis}, keepdims=True, out={target})")
+        options = f"axis={axis}, keepdims=True, out={target}"
+        if Out.type.dtype is not X.type.dtype:
+            options += f", dtype=np.{Out.type.dtype.numpy.name}"
+        k.line(f"np.{self.ufunc}.reduce({source}, {options})")
         if self.averages:
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
@@ -364,7 +367,7 @@ class LogicalReduction(AxisReduction, Fold):
 
     def infer(self, X: TensorType) -> TensorType:
         require_dtype(self.kind, "X", X, DType.BOOL)
-        return super().infer(X)
+        return super().infer(X).with_dtype(DType.BOOL)
 
 
 class ReduceAll(LogicalReduction, op="reduce_all"):

@@ -5,6 +5,7 @@ Exponentials are of what is not positive wherever that can be had, so that none 
 
 from __future__ import annotations
 
+from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import Value, Xp, attr
 from compiler.ops.math.activation import Unary
 
@@ -36,7 +37,7 @@ class Softplus(Unary, op="softplus"):
     defaults give its numbers.
     """
 
-    beta = attr(1.0)
+    beta = attr(1.0, FINITE)
     threshold = attr(20.0)
 
     def compute(self, xp: Xp, X: Value) -> Value:
@@ -104,7 +105,7 @@ class Swish(Unary, op="swish"):
     `slope` says nothing: layers of the reference wrote their beta there, where no kernel reads it.
     """
 
-    beta = attr(1.0)
+    beta = attr(1.0, FINITE)
     slope = attr(1.0)
 
     def compute(self, xp: Xp, X: Value) -> Value:

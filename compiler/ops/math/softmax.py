@@ -9,6 +9,7 @@ from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
 from compiler.ir.turning import Order, Turned, axes_in
 from compiler.ir.types import Array, TensorType
+from compiler.ops.math.axes import place
 from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
 
 
@@ -28,6 +29,13 @@ class Softmax(Rowwise, op="softmax"):
     def turned(self, types: Types, order: Order) -> Turned | None:
         return Turned(frozenset({"X", "Out"}), {"axis": axes_in([self.axis], order)[0]})
 
+    def result(self, operand: TensorType) -> TensorType:
+        place(self.kind, self.axis, operand.rank)
+        return operand
+
+    def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
+        return {"X": self.result(Out)}
+
     def compute(self, xp: Xp, X: Value) -> Value:
         shifted = xp.maximum(X - xp.max(X, axis=self.axis, keepdims=True), -64.0)
         powers = xp.exp(shifted)
@@ -44,6 +52,13 @@ class LogSoftmax(Rowwise, op="log_softmax"):
     X = reads()
     Out = writes()
     axis = attr(-1)
+
+    def result(self, operand: TensorType) -> TensorType:
+        place(self.kind, self.axis, operand.rank)
+        return operand
+
+    def infer_grad(self, Out: TensorType) -> dict[str, TensorType]:
+        return {"X": self.result(Out)}
 
     def compute(self, xp: Xp, X: Value) -> Value:
         shifted = X - xp.max(X, axis=self.axis, keepdims=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
@@ -156,6 +157,10 @@ class TopKV2(OpDef, op="top_k_v2"):
         count = self.k if K is None else int(K.reshape(-1)[0])
         return best(X, count, self.axis, self.largest)
 
+    def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
+        check_axis(self.kind, X, self.axis)
+        return {"X": X}
+
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
@@ -192,6 +197,10 @@ class Argsort(OpDef, op="argsort"):
         order = sorting(X, self.axis, self.descending)
         return {"Out": np.take_along_axis(X, order, axis=self.axis), "Indices": order}
 
+    def infer_grad(self, X: TensorType, Indices: TensorType) -> dict[str, TensorType]:
+        check_axis(self.kind, X, self.axis)
+        return {"X": X}
+
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, self.axis)}
 
@@ -224,7 +233,7 @@ class ArgExtreme(OpDef):
 
     X = reads()
     Out = writes()
-    axis = required(int)
+    axis = required(int, WIDE)
     keepdims = attr(False)
     dtype = attr(-1)
     flatten = attr(False)

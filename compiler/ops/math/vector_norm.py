@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
-from compiler.ir.types import Array, TensorType
+from compiler.ir.types import Array, DType, TensorType
 from compiler.ir.whole import Whole
 from compiler.ops.checks import require_same_dtype
 from compiler.ops.lanes import broadcast_at, split_at
@@ -183,6 +184,13 @@ class PNorm(OpDef, op="p_norm"):
 
 class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
     """Out = the square root of the sum of squares over axes."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        if self.out_dtype >= 0 and DType.of(self.out_dtype) is not X.dtype:
+            raise BadAttribute(
+                f"{self.kind}: 'out_dtype' is {self.out_dtype}, expected that of X {X}, or -1"
+            )
+        return super().infer(X)
 
     def numpy(self, X: Array) -> Array:
         axes = axes_of(X.ndim, self.dim, self.reduce_all)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.opdef import OpDef, Slot, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef import OpDef, Slot, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_dtype, require_same_shape, shown
 from compiler.ops.loss.padded import places_by_length
@@ -97,7 +97,7 @@ class ChunkEval(OpDef, op="chunk_eval"):
     NumCorrectChunks = writes()
     num_chunk_types = required(int)
     chunk_scheme = required(str)
-    excluded_chunk_types = attr(list[int]())
+    excluded_chunk_types = attr_list(int)
 
     lod_like = ""
 

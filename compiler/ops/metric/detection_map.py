@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
@@ -85,6 +86,12 @@ def earlier(
     return PosCount.reshape(-1).astype(np.int64), scores, right
 
 
+def occurring(kinds: int, *columns: Array) -> list[int]:
+    """The classes from 0 up to `kinds` that are in one of the columns, sorted."""
+    values = np.unique(np.concatenate(columns))
+    return [int(value) for value in values if value in range(kinds)]
+
+
 class DetectionMap(OpDef, op="detection_map"):
     """MAP [1] = the mean over classes of the average precision of found boxes.
 
@@ -113,7 +120,7 @@ class DetectionMap(OpDef, op="detection_map"):
     AccumFalsePos = writes()
     AccumFalsePos_lod = writes_lod("AccumFalsePos")
     MAP = writes()
-    class_num = required(int)
+    class_num = required(int, at_least(1))
     background_label = attr(0)
     overlap_threshold = attr(0.5)
     evaluate_difficult = attr(True)
@@ -165,7 +172,7 @@ class DetectionMap(OpDef, op="detection_map"):
             strict=True,
         )
         for found, true, counts in images:
-            for kind in range(kinds):
+            for kind in occurring(kinds, found[:, 0], true[:, 0]):
                 mine, real = found[found[:, 0] == kind], true[:, 0] == kind
                 judged, hits = judge(mine, true[real, -4:], counts[real], self.overlap_threshold)
                 totals[kind] += counts[real].sum()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import FINITE
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
@@ -27,10 +28,9 @@ def neighbour_sum(values: Array, before: int, after: int) -> Array:
     """For each channel of [N, C, …], the sum over those from `before` below to `after` above it."""
     channels = values.shape[1]
     total = np.zeros_like(values)
-    for shift in range(-before, after + 1):
+    for shift in range(-min(before, channels - 1), min(after, channels - 1) + 1):
         first, last = max(0, -shift), min(channels, channels - shift)
-        if first < last:
-            total[:, first:last] += values[:, first + shift : last + shift]
+        total[:, first:last] += values[:, first + shift : last + shift]
     return total
 
 
@@ -44,9 +44,9 @@ class Lrn(OpDef, op="lrn"):
     Out = writes()
     MidOut = writes()
     n = attr(5)
-    k = attr(2.0)
-    alpha = attr(0.0001)
-    beta = attr(0.75)
+    k = attr(2.0, FINITE)
+    alpha = attr(0.0001, FINITE)
+    beta = attr(0.75, FINITE)
     data_format = attr("AnyLayout")
     is_test = attr(False)
 
@@ -73,7 +73,7 @@ class Lrn(OpDef, op="lrn"):
 
     def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand) -> None:
         place = k.lanes(*X.shape)
-        t = k.loop(self.n)
+        t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, place, t)
         around = k.sum(k.square(X.at(*near, where=inside, other=0)), t)
         middle = around * self.alpha + self.k
@@ -90,12 +90,18 @@ class Lrn(OpDef, op="lrn"):
         d_X: DeviceOperand,
     ) -> None:
         place = k.lanes(*X.shape)
-        t = k.loop(self.n)
+        t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, place, t)
         above, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
         around = k.sum(above * out / MidOut.at(*near, where=inside, other=1), t)
         own = d_Out[place] * k.power(MidOut[place], -self.beta)
         k.store(d_X, place, own - X[place] * around * (2 * self.alpha * self.beta))
+
+    def reach(self, shape: Shape) -> int:
+        """Channels on each side that are summed: no more than there are, where that is known."""
+        channels = channels_first(self.data_format, shape)[1]
+        reach = (self.n - 1) // 2
+        return min(reach, channels) if isinstance(channels, int) else reach
 
     def neighbour(
         self, k: Lanes, shape: Shape, place: tuple[Number, ...], turn: Number
@@ -103,7 +109,7 @@ class Lrn(OpDef, op="lrn"):
         """The same place in one of the channels around, and whether there is such a channel."""
         channels: Size = channels_first(self.data_format, shape)[1]
         n, c, *rest = channels_first(self.data_format, place)
-        near = c + turn - (self.n - 1) // 2
+        near = c + turn - self.reach(shape)
         inside = (near >= 0) & (near < k.size(channels))
         return in_layout(self.data_format, (n, near, *rest)), inside
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
@@ -56,6 +56,10 @@ class DataNorm(OpDef, op="data_norm"):
         scale_w: TensorType | None,
         bias: TensorType | None,
     ) -> dict[str, TensorType]:
+        if isinstance(X.shape[-1], int) and self.slot_dim > X.shape[-1]:
+            raise BadAttribute(
+                f"data_norm: 'slot_dim' is {self.slot_dim}, expected no more than X {X} is wide"
+            )
         if X.rank != 2:
             raise ShapeError(f"data_norm: X is {X}, expected features [N, C]")
         sums = {"BatchSize": BatchSize, "BatchSum": BatchSum, "BatchSquareSum": BatchSquareSum}

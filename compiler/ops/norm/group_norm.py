@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, shown
+from compiler.ops.checks import differ, require_same_shape, shown
 from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
 from compiler.ops.norm import group_lanes
 from compiler.ops.norm.group_lanes import Groups
@@ -174,7 +175,7 @@ class GroupNorm(OpDef, op="group_norm"):
     Mean = writes(optional=True)
     Variance = writes(optional=True)
     epsilon = attr(1e-5)
-    groups = attr(1)
+    groups = attr(1, at_least(1))
     data_layout = attr("NCHW")
 
     def infer(
@@ -254,6 +255,8 @@ class GroupNorm(OpDef, op="group_norm"):
         g, made = Groups(self.data_layout, Y.shape, self.groups), (d_X, d_Scale, d_Bias)
         group_lanes.gradient(k, g, (Y, d_Y, Variance), (Scale, Bias), self.epsilon, made)
 
-    def infer_grad(self, Y: TensorType) -> dict[str, TensorType]:
+    def infer_grad(self, Y: TensorType, Variance: TensorType) -> dict[str, TensorType]:
+        groups = Y.with_shape((Y.shape[0], self.groups))
+        require_same_shape(self.kind + "_grad", Variance=Variance, groups=groups)
         vector = Y.with_shape(channels_first(self.data_layout, Y.shape)[1:2])
         return {"X": Y, "Scale": vector, "Bias": vector}

@@ -160,7 +160,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Y": ("X",)}
     in_place_grad: ClassVar[Mapping[str, tuple[str, ...]]] = {"X": ("X",)}
 
-    def again(self) -> Again:
+    def again(self) -> Again | None:
         """Y follows from X and the statistics that backward reads."""
         inputs = {slot: slot for slot in ("X", "Scale", "Bias", "SavedMean", "SavedVariance")}
         attrs = {"frozen": self.is_frozen, "data_layout": self.data_layout}
@@ -212,18 +212,18 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         SavedMean: Operand | None,
         SavedVariance: Operand | None,
     ) -> None:
-        images = f"{self.seen(k, X)}, {self.seen(k, Y or _like(k, X))}, {Scale}, {Bias}"
-        saved = [given or _like(k, Mean) for given in (SavedMean, SavedVariance)]
-        kept = [(Mean, MeanOut or _like(k, Mean)), (Variance, VarianceOut or _like(k, Mean))]
+        images = f"{self.seen(k, X)}, {self.seen(k, Y or like(k, X))}, {Scale}, {Bias}"
+        saved = [given or like(k, Mean) for given in (SavedMean, SavedVariance)]
+        kept = [(Mean, MeanOut or like(k, Mean)), (Variance, VarianceOut or like(k, Mean))]
         if self.is_frozen:
-            vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {_like(k, Mean)}"
+            vectors = f"{Mean}, {Variance}, {self.epsilon}, {_tuple(saved)}, {like(k, Mean)}"
             k.line(f"{k.function(normalize_by_kept)}({images}, {vectors})")
             for given, out in kept:
                 _copy(k, given, out)
         else:
             vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
             momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
-            rest = f"{momentum}, {self.epsilon}, {_like(k, Mean)}"
+            rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}"
             k.line(f"{k.function(normalize_by_batch)}({images}, {vectors}, {rest})")
 
     def lower_grad(
@@ -238,10 +238,10 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         d_Scale: Operand | None,
         d_Bias: Operand | None,
     ) -> None:
-        given = [X, d_Y, d_X or _like(k, X)]
+        given = [X, d_Y, d_X or like(k, X)]
         images = ", ".join(self.seen(k, each) for each in given)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
-        made = f"{d_Scale or _like(k, Scale)}, {d_Bias or _like(k, Scale)}, {_like(k, Scale)}"
+        made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
         name = k.function(normalize_gradient)
         k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
 
@@ -300,7 +300,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         Y: Operand,
     ) -> None:
         images = f"{self.seen(k, X)}, {self.seen(k, Y)}, {Scale}, {Bias}"
-        rest = f"{SavedMean}, {SavedVariance}, {_like(k, Scale)}, {_like(k, Scale)}, {self.frozen}"
+        rest = f"{SavedMean}, {SavedVariance}, {like(k, Scale)}, {like(k, Scale)}, {self.frozen}"
         k.line(f"{k.function(normalize_again)}({images}, {rest})")
 
     def triton(
@@ -317,11 +317,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         batch_lanes.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
 
 
-class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
-    """`batch_norm` whose batch is that of all devices; here one device has all of it."""
-
-
-def _like(k: Kernel, value: Operand) -> Operand:
+def like(k: Kernel, value: Operand) -> Operand:
     """Scratch of the same type."""
     return k.scratch(value.shape, value.type.dtype)
 

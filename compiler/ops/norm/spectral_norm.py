@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import between
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
@@ -24,6 +25,10 @@ def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -
     return u, v, u @ matrix @ v
 
 
+MOST_STEPS = 1000
+"""Steps of power iteration that an op may take: each has kernels of its own."""
+
+
 class SpectralNorm(OpDef, op="spectral_norm"):
     """Out = Weight / σ, the largest singular value of Weight as a matrix with axis `dim` as rows.
 
@@ -37,14 +42,12 @@ class SpectralNorm(OpDef, op="spectral_norm"):
     V = reads(no_grad=True)
     Out = writes()
     dim = attr(0)
-    power_iters = attr(1)
+    power_iters = attr(1, between(0, MOST_STEPS))
     eps = attr(1e-12)
 
     def infer(self, Weight: TensorType, U: TensorType, V: TensorType) -> TensorType:
         if self.dim not in (0, 1) or self.dim >= Weight.rank:
             raise BadAttribute(f"spectral_norm: dim is {self.dim}, expected 0 or 1 of {Weight}")
-        if self.power_iters < 0:
-            raise BadAttribute(f"spectral_norm: power_iters is {self.power_iters}, expected 0 up")
         rows = Weight.shape[self.dim]
         columns = product(size for axis, size in enumerate(Weight.shape) if axis != self.dim)
         require_same_shape(self.kind, U=U, rows=U.with_shape((rows,)))

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_same_dtype
@@ -160,8 +161,8 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     dropout_prob = attr(0.0)
     is_bidirec = attr(False)
     input_size = attr(10)
-    hidden_size = required(int)
-    num_layers = attr(1)
+    hidden_size = required(int, at_least(1))
+    num_layers = attr(1, at_least(1))
     is_test = attr(False)
     seed = attr(-1)
 
@@ -178,12 +179,12 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
         directions = 2 if self.is_bidirec else 1
         length, batch, size = Input.shape
         width = self.hidden_size * directions
-        if isinstance(size, int):
-            *_, last = weight_places(size, self.hidden_size, self.num_layers, directions)
-            require_shape("cudnn_lstm", "W", W, last[1] + 8 * self.hidden_size)
         for slot, type in (("InitH", InitH), ("InitC", InitC)):
             layers = self.num_layers * directions
             require_shape("cudnn_lstm", slot, type, layers, batch, self.hidden_size)
+        if isinstance(size, int):
+            *_, last = weight_places(size, self.hidden_size, self.num_layers, directions)
+            require_shape("cudnn_lstm", "W", W, last[1] + 8 * self.hidden_size)
         mask = TensorType(DType.UINT8, (self.num_layers - 1, length, batch, width))
         out = Input.with_shape((length, batch, width))
         return {"Out": out, "last_h": InitH, "last_c": InitC, "DropoutMask": mask}

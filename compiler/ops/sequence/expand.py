@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, shown
 from compiler.ops.lanes import add_rows, copy, fill, take_rows
@@ -218,7 +218,7 @@ class LodReset(OpDef, op="lod_reset"):
     Y_lod = reads_lod("Y", optional=True)
     Out = writes(inplace="X")
     Out_lod = writes_lod("Out")
-    target_lod = attr(list[int]())
+    target_lod = attr_list(int)
     append = attr(False)
 
     def infer(

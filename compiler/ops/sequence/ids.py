@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.kernel import DeviceOperand, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.lanes import copy, inside
@@ -34,7 +34,7 @@ class SequenceErase(OpDef, op="sequence_erase"):
     X_lod = reads_lod("X")
     Out = writes()
     Out_lod = writes_lod("Out")
-    tokens = attr(list[int]())
+    tokens = attr_list(int)
 
     def infer(self, X: TensorType, X_lod: list[TensorType]) -> dict[str, object]:
         require_dtype("sequence_erase", "X", X, DType.INT32, DType.INT64)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, reads_lod, writes
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, attr_list, reads, reads_lod, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ir.whole import Whole
 from compiler.ops.checks import literal_shape
@@ -63,9 +64,9 @@ class FillConstant(Whole, op="fill_constant"):
     ShapeTensor = reads(optional=True, no_grad=True)
     ShapeTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int, WIDE)
     dtype = attr(DType.FP32.code)
-    value = attr(0.0)
+    value = attr(0.0, WIDE)
     str_value = attr("")
     force_cpu = attr(False)
     place_type = attr(-1)
@@ -172,7 +173,7 @@ class FillAnyLike(OpDef, op="fill_any_like"):
 
     X = reads(no_grad=True)
     Out = writes()
-    value = attr(0.0)
+    value = attr(0.0, WIDE)
     dtype = attr(-1)
 
     def infer(self, X: TensorType) -> TensorType:
@@ -208,7 +209,7 @@ class BatchSizeLike(OpDef):
 
     Input = reads(shape_only=True, no_grad=True)
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int)
     input_dim_idx = attr(0)
     output_dim_idx = attr(0)
     dtype = attr(DType.FP32.code)
@@ -241,7 +242,7 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
     """
 
     Input_lod = reads_lod("Input", optional=True)
-    value = attr(0.0)
+    value = attr(0.0, WIDE)
     str_value = attr("")
     force_cpu = attr(False)
 

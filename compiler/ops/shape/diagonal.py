@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
@@ -21,8 +22,8 @@ class Eye(OpDef, op="eye"):
     """
 
     Out = writes()
-    num_rows = required(int)
-    num_columns = attr(-1)
+    num_rows = required(int, WIDE)
+    num_columns = attr(-1, WIDE)
     dtype = attr(DType.FP32.code)
 
     def infer(self) -> TensorType:

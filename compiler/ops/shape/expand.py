@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.lanes import tiled, untiled
 from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
@@ -54,7 +54,7 @@ class Expand(Repeated, op="expand"):
     ExpandTimes = reads(optional=True, no_grad=True)
     expand_times_tensor = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    expand_times = attr(list[int]())
+    expand_times = attr_list(int)
 
     def infer(
         self,
@@ -140,7 +140,7 @@ class Tile(Repeated, op="tile"):
     RepeatTimes = reads(optional=True, no_grad=True)
     repeat_times_tensor = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    repeat_times = attr(list[int]())
+    repeat_times = attr_list(int)
 
     def infer(
         self,
@@ -188,7 +188,7 @@ class ExpandInputs(Repeated):
     Shape = reads(optional=True, no_grad=True)
     expand_shapes_tensor = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int)
 
 
 class ExpandV2(ExpandInputs, op="expand_v2"):
@@ -231,7 +231,7 @@ class ExpandAsV2(Repeated, op="expand_as_v2"):
     Y = reads(optional=True, shape_only=True, no_grad=True)
     target_tensor = reads(optional=True, shape_only=True, no_grad=True)
     Out = writes()
-    target_shape = attr(list[int]())
+    target_shape = attr_list(int)
 
     def infer(
         self, X: TensorType, Y: TensorType | None, target_tensor: TensorType | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_dtype
@@ -79,7 +80,7 @@ class Hash(OpDef, op="hash"):
     X = reads(no_grad=True)
     Out = writes()
     num_hash = attr(1)
-    mod_by = attr(100000)
+    mod_by = attr(100000, WIDE)
 
     def infer(self, X: TensorType) -> TensorType:
         require_dtype("hash", "X", X, DType.INT32, DType.INT64)

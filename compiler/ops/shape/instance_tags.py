@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -88,7 +89,7 @@ class FilterByTag(OpDef, op="filter_by_instag"):
     IndexMap = writes()
     IndexMap_lod = writes_lod("IndexMap")
     is_lod = required(bool)
-    out_val_if_empty = attr(0)
+    out_val_if_empty = attr(0, WIDE)
 
     def infer(
         self,

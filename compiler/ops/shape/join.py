@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, Share, Types, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, required, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.turning import AlongAxis
 from compiler.ir.types import Array, Shape, TensorType
@@ -203,7 +203,7 @@ class Split(AlongAxis, OpDef, op="split"):
     SectionsTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes(many=True)
     num = attr(0)
-    sections = attr(list[int]())
+    sections = attr_list(int)
     axis = attr(0)
 
     def infer(

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import Kernel
-from compiler.ir.opdef import OpDef, attr, writes
+from compiler.ir.opdef import OpDef, attr_list, writes
 from compiler.ir.types import Array, DType, TensorType
 
 KEYS = 2**63
@@ -35,7 +36,7 @@ class RandomKeys(OpDef, op="random_keys"):
     is_random = True
 
     Out = writes()
-    seeds = attr(list[int]())
+    seeds = attr_list(int, WIDE)
 
     def infer(self) -> TensorType:
         if not self.seeds or min(self.seeds) < -1:

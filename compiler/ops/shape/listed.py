@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
 from compiler.ops.lanes import numbers_of, too_many
@@ -24,12 +25,12 @@ class AssignValue(OpDef, op="assign_value"):
     """
 
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int)
     dtype = attr(DType.FP32.code)
-    bool_values = attr(list[bool]())
-    fp32_values = attr(list[float]())
-    int32_values = attr(list[int]())
-    int64_values = attr(list[int]())
+    bool_values = attr_list(bool)
+    fp32_values = attr_list(float)
+    int32_values = attr_list(int)
+    int64_values = attr_list(int, WIDE)
 
     def infer(self) -> TensorType:
         dtype = DType.of(self.dtype)
@@ -72,8 +73,8 @@ class Fill(OpDef, op="fill"):
     """Out = the numbers `value`, in the shape `shape`. Reference: fill_op.h."""
 
     Out = writes()
-    value = attr(list[float]())
-    shape = attr(list[int]())
+    value = attr_list(float, WIDE)
+    shape = attr_list(int)
     dtype = attr(DType.FP32.code)
     force_cpu = attr(False)
 

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import OpDef, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
 from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import require_same_dtype
@@ -113,7 +113,7 @@ class Pad(OpDef, op="pad"):
 
     X = reads()
     Out = writes()
-    paddings = attr(list[int]())
+    paddings = attr_list(int)
     pad_value = attr(0.0)
 
     def turned(self, types: Types, order: Order) -> Turned | None:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
@@ -87,6 +88,36 @@ def within_two(source: np.random.Generator, sizes: list[int]) -> Array:
 # ---- tensors of a given shape -------------------------------------------------------------------
 
 
+# ---- rows of a whole: with a `whole_shape`, Out has those from `first_row` on, `row_step` apart;
+# servers that hold parts of a parameter start as one process does that holds all of it
+
+
+def drawn_shape(op: Any, sizes: Sequence[int]) -> list[int]:
+    """The shape to draw: that of the whole, where only rows of it are wanted."""
+    return list(op.whole_shape or sizes)
+
+
+def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
+    """The rows that are wanted of what was drawn."""
+    if not op.whole_shape:
+        return whole
+    stop = op.first_row + op.row_step * sizes[0]
+    return np.ascontiguousarray(whole[op.first_row : stop : op.row_step])
+
+
+def require_part(op: Any) -> None:
+    """BadAttribute where `shape` is no part of `whole_shape`."""
+    if not op.whole_shape:
+        return
+    last = op.first_row + op.row_step * (op.shape[0] - 1) if op.shape else -1
+    inside = op.first_row >= 0 and op.row_step >= 1 and last < op.whole_shape[0]
+    if not inside or list(op.shape[1:]) != list(op.whole_shape[1:]):
+        raise BadAttribute(
+            f"{op.kind}: shape {op.shape} from row {op.first_row} in steps of {op.row_step} is no "
+            f"part of whole_shape {op.whole_shape}"
+        )
+
+
 class Filled(OpDef):
     """A new tensor of random numbers, in the shape `shape` or the one that tensors say.
 
@@ -99,7 +130,7 @@ class Filled(OpDef):
     ShapeTensorList = reads(optional=True, many=True, no_grad=True)
     Key = reads(optional=True, no_grad=True)
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int, WIDE)
     seed = attr(0)
     dtype = attr(DType.FP32.code)
     place = attr(0)
@@ -128,18 +159,33 @@ class UniformRandom(Filled, op="uniform_random"):
     diag_num = attr(0)
     diag_step = attr(0)
     diag_val = attr(1.0)
+    whole_shape = attr(list[int]())
+    first_row = attr(0)
+    row_step = attr(1)
+
+    def has_no_kernel(self) -> str:
+        """Rows of a whole are drawn by the host."""
+        return "it keeps rows of a larger tensor" if self.whole_shape else ""
+
+    def check(self) -> None:
+        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        super().check()
+        require_part(self)
+        if self.whole_shape and self.diag_num:
+            raise BadAttribute("uniform_random: 'diag_num' is of a whole tensor, not of its rows")
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
         sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
-        drawn = even_from(Key, self.place, self.seed, sizes, dtype)
+        drawn = even_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
-        return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
+        whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
+        return wanted_rows(self, sizes, whole)
 
     def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "random", Key, self.place, self.seed, Out)
+        lower_numbers(k, "random", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
         if self.diag_num:
@@ -160,17 +206,29 @@ class GaussianRandom(Filled, op="gaussian_random"):
 
     mean = attr(0.0)
     std = attr(1.0)
+    whole_shape = attr(list[int]())
+    first_row = attr(0)
+    row_step = attr(1)
+
+    def has_no_kernel(self) -> str:
+        """Rows of a whole are drawn by the host."""
+        return "it keeps rows of a larger tensor" if self.whole_shape else ""
+
+    def check(self) -> None:
+        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        super().check()
+        require_part(self)
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
     ) -> Array:
         sizes = whole_numbers(ShapeTensor, ShapeTensorList, self.shape)
         dtype = element_type(self.dtype).type
-        drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
-        return drawn * dtype(self.std) + dtype(self.mean)
+        drawn = normal_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
+        return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
     def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
-        lower_numbers(k, "standard_normal", Key, self.place, self.seed, Out)
+        lower_numbers(k, "standard_normal", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
@@ -178,17 +236,22 @@ class GaussianRandom(Filled, op="gaussian_random"):
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-def lower_numbers(
-    k: Kernel, law: str, Key: Operand | None, place: int, seed: int, Out: Operand
-) -> None:
+def lower_numbers(k: Kernel, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
     """Fill Out in generated code; one source serves all unseeded steps of a binding."""
     dtype = f"np.{Out.type.dtype.numpy.name}"
+    shape, rows = f"{Out}.shape", ""
+    if op.whole_shape:
+        stop = op.first_row + op.row_step * op.shape[0]
+        shape, rows = f"{op.whole_shape}", f"[{op.first_row}:{stop}:{op.row_step}]"
     if Key is not None:
         draw = k.function(even_from if law == "random" else normal_from)
-        k.line(f"np.copyto({Out}, {draw}({Key}, {place}, 0, {Out}.shape, {dtype}))")
+        k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
-    made = f"np.random.default_rng({seed % SEEDS if seed else ''})"
-    source = made if seed else k.once(made, [], "generator")
+    made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
+    source = made if op.seed else k.once(made, [], "generator")
+    if rows:
+        k.line(f"np.copyto({Out}, {source}.{law}({shape}, {dtype}){rows})")
+        return
     k.line(f"{source}.{law}(dtype={dtype}, out={Out})")
 
 
@@ -202,24 +265,33 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
 
     Key = reads(optional=True, no_grad=True)
     Out = writes()
-    shape = attr(list[int]())
+    shape = attr_list(int)
     seed = attr(0)
     dtype = attr(DType.FP32.code)
     mean = attr(0.0)
     std = attr(1.0)
     place = attr(0)
+    whole_shape = attr(list[int]())
+    first_row = attr(0)
+    row_step = attr(1)
+
+    def has_no_kernel(self) -> str:
+        """Rows of a whole are drawn by the host."""
+        return "it keeps rows of a larger tensor" if self.whole_shape else ""
 
     def infer(self) -> TensorType:
         require_float(self.kind, self.dtype)
+        require_part(self)
         return TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
 
     def numpy(self, Key: Array | None) -> Array:
         dtype = element_type(self.dtype)
+        sizes = drawn_shape(self, self.shape)
         if Key is None:
-            drawn = within_two(generator(self.seed), self.shape)
+            drawn = within_two(generator(self.seed), sizes)
         else:
-            drawn = truncated(np, even_from(Key, self.place, 0, self.shape, dtype.type))
-        return (drawn * self.std + self.mean).astype(dtype)
+            drawn = truncated(np, even_from(Key, self.place, 0, sizes, dtype.type))
+        return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
     def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_truncated(k, Key, self.place, Out, self.mean, self.std)
@@ -229,8 +301,8 @@ class RandomIntegers(Filled, op="randint"):
     """Out is even over the whole numbers low <= Out < high. Reference: randint_op.cc."""
 
     dtype = attr(DType.INT64.code)
-    low = required(int)
-    high = required(int)
+    low = required(int, WIDE)
+    high = required(int, WIDE)
 
     def check(self) -> None:
         """BadAttribute for an element type that holds no whole numbers, or an empty range."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import BatchSizeLike, sizes_like
-from compiler.ops.shape.random import even_from, normal_from, write_diagonal
+from compiler.ops.shape.random import even_from, normal_from, require_float, write_diagonal
 from compiler.ops.shape.random_lanes import draw_chosen, draw_even, draw_hits, draw_normal
 
 # ---- tensors as long as another -----------------------------------------------------------------
@@ -33,6 +34,10 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
     diag_step = attr(0)
     diag_val = attr(1.0)
     place = attr(0)
+
+    def sized(self, count: Size) -> TensorType:
+        require_float(self.kind, self.dtype)
+        return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
         sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)
@@ -56,6 +61,10 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
     std = attr(1.0)
     seed = attr(0)
     place = attr(0)
+
+    def sized(self, count: Size) -> TensorType:
+        require_float(self.kind, self.dtype)
+        return super().sized(count)
 
     def numpy(self, Input: Shape, Key: Array | None) -> Array:
         sizes = sizes_like(self.shape, self.output_dim_idx, Input, self.input_dim_idx)

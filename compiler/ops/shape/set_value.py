@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import numeric, require_same_dtype
 from compiler.ops.lanes import among, broadcast_at, numbers_of, too_many
@@ -72,19 +73,19 @@ class SetValue(OpDef, op="set_value"):
     EndsTensorList = reads(optional=True, many=True, no_grad=True)
     StepsTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    axes = attr(list[int]())
-    starts = attr(list[int]())
-    ends = attr(list[int]())
-    steps = attr(list[int]())
-    decrease_axes = attr(list[int]())
-    none_axes = attr(list[int]())
-    shape = attr(list[int]())
+    axes = attr_list(int, WIDE)
+    starts = attr_list(int, WIDE)
+    ends = attr_list(int, WIDE)
+    steps = attr_list(int, WIDE)
+    decrease_axes = attr_list(int, WIDE)
+    none_axes = attr_list(int, WIDE)
+    shape = attr_list(int, WIDE)
     dtype = attr(DType.FP32.code)
-    bool_values = attr(list[bool]())
-    fp32_values = attr(list[float]())
-    fp64_values = attr(list[float]())
-    int32_values = attr(list[int]())
-    int64_values = attr(list[int]())
+    bool_values = attr_list(bool)
+    fp32_values = attr_list(float)
+    fp64_values = attr_list(float, WIDE)
+    int32_values = attr_list(int)
+    int64_values = attr_list(int, WIDE)
 
     def infer(
         self,

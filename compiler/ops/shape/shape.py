@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, Share, Types, Value, attr, reads, writes
+from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ
 from compiler.ops.lanes import copy
@@ -101,7 +101,7 @@ class ShapeInputs(InOrder):
 
     Shape = reads(optional=True, no_grad=True)
     ShapeTensor = reads(optional=True, many=True, no_grad=True)
-    shape = attr(list[int]())
+    shape = attr_list(int)
 
 
 class Reshaping(ShapeInputs):
@@ -271,7 +271,7 @@ class Squeezing(InOrder):
     """
 
     linear_in = (("X",),)
-    axes = attr(list[int]())
+    axes = attr_list(int)
 
     def result(self, X: TensorType) -> Shape:
         """The shape of Out; ShapeError where an axis has another size."""
@@ -323,7 +323,7 @@ class Unsqueezing(InOrder):
     linear_in = (("X",),)
     AxesTensor = reads(optional=True, no_grad=True)
     AxesTensorList = reads(optional=True, many=True, no_grad=True)
-    axes = attr(list[int]())
+    axes = attr_list(int)
 
     def result(
         self, X: TensorType, listing: TensorType | None, single: list[TensorType] | None

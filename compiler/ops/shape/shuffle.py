@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import differ
@@ -80,7 +80,7 @@ class RandomCrop(OpDef, op="random_crop"):
     Seed = reads(no_grad=True)
     Out = writes()
     SeedOut = writes(optional=True)
-    shape = attr(list[int]())
+    shape = attr_list(int)
     startup_seed = attr(0)
 
     def infer(self, X: TensorType, Seed: TensorType) -> dict[str, TensorType]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, Share, Types, attr, reads, writes
+from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
 from compiler.ir.turning import Order, Turned, axes_in
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.lanes import window
@@ -80,11 +80,11 @@ class Slicing(OpDef):
     StartsTensorList = reads(optional=True, many=True, no_grad=True)
     EndsTensorList = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    axes = attr(list[int]())
-    starts = attr(list[int]())
-    ends = attr(list[int]())
-    infer_flags = attr(list[int]())
-    decrease_axis = attr(list[int]())
+    axes = attr_list(int)
+    starts = attr_list(int)
+    ends = attr_list(int)
+    infer_flags = attr_list(int)
+    decrease_axis = attr_list(int)
 
     def turned(self, types: Types, order: Order) -> Turned | None:
         axes = {"axes": axes_in(self.axes, order)}

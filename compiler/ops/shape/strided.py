@@ -8,7 +8,7 @@ from typing import Any
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import attr, reads
+from compiler.ir.opdef import attr_list, reads
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.lanes import among
 from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
@@ -58,7 +58,7 @@ class StridedSlice(Slicing, op="strided_slice"):
 
     StridesTensor = reads(optional=True, no_grad=True)
     StridesTensorList = reads(optional=True, many=True, no_grad=True)
-    strides = attr(list[int]())
+    strides = attr_list(int)
 
     def infer(
         self,

@@ -6,8 +6,9 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import require_same_shape
 
 
 class Transposing(OpDef):
@@ -23,7 +24,7 @@ class Transposing(OpDef):
 
     X = reads()
     Out = writes()
-    axis = attr(list[int]())
+    axis = attr_list(int)
     data_format = attr("AnyLayout")
 
     def result(self, X: TensorType) -> Shape:
@@ -80,7 +81,11 @@ class Transpose2(Transposing, op="transpose2"):
         return {"Out": np.transpose(X, self.axis), "XShape": np.empty((0, *X.shape), X.dtype)}
 
     def infer_grad(self, XShape: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
-        return {"X": d_Out.with_shape(XShape.shape[1:])}
+        X = d_Out.with_shape(XShape.shape[1:])
+        require_same_shape(
+            self.kind + "_grad", d_Out=d_Out, transposed=X.with_shape(self.result(X))
+        )
+        return {"X": X}
 
     def grad(self, XShape: Shape, d_Out: Array) -> dict[str, Array]:
         return {"X": np.transpose(d_Out, np.argsort(self.axis))}

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import DeviceOperand, Lanes
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.lanes import window
@@ -51,7 +52,7 @@ class Reverse(OpDef, op="reverse"):
 
     X = reads()
     Out = writes()
-    axis = attr(list[int]())
+    axis = attr_list(int)
 
     def infer(self, X: TensorType) -> TensorType:
         if not self.axis:
@@ -78,8 +79,8 @@ class Flip(OpDef, op="flip"):
 
     X = reads()
     Out = writes()
-    dims = attr(list[int]())
-    axis = attr(list[int]())
+    dims = attr_list(int)
+    axis = attr_list(int, WIDE)
 
     def infer(self, X: TensorType) -> TensorType:
         axes = [place(self.kind, axis, X.rank, "dims: axis") for axis in self.dims or self.axis]
@@ -107,9 +108,9 @@ class Roll(OpDef, op="roll"):
     X = reads()
     ShiftsTensor = reads(optional=True, no_grad=True)
     Out = writes()
-    shifts = attr(list[int]())
-    dims = attr(list[int]())
-    axis = attr(list[int]())
+    shifts = attr_list(int, WIDE)
+    dims = attr_list(int, WIDE)
+    axis = attr_list(int, WIDE)
 
     def infer(self, X: TensorType, ShiftsTensor: TensorType | None) -> TensorType:
         axes = self.dims or self.axis
@@ -175,8 +176,8 @@ class Crop(OpDef, op="crop"):
     Y = reads(optional=True, shape_only=True, no_grad=True)
     Offsets = reads(optional=True, no_grad=True)
     Out = writes()
-    offsets = attr(list[int]())
-    shape = attr(list[int]())
+    offsets = attr_list(int)
+    shape = attr_list(int)
 
     def infer(self, X: TensorType, Y: TensorType | None, Offsets: TensorType | None) -> TensorType:
         sizes = list(Y.shape) if Y else [*self.shape]
@@ -184,6 +185,12 @@ class Crop(OpDef, op="crop"):
         if Offsets is None and len(self.offsets) != X.rank:
             raise BadAttribute(f"crop: 'offsets' is {self.offsets}, expected one an axis of X {X}")
         return X.with_shape(fits(X, self.kind, whole, [] if Offsets else self.offsets))
+
+    def infer_grad(
+        self, X: TensorType, Offsets: TensorType | None, d_Out: TensorType
+    ) -> dict[str, TensorType]:
+        fits(X, self.kind + "_grad", d_Out.shape, [] if Offsets else self.offsets)
+        return {"X": X}
 
     def numpy(self, X: Array, Y: Shape, Offsets: Array | None) -> Array:
         wanted: Sizes = Y or tuple(self.shape)
@@ -212,8 +219,8 @@ class CropInputs(OpDef):
     ShapeTensor = reads(optional=True, many=True, no_grad=True)
     OffsetsTensor = reads(optional=True, many=True, no_grad=True)
     Out = writes()
-    offsets = attr(list[int]())
-    shape = attr(list[int]())
+    offsets = attr_list(int)
+    shape = attr_list(int)
 
 
 class CropTensor(CropInputs, op="crop_tensor"):

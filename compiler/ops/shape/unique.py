@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 
@@ -60,7 +61,7 @@ class Unique(OpDef, op="unique"):
     return_index = attr(False)
     return_inverse = attr(False)
     return_counts = attr(False)
-    axis = attr(list[int]())
+    axis = attr_list(int, WIDE)
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
         dtype = index_type(self.kind, self.dtype)

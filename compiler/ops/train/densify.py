@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
 from compiler.ir.types import Array, TensorType
@@ -17,7 +18,7 @@ class DensifyRows(OpDef, op="densify_rows"):
     X = reads()
     X_rows = reads_rows("X")
     Out = writes()
-    height = required(int)
+    height = required(int, WIDE)
 
     def infer(self, X: TensorType) -> TensorType:
         return X.with_shape((self.height, *X.shape[1:]))

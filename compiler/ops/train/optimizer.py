@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from compiler.ir.accepted import WIDE
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ops.checks import require_same_dtype, require_same_shape
 
@@ -104,7 +105,7 @@ class Adam(Update, op="adam"):
     beta2 = attr(0.999)
     epsilon = attr(1e-8)
     lazy_mode = attr(False)
-    min_row_size_to_use_multithread = attr(1000)
+    min_row_size_to_use_multithread = attr(1000, WIDE)
 
     def for_rows(self) -> str:
         """In lazy mode, rows that a sparse gradient lacks stay as they are; else all move."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.accepted import FINITE, WIDE
 from compiler.ir.opdef import Value, Xp, attr, reads, required, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ir.whole import Whole
@@ -203,9 +204,9 @@ class AverageAccumulates(Whole, op="average_accumulates"):
     out_num_accumulates = writes(inplace="in_num_accumulates")
     out_old_num_accumulates = writes(inplace="in_old_num_accumulates")
     out_num_updates = writes(inplace="in_num_updates")
-    average_window = attr(0.0)
-    max_average_window = required(int)
-    min_average_window = attr(10000)
+    average_window = attr(0.0, FINITE)
+    max_average_window = required(int, WIDE)
+    min_average_window = attr(10000, WIDE)
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """The types of what is overwritten; ShapeError where a sum has not the type of `param`."""

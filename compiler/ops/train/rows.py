@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import FINITE
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, writes_rows
@@ -303,7 +304,7 @@ class ClipRows(SparseToSparse, op="clip_rows"):
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
     """`clip_by_norm` of sparse rows: by the norm of their sums where they repeat."""
 
-    max_norm = required(float)
+    max_norm = required(float, FINITE)
 
     def numpy(self, X: Array, X_rows: Array) -> dict[str, Array]:
         total = merge_rows(X, X_rows)[1]

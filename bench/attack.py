@@ -1,0 +1,38 @@
+"""Runs attacks on the compiler and the runtime: `python bench/attack.py NAME [options]`.
+
+An attack is a module of `bench/attacks` with `main(arguments) -> int`; the exit code is 0 where
+every case held. `python bench/attack.py NAME --help` prints the options of one attack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.attacks import models, programs, saves, strings
+
+ATTACKS: dict[str, Callable[[Sequence[str]], int]] = {
+    "strings": strings.main,
+    "models": models.main,
+    "saves": saves.main,
+    "programs": programs.main,
+}
+
+
+def main() -> int:
+    """Run the attack named on the command line; its exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name", choices=sorted(ATTACKS), help="which attack")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of the attack")
+    given = parser.parse_args()
+    return ATTACKS[given.name](given.options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Damaged model files: refused with a typed error, or read, compiled and run within limits.
+
+The cases are those of `bench/fuzz_files.py`, with hostile strings among the damage. They run in
+processes with a limit of memory; a case that takes too long, crashes, raises anything else than a
+typed error or tries to execute, write or call something fails the attack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from bench import fuzz_files
+
+CASES = 7_500
+"""Cases unless told otherwise, two of five of them programs."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the attack; 1 where a case failed."""
+    parser = argparse.ArgumentParser(prog="attack.py models", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=CASES, help="how many cases (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
+    given = parser.parse_args(arguments)
+    start = time.perf_counter()
+    told = ["--count", str(given.count), "--seed", str(given.seed), "--compile", "--run"]
+    code = fuzz_files.main(told)
+    print(f"{time.perf_counter() - start:.0f} s")
+    return code

@@ -1,0 +1,111 @@
+"""Calls in child processes with limits of memory and of time: a crash or a hang ends one call."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+_FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes of address space of a child, and seconds for each of its calls and for the first."""
+
+    memory: int = 3 << 30
+    seconds: float = 5.0
+    first_seconds: float = 60.0
+
+
+def call_in_children(
+    function: Callable[[int], Any],
+    count: int,
+    limits: Limits,
+    lost: Callable[[int, str], Any],
+    workers: int = 2,
+) -> list[Any]:
+    """Results of `function(0)` … `function(count - 1)`, computed in `workers` child processes.
+
+    Results must be picklable. Where the child dies or takes too long the result is
+    `lost(index, why)`, and the next call gets a new child. The children are forks, so `function`
+    may be any callable, and what it needs is imported once, before.
+    """
+    results: list[Any] = [None] * count
+    shares = [range(start, count, workers) for start in range(workers)]
+    threads = [
+        threading.Thread(target=_drive, args=(function, share, limits, lost, results))
+        for share in shares
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def _drive(
+    function: Callable[[int], Any],
+    indices: Sequence[int],
+    limits: Limits,
+    lost: Callable[[int, str], Any],
+    results: list[Any],
+) -> None:
+    child = _Child(function, limits)
+    for index in indices:
+        try:
+            results[index] = child.call(index)
+        except _Lost as error:
+            results[index] = lost(index, str(error))
+            child = _Child(function, limits)
+    child.end()
+
+
+class _Lost(Exception):
+    """The child ended before it had a result."""
+
+
+class _Child:
+    def __init__(self, function: Callable[[int], Any], limits: Limits) -> None:
+        self._limits, self._first = limits, True
+        self._pipe, theirs = _FORK.Pipe()
+        self._process = _FORK.Process(
+            target=_serve, args=(function, theirs, limits.memory), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def call(self, index: int) -> Any:
+        """The result of a call; _Lost where the child dies or hangs. The first call may import."""
+        self._pipe.send(index)
+        allowed = self._limits.first_seconds if self._first else self._limits.seconds
+        self._first = False
+        try:
+            if self._pipe.poll(allowed):
+                return self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join(5)
+            raise _Lost(f"crash: exit code {self._process.exitcode}") from None
+        self._process.kill()
+        self._process.join()
+        raise _Lost(f"hang: more than {allowed:g} s")
+
+    def end(self) -> None:
+        """Let the child return."""
+        self._pipe.close()
+        self._process.join(5)
+
+
+def _serve(function: Callable[[int], Any], pipe: Connection, memory: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while True:
+        try:
+            index = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(function(index))

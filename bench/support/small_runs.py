@@ -1,0 +1,51 @@
+"""One run of a compiled module on made-up numbers, where it is small enough to be tried."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.errors import CompileError
+from compiler.ir.dims import Size, evaluate
+from compiler.plan import Tensor
+from runtime.loader import load
+
+OPEN = 2
+"""What every open size is."""
+LARGEST = 1 << 22
+"""Bytes of all that a module takes, keeps and works in, at most."""
+
+
+def runs(module: Module) -> bool:
+    """Whether a module was run; False where it is too large or refuses these sizes."""
+    sizes = dict.fromkeys(module.dims, OPEN)
+    try:
+        if _bytes(module, sizes) > LARGEST:
+            return False
+        feed = {each.name: _made(each, sizes) for each in module.feeds}
+        load(module, params={each.name: _made(each, sizes) for each in module.params})(feed)
+    except CompileError:
+        return False
+    return True
+
+
+def _bytes(module: Module, sizes: dict[str, int]) -> int:
+    tensors = [*module.feeds, *module.params, *module.fetches]
+    held = sum(_count(each, sizes) * np.dtype(each.dtype).itemsize for each in tensors)
+    return held + sum(abs(evaluate(each.nbytes, sizes)) for each in module.buffers)
+
+
+def _count(tensor: Tensor, sizes: dict[str, int]) -> int:
+    return int(np.prod([abs(_number(size, sizes)) for size in tensor.shape], dtype=object))
+
+
+def _number(size: Size, sizes: dict[str, int]) -> int:
+    """A size as a number; what only data decides counts as one."""
+    return 1 if "?" in str(size) else evaluate(size, sizes)
+
+
+def _made(tensor: Tensor, sizes: dict[str, int]) -> np.ndarray:
+    """Zeros for whole numbers, halves for others."""
+    shape = [max(_number(size, sizes), 0) for size in tensor.shape]
+    made = np.zeros(shape, tensor.dtype)
+    return made if made.dtype.kind in "iub" else made + np.asarray(0.5, made.dtype)

@@ -1,0 +1,126 @@
+r"""Text of models and users inside generated text: one escaping function per language.
+
+A name of a variable or a line of a user's script may hold anything: line breaks, quotes, markup,
+what moves a terminal's cursor. Whatever puts one into Python, DOT, HTML, JSON or on a terminal does
+so by the function here for that language; `expect_one_line` is for who collects lines of code.
+
+| language | function |
+|---|---|
+| Python literal | `repr`, which escapes line breaks and control characters itself |
+| Python comment, a line of a message or a table | `one_line` |
+| text for a terminal, of several lines | `printable_lines` |
+| DOT | `dot_string` |
+| HTML | `html_text`, and `script_json` for data that its script reads |
+| JSON, a value a line | `json_line` |
+| `.ir` text | `compiler.ir.literal.name_text`, since names are read back |
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any, cast
+
+
+def one_line(text: str) -> str:
+    r"""Text in which line ends, control characters and invisible ones are escape sequences.
+
+    >>> one_line("a\nimport os"), one_line("\x1b[2J"), one_line("naïve")
+    ('a\\nimport os', '\\x1b[2J', 'naïve')
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    r"""Text of several lines, each as `one_line` has it; tabs stay.
+
+    >>> printable_lines("a\n\tb\x07")
+    'a\n\tb\\x07'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def expect_one_line(text: str) -> str:
+    r"""The text itself; ValueError where it holds a line end, another control character or NUL.
+
+    >>> expect_one_line("a = 1\nb = 2")
+    Traceback (most recent call last):
+    ValueError: a line of code holds '\n': escape it with compiler.escape.one_line; 'a = 1\nb = 2'
+    """
+    if text.isprintable():
+        return text
+    found = next((c for c in text if not c.isprintable() and c != "\t"), "")
+    if found:
+        hint = "escape it with compiler.escape.one_line"
+        raise ValueError(f"a line of code holds {found!r}: {hint}; {text[:80]!r}")
+    return text
+
+
+def dot_string(*lines: str) -> str:
+    r"""A quoted string of DOT that shows these lines, whatever is in them.
+
+    >>> print(dot_string('a"]', "b\\n"))
+    "a\"]\nb\\n"
+    """
+    return '"' + "\\n".join(map(_dot_line, lines)) + '"'
+
+
+def _dot_line(text: str) -> str:
+    """A line in which neither quotes nor backslashes nor entities mean anything to Graphviz."""
+    shown = one_line(text).replace("\\", "\\\\").replace('"', '\\"')
+    return shown.replace("&", "&amp;")
+
+
+def html_text(text: str) -> str:
+    """Text for an element or a quoted attribute of HTML.
+
+    >>> html_text('<b title="x">')
+    '&lt;b title=&quot;x&quot;&gt;'
+    """
+    return html.escape(printable_lines(text))
+
+
+def json_line(value: Any) -> str:
+    r"""A value as JSON without a line end; what is not printable in its texts is escaped.
+
+    >>> print(json_line({"name": "a\u2028b"}))
+    {"name": "a\u2028b"}
+    """
+    return _json_text(json.dumps(value, ensure_ascii=False))
+
+
+def script_json(value: Any) -> str:
+    r"""JSON for the inside of a script element: nothing in it ends the script or begins a tag.
+
+    Texts have line ends and tabs, and show what else is not printable as escape sequences.
+
+    >>> script_json("</script>\x07")
+    '"\\u003c/script\\u003e\\\\x07"'
+    """
+    text = json.dumps(_shown(value), ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _json_text(text: str) -> str:
+    """JSON in which every character that is not printable is an escape sequence of JSON."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def _shown(value: Any) -> Any:
+    """Plain data with all texts printable."""
+    if isinstance(value, str):
+        return printable_lines(value)
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return {_shown(key): _shown(item) for key, item in pairs}
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in cast("list[Any]", value)]
+    return value

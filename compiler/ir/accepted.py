@@ -1,0 +1,89 @@
+"""Values that an attribute accepts, as an op class declares them.
+
+`groups = attr(1, at_least(1))` bounds a number, `strides = attr([1, 1], at_least(1))` each item of
+a list. Integers have 32 bits as in the reference, `WIDE` ones 64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+_BITS_32 = (-(2**31), 2**31 - 1)
+_BITS_64 = (-(2**63), 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Numbers from `low` to `high`, or one of `choices` where there are some.
+
+    Without bounds a float may be anything, and an integer has the bits of Paddle's type INT, or of
+    LONG where it is `wide`.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[Any, ...] = ()
+    wide: bool = False
+
+    def has(self, value: Any) -> bool:
+        """True where a value is accepted; NaN is in no range."""
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
+        low, high = self._bounds(isinstance(value, int))
+        return (low is None or value >= low) and (high is None or value <= high)
+
+    def expected(self, kind: type) -> str:
+        """What is accepted of a type, for messages.
+
+        >>> Accepted(low=1).expected(int), Accepted(choices=("a", "b")).expected(str)
+        ('1 to 2147483647', "one of 'a', 'b'")
+        """
+        if self.choices:
+            return "one of " + ", ".join(map(repr, self.choices))
+        low, high = self._bounds(kind is int)
+        if low is None or high is None:
+            return f"at least {low}" if high is None else f"at most {high}"
+        return f"{low} to {high}"
+
+    def _bounds(self, integer: bool) -> tuple[float | None, float | None]:
+        if not integer:
+            return self.low, self.high
+        least, most = _BITS_64 if self.wide else _BITS_32
+        return least if self.low is None else self.low, most if self.high is None else self.high
+
+
+ANY = Accepted()
+"""Any value of the attribute's type."""
+WIDE = Accepted(wide=True)
+"""Any integer of 64 bits."""
+
+
+FLOAT32 = 3.4028234663852886e38
+"""The largest number of 32 bits."""
+FINITE = Accepted(-FLOAT32, FLOAT32)
+"""Numbers that are neither infinite nor NaN."""
+POSITIVE = Accepted(1e-37, FLOAT32)
+"""Finite numbers above 0."""
+
+
+def at_least(low: float) -> Accepted:
+    """Numbers from `low` up."""
+    return Accepted(low=low)
+
+
+def at_most(high: float) -> Accepted:
+    """Numbers up to `high`."""
+    return Accepted(high=high)
+
+
+def between(low: float, high: float) -> Accepted:
+    """Numbers from `low` to `high`, both included."""
+    return Accepted(low=low, high=high)
+
+
+def one_of(*choices: Any) -> Accepted:
+    """One of these values."""
+    return Accepted(choices=choices)

@@ -1,0 +1,112 @@
+"""Limits of `fluid infer`: memory, and time.
+
+What sizes decide is held against the limit when they are bound (`runtime.memory_limit`). Values
+that only data sizes, and temporary arrays of NumPy, are known as they are made: there the operating
+system refuses memory, on Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from compiler.ir.serial import load_program
+from fluid.cli.layout import Layout
+from fluid.cli.model import CommandError
+from fluid.framework import Program
+from fluid.persistables import is_persistable
+from runtime.memory_limit import bytes_text
+
+try:
+    import resource
+except ImportError:  # no Unix
+    resource = None
+
+SPARE = 256 << 20
+"""Bytes that the libraries of a run may take beside the limit: threads, code that is generated."""
+
+_STATM = Path("/proc/self/statm")
+_DATA = 5
+"""The field of `statm` that counts pages of data."""
+_WARM_UP = 1024
+
+
+def expect_small(layout: Layout, limit: int | None) -> None:
+    """CommandError where the files of a model hold more bytes than the limit allows."""
+    if limit is None:
+        return
+    data = layout.program.read_bytes()
+    program = load_program(data, str(layout.program), factory=Program)
+    names = [var.name for var in program.all_vars() if is_persistable(var)]
+    files = [file for file in layout.files(names) if file.is_file()]
+    total = sum(file.stat().st_size for file in files)
+    if total > limit:
+        raise CommandError(
+            f"the files of {layout.folder} hold {bytes_text(total)}, more than the memory limit of "
+            f"{bytes_text(limit)}: nothing was read"
+        )
+
+
+@contextmanager
+def at_most(limit: int | None) -> Iterator[None]:
+    """Let this process take `limit` more bytes of memory and `SPARE`; more is a MemoryError.
+
+    Without a limit, and on systems other than Linux, nothing is limited.
+    """
+    if limit is None or resource is None or not _STATM.is_file():
+        yield
+        return
+    _warm_up()
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    allowed = _data_bytes() + limit + SPARE
+    hard = before[1]
+    soft = allowed if hard == resource.RLIM_INFINITY else min(allowed, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The time limit is over. Like Ctrl-C, no handler of errors takes it for one."""
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Raise OutOfTime here once so many seconds have passed; for the main thread, on Unix.
+
+    It is raised between two calls of NumPy, so one that is under way ends first.
+    """
+    if seconds is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, partial(_stop, seconds))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _stop(seconds: float, *_: object) -> None:
+    raise OutOfTime(f"stopped after {seconds:g} s, the time limit")
+
+
+def _data_bytes() -> int:
+    """The bytes of data this process holds now."""
+    fields = _STATM.read_text(encoding="ascii").split()
+    return int(fields[_DATA]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _warm_up() -> None:
+    """Let the library of products take the memory of its threads, which it cannot do without."""
+    ones = np.ones((_WARM_UP, _WARM_UP), "float32")
+    np.dot(ones, ones)

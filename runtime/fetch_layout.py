@@ -1,0 +1,57 @@
+"""Layout: which results of a module are the value and the LoD of each fetch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, takewhile
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.ir.types import Array
+from runtime.sizes import LOD
+from runtime.tensor import LoDTensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which results of a module are the value and the LoD of each fetch.
+
+    `levels` are the positions of each fetch's LoD among the results. `repeats` is true where a
+    name is fetched twice, so that its value has to be copied.
+    """
+
+    order: tuple[int, ...]
+    levels: tuple[tuple[int, ...], ...]
+    repeats: bool
+    has_lod: bool
+
+    @staticmethod
+    def of(module: Module, fetch: tuple[str, ...]) -> Layout:
+        """The layout of a module's results."""
+        results = [tensor.name for tensor in module.fetches]
+        levels = tuple(_levels(name, results) for name in fetch)
+        repeats = len(set(fetch)) < len(fetch)
+        return Layout(tuple(map(results.index, fetch)), levels, repeats, any(levels))
+
+    def fetched(self, values: Sequence[Any]) -> list[Any]:
+        """The value of each fetch, a LoDTensor where it has LoD, from the results of a step."""
+        found = [values[index] for index in self.order]
+        if self.repeats:
+            found = [copy.deepcopy(value) for value in found]
+        return _cut(self, values, found) if self.has_lod else found
+
+
+def _levels(name: str, results: Sequence[str]) -> tuple[int, ...]:
+    """Where the levels of a fetch's LoD stand among the results, the outermost first."""
+    wanted = (f"{name}{LOD}{level}" for level in count())
+    return tuple(results.index(each) for each in takewhile(results.__contains__, wanted))
+
+
+def _cut(layout: Layout, values: Sequence[Array], fetched: Sequence[Array]) -> list[Any]:
+    """What is fetched, cut into its sequences where it has any."""
+    return [
+        LoDTensor.cut(value, [values[index] for index in levels]) if levels else value
+        for value, levels in zip(fetched, layout.levels, strict=True)
+    ]
