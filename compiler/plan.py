@@ -11,6 +11,7 @@ from enum import Enum
 from itertools import groupby
 from typing import TypeAlias
 
+from compiler.escape import one_line
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef
 from compiler.ir.region import WHOLE, Region
@@ -129,6 +130,8 @@ class Step:
 class Plan:
     """All a target needs to write code, and nothing it may change.
 
+    `fetches` are the names by which `results` are returned.
+
     `in_order` asks for sums that are made in the same order in every run, `tf32` lets products of
     float32 round their factors to 10 bits behind the point.
     """
@@ -138,6 +141,7 @@ class Plan:
     feeds: tuple[Value, ...]
     params: tuple[Tensor, ...]
     results: tuple[Value, ...]
+    fetches: tuple[str, ...]
     steps: tuple[Step, ...]
     buffers: tuple[Buffer, ...]
     in_order: bool = False
@@ -157,7 +161,7 @@ def tensor(name: str, type: TensorType, given: bool = False, on_device: bool = F
 
 def _show(plan: Plan) -> str:
     """A plan for people: buffers with lives, then steps with what each frees."""
-    lines = [f"plan {plan.name}({', '.join(plan.dims)}) {{"]
+    lines = [f"plan {one_line(plan.name)}({', '.join(plan.dims)}) {{"]
     lines += [f"  feed {value.label}: {value.type}" for value in plan.feeds]
     lines += [f"  param {_tensor_text(each)}" for each in plan.params]
     lines += [f"  buffer {i}: {b.nbytes} bytes, steps {b.start}..{b.stop - 1}"
@@ -170,7 +174,9 @@ def _show(plan: Plan) -> str:
 
 def _tensor_text(tensor: Tensor) -> str:
     shape = ", ".join(map(str, tensor.shape))
-    return f"{tensor.name}: {tensor.dtype}[{shape}]" + ("" if tensor.given else " (made here)")
+    return f"{one_line(tensor.name)}: {tensor.dtype}[{shape}]" + (
+        "" if tensor.given else " (made here)"
+    )
 
 
 def _show_step(step: Step, indent: str) -> list[str]:
@@ -179,7 +185,8 @@ def _show_step(step: Step, indent: str) -> list[str]:
         outputs = ", ".join(_show_value(v) for values in op.outputs.values() for v in values)
         inputs = ", ".join(_show_value(v) for values in op.inputs.values() for v in values)
         lines.append(
-            f"{indent}  {outputs} = {op.kind}({inputs})" + f"  // {op.source}" * bool(op.source)
+            f"{indent}  {outputs} = {op.kind}({inputs})"
+            + f"  // {one_line(op.source)}" * bool(op.source)
         )
         for inner in op.body:
             lines += _show_step(inner, indent + "    ")

@@ -1,124 +1,30 @@
-"""`fluid.CompiledProgram` and the strategies it takes.
+"""`fluid.CompiledProgram`: a program with the strategies and places of a data-parallel run.
 
-Every program is compiled here, so on one device a CompiledProgram runs as its program does, and
-the strategies, which steer how the reference fuses ops and spreads threads, change nothing. What
-would change numbers is refused.
+Every program is compiled here, so a CompiledProgram without data parallelism runs as its program
+does. What a run on several devices does is in `fluid.data_parallel`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from enum import Enum
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 from compiler.errors import did_you_mean
-from compiler.ir.program import OpRole
+from fluid.data_parallel.build import computes_gradients
+from fluid.data_parallel.devices import Devices
+from fluid.data_parallel.runner import DataParallel
+from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
+from fluid.data_parallel.trainers import trainers_of
 from fluid.framework import Program
-from fluid.places import cpu_places
-from runtime.device import PLACES, Place
-from runtime.errors import PlaceError
+from fluid.places import cpu_places, cuda_places
+from runtime.device import PLACES, CPUPlace, Place
+from runtime.scope import Scope
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 
 
-class _Strategy:
-    """Settings by name, each with a default; AttributeError for a name that there is not."""
-
-    _defaults: ClassVar[MappingProxyType[str, Any]]
-
-    def __init_subclass__(cls) -> None:
-        for name, value in cls._defaults.items():
-            setattr(cls, name, value)
-
-    def __init__(self) -> None:
-        for name, value in self._defaults.items():
-            setattr(self, name, copy(value))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self._defaults:
-            hint = did_you_mean(name, self._defaults)
-            raise AttributeError(f"{type(self).__name__} has no {name!r}; {hint}".rstrip("; "))
-        super().__setattr__(name, value)
-
-
-class ReduceStrategy(Enum):
-    """Whether every device updates all parameters, or each one its share."""
-
-    AllReduce = 0
-    Reduce = 1
-
-
-class GradientScaleStrategy(Enum):
-    """What the gradient of the loss is on each of several devices."""
-
-    CoeffNumDevice = 0
-    One = 1
-    Customized = 2
-
-
-class BuildStrategy(_Strategy):
-    """How the reference builds the graph of a CompiledProgram.
-
-    >>> strategy = BuildStrategy()
-    >>> strategy.enable_inplace, strategy.reduce_strategy is BuildStrategy.ReduceStrategy.AllReduce
-    (True, True)
-    """
-
-    ReduceStrategy = ReduceStrategy
-    GradientScaleStrategy = GradientScaleStrategy
-    _defaults = MappingProxyType(
-        {
-            "async_mode": False,
-            "cache_runtime_context": False,
-            "debug_graphviz_path": "",
-            "enable_auto_fusion": False,
-            "enable_backward_optimizer_op_deps": True,
-            "enable_inplace": True,
-            "enable_sequential_execution": False,
-            "fuse_all_optimizer_ops": False,
-            "fuse_all_reduce_ops": True,
-            "fuse_bn_act_ops": False,
-            "fuse_broadcast_ops": True,
-            "fuse_elewise_add_act_ops": False,
-            "fuse_relu_depthwise_conv": False,
-            "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
-            "hierarchical_allreduce_inter_nranks": 0,
-            "is_distribution": False,
-            "memory_optimize": None,
-            "mkldnn_enabled_op_types": set(),
-            "nccl_comm_num": 1,
-            "num_trainers": 1,
-            "reduce_strategy": ReduceStrategy.AllReduce,
-            "remove_unnecessary_lock": True,
-            "sync_batch_norm": False,
-            "trainer_id": 0,
-            "trainers_endpoints": [],
-            "use_hierarchical_allreduce": False,
-        }
-    )
-
-
-class ExecutionStrategy(_Strategy):
-    """How the reference runs the graph of a CompiledProgram."""
-
-    _defaults = MappingProxyType(
-        {
-            "_dry_run": False,
-            "allow_op_delay": False,
-            "num_iteration_per_drop_scope": 100,
-            "num_iteration_per_run": 1,
-            "num_threads": 0,
-            "use_cuda": True,
-            "use_experimental_executor": True,
-            "use_thread_barrier": False,
-        }
-    )
-
-
 class CompiledProgram:
-    """A program for `Executor.run`, with strategies; it runs as the program itself does.
+    """A program for `Executor.run`, with strategies.
 
     Raises TypeError for what is no Program.
     """
@@ -130,10 +36,12 @@ class CompiledProgram:
             kind = type(program_or_graph).__name__
             raise TypeError(f"CompiledProgram takes a fluid.Program, but received {kind}")
         self.program = program_or_graph
+        self.is_parallel = False
         self._build_strategy = build_strategy or BuildStrategy()
         self._exec_strategy = ExecutionStrategy()
-        self._parallel = False
+        self._share_vars_from: CompiledProgram | None = None
         self._places: list[Place] | None = None
+        self._compiled: tuple[Scope, Place, DataParallel] | None = None
 
     def with_data_parallel(
         self,
@@ -143,48 +51,96 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Sequence[Place] | Place | None = None,
     ) -> CompiledProgram:
-        """Let it run on `places`, or on as many as `CPU_NUM` says; returns itself.
+        """Let it run on `places`, or on all devices of the executor's kind; returns itself.
 
-        More than one is refused when it runs. Raises AssertionError where it was called before,
-        and without `loss_name` for a program that computes gradients; ValueError where the
-        program has no variable of that name, or `share_vars_from` was not called so.
+        Devices are as many CPUs as `CPU_NUM` says, or the GPUs that are visible. With
+        `share_vars_from` the devices use the variables that another data-parallel program has on
+        them; that one must have run before this one does.
+
+        Raises AssertionError where it was called before, and without `loss_name` for a program that
+        computes gradients; TypeError where `loss_name` is no string; ValueError where the program
+        has no variable of that name.
         """
-        if self._parallel:
+        if self.is_parallel:
             raise AssertionError("Already compiled with parallel, cannot be recompiled.")
-        if loss_name is not None and loss_name not in self.program.global_block().vars:
-            hint = did_you_mean(loss_name, self.program.global_block().vars)
-            raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
-        if loss_name is None and _has_backward(self.program):
-            raise AssertionError("the program computes gradients: pass the loss_name they are of")
-        if share_vars_from is not None and not share_vars_from._parallel:
-            raise ValueError("share_vars_from is a CompiledProgram that runs data parallel")
-        self._parallel = True
+        self._expect_loss(loss_name)
+        self.is_parallel = True
         self._build_strategy = build_strategy or self._build_strategy
         self._exec_strategy = exec_strategy or self._exec_strategy
+        self._share_vars_from = share_vars_from
         self._places = None if places is None else _listed(places)
         return self
 
-    def program_on(self, place: Place) -> Program:
-        """The program to run on an executor's place.
+    def _expect_loss(self, loss_name: Any) -> None:
+        if loss_name is None and computes_gradients(self.program):
+            raise AssertionError("the program computes gradients: pass the loss_name they are of")
+        if loss_name is not None and not isinstance(loss_name, str):
+            kind = type(loss_name).__name__
+            raise TypeError(f"loss_name must be the name of a variable, not a {kind}")
+        if loss_name is not None and loss_name not in self.program.global_block().vars:
+            hint = did_you_mean(loss_name, self.program.global_block().vars)
+            raise ValueError(f"loss_name: no variable {loss_name!r} in the program; {hint}")
 
-        Raises AssertionError for places of another kind, PlaceError for several, and ValueError
-        for strategies that ask for other numbers than those of the program.
+    def _compile(self, scope: Scope, place: Place) -> CompiledProgram:
+        """Prepare a data-parallel run in a scope, by an executor on a place; returns itself.
+
+        Nothing is done for a program without data parallelism. Raises ValueError for another scope
+        or place than at the first call, and where `share_vars_from` has not run data parallel;
+        AssertionError for places of another kind than the executor's.
         """
-        places = (self._places or cpu_places()) if self._parallel else [place]
+        if self.is_parallel:
+            self._runner(scope, place)
+        return self
+
+    def program_here(self, scope: Scope, place: Place, fetch: tuple[str, ...] = ()) -> Program:
+        """The program that this process runs: with data parallelism, that of device 0."""
+        if not self.is_parallel:
+            return self.program
+        return self._runner(scope, place).program_here(fetch)
+
+    def _runner(self, scope: Scope, place: Place) -> DataParallel:
+        """What runs the program in a scope, by an executor on a place; raises as `_compile`."""
+        if self._compiled is None:
+            self._compiled = scope, place, self._made(scope, place)
+        known_scope, known_place, runner = self._compiled
+        if known_scope is not scope:
+            raise ValueError("this CompiledProgram was compiled in another scope: make another one")
+        if type(known_place) is not type(place):
+            raise ValueError(
+                f"this CompiledProgram was compiled on {known_place}, not on {place}: make another"
+            )
+        return runner
+
+    def _made(self, scope: Scope, place: Place) -> DataParallel:
+        places = self._places or (cpu_places() if isinstance(place, CPUPlace) else cuda_places())
         if any(type(each) is not type(place) for each in places):
             raise AssertionError(f"Place type not match: the executor is on {place}, not {places}")
-        if len(places) > 1:
-            raise PlaceError(
-                f"this program is to run on {len(places)} devices, and only runs on one come with "
-                "this version",
-                hint="pass places=fluid.cpu_places(1), or set CPU_NUM=1 in the environment",
+        trainers = trainers_of(self.program, self._build_strategy)
+        shared = self._shared_devices()
+        if shared is not None and len(shared.places) != len(places):
+            raise ValueError(
+                f"share_vars_from runs on {len(shared.places)} devices, this program on "
+                f"{len(places)}: pass the same places to both"
             )
-        _expect_plain(self._build_strategy, self._exec_strategy)
-        return self.program
+        devices = shared or Devices(places, scope, trainers)
+        return DataParallel(self.program, self._build_strategy, self._exec_strategy, devices)
 
-
-def _has_backward(program: Program) -> bool:
-    return any(op.role & OpRole.BACKWARD for op in program.global_block().ops)
+    def _shared_devices(self) -> Devices | None:
+        """The devices of `share_vars_from`; ValueError where that has none."""
+        source = self._share_vars_from
+        if source is None:
+            return None
+        if not isinstance(source, CompiledProgram) or not source.is_parallel:
+            raise ValueError(
+                "share_vars_from is not data-parallel: call its with_data_parallel, and run it "
+                "before this program"
+            )
+        if source._compiled is None:
+            raise ValueError(
+                "share_vars_from is not compiled and executed, so there is no variables to share: "
+                "run it before this program"
+            )
+        return source._compiled[2].devices
 
 
 def _listed(places: Sequence[Place] | Place) -> list[Place]:
@@ -192,18 +148,6 @@ def _listed(places: Sequence[Place] | Place) -> list[Place]:
     for place in found:
         if not isinstance(place, PLACES):
             raise TypeError(f"places are CPUPlace() or CUDAPlace(i), not {type(place).__name__}")
+    if not found:
+        raise ValueError("places is an empty list: a program needs one device or more")
     return found
-
-
-def _expect_plain(build: BuildStrategy, execution: ExecutionStrategy) -> None:
-    """ValueError for what would not run as the program by itself."""
-    if build.gradient_scale_strategy is GradientScaleStrategy.Customized:
-        raise ValueError(
-            "gradient_scale_strategy Customized is for several devices: on one, the gradient of "
-            "the loss is 1, unless append_backward is given another"
-        )
-    if build.num_trainers != 1:
-        raise ValueError(f"num_trainers is {build.num_trainers}: only one trains in this version")
-    if execution.num_iteration_per_run != 1:
-        count = execution.num_iteration_per_run
-        raise ValueError(f"num_iteration_per_run is {count}: call Executor.run as often instead")

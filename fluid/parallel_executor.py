@@ -1,7 +1,6 @@
-"""`fluid.ParallelExecutor`: the executor of release 1.0 for data-parallel runs, on one device.
+"""`fluid.ParallelExecutor`: runs one program on several devices (seed 004; fluid_spec E).
 
-It is a `CompiledProgram` and an `Executor` in one; what it says of several devices is theirs to
-say. Behaviour: fluid_spec E.1 and E.3.
+It is a `CompiledProgram` with data parallelism and an `Executor` in one.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ __all__ = ["ParallelExecutor"]
 
 
 class ParallelExecutor:
-    """Runs one program on all devices, of which this version has one.
+    """Runs one program on all devices: GPUs, or as many CPU processes as `CPU_NUM` says.
 
-    `loss_name` is needed where the program computes gradients, `share_vars_from` says whose
-    parameters a test program reads; `scope` is the global one unless given. `num_trainers` and
-    `trainer_id`, where they are not 1 and 0, go before those of the build strategy.
+    `loss_name` is needed where the program computes gradients. `share_vars_from` is the executor
+    whose variables a test program reads on every device; it must run before this one does, and its
+    scope is used. `scope` is the global one unless given. `num_trainers` and `trainer_id`, where
+    they are not 1 and 0, go before those of the build strategy.
 
-    Raises AssertionError with `use_cuda`, which needs a GPU, and for gradients without a
+    Raises AssertionError with `use_cuda` where there is no GPU, and for gradients without a
     `loss_name`; TypeError where `share_vars_from` is no ParallelExecutor; ValueError for a loss
     that the program does not have.
     """
@@ -49,18 +49,23 @@ class ParallelExecutor:
             raise TypeError(f"share_vars_from must be a ParallelExecutor, not {kind}")
         self._places = cuda_places() if use_cuda else cpu_places()
         self._scope = global_scope() if scope is None else scope
-        self._shared, self._has_run = share_vars_from, False
+        self._shared, self._has_run, self._is_dropped = share_vars_from, False, False
+        if share_vars_from is not None:
+            self._scope = share_vars_from._scope
+            if scope is not None and scope is not self._scope:
+                print("scope is ignored: that of share_vars_from is used", file=sys.stderr)
         strategy = build_strategy or BuildStrategy()
         _overwrite(strategy, num_trainers=(num_trainers, 1), trainer_id=(trainer_id, 0))
         program = default_main_program() if main_program is None else main_program
+        shared = None if share_vars_from is None else share_vars_from._program
         self._program = CompiledProgram(program).with_data_parallel(
-            loss_name, strategy, exec_strategy, places=self._places
+            loss_name, strategy, exec_strategy, shared, self._places
         )
         self._executor = Executor(self._places[0])
 
     @property
     def device_count(self) -> int:
-        """How many devices there are: as `CPU_NUM` in the environment says, or one."""
+        """The number of devices of this process."""
         return len(self._places)
 
     def run(
@@ -70,45 +75,47 @@ class ParallelExecutor:
         feed_dict: Mapping[str, Any] | None = None,
         return_numpy: bool = True,
     ) -> list[Any]:
-        """Run all ops of the program once; the values of `fetch_list`, as `Executor.run` has them.
+        """Run all ops of the program once on every device; the values of `fetch_list`.
 
-        `feed` is a dict, or a list with one for each device. `feed_dict` is its old name.
+        A dict is divided among the devices by rows: 3 rows on 2 devices are [0] and [1, 2]. A list
+        has one dict for each device. Values of all devices are joined along axis 0, so that a loss
+        of shape [1] has shape [devices]. `feed_dict` is the old name of `feed`.
 
-        Raises ValueError for a list of another length, for a feed that is neither, and where
-        `share_vars_from` has not run yet; TypeError for a list of anything but dicts; PlaceError
-        for several devices; otherwise what `Executor.run` raises.
+        Raises ValueError for a list of another length, for a feed that is neither, for a name that
+        the program has not, and where `share_vars_from` has not run yet; TypeError for a list of
+        anything but dicts; FeedError (EnforceNotMet) for fewer rows than devices; WorkerError and
+        RankError, which name the device, for what went wrong on another one.
         """
         if self._shared is not None and not self._shared._has_run:
-            raise ValueError("share_vars_from has not run yet, so it has no variables to share")
-        found = self._executor.run(
+            raise ValueError(
+                "share_vars_from has not run yet, so it has no variables to share: it is not "
+                "compiled and executed"
+            )
+        found = self._executor._run_parallel(
             self._program,
-            self._for_devices(_named(feed, feed_dict)),
+            _named(feed, feed_dict),
             fetch_list,
-            scope=self._scope,
-            return_numpy=return_numpy,
+            self._scope,
+            return_numpy,
+            strict=True,
         )
-        self._has_run = True
+        self._has_run, self._is_dropped = True, False
         return found
 
     def drop_local_exe_scopes(self) -> None:
-        """Do nothing: a run keeps no temporary variables. TypeError before the first run."""
+        """Free the memory of temporaries on all devices; the next run allocates it again.
+
+        Raises TypeError before the first run.
+        """
         if not self._has_run:
             raise TypeError("drop_local_exe_scopes: this ParallelExecutor has not run yet")
+        self._program._runner(self._scope, self._places[0]).drop_temporaries()
+        self._executor.release_memory()
+        self._is_dropped = True
 
-    def _for_devices(self, feed: Any) -> Any:
-        """The feed, found to be of a kind and length that fit the devices."""
-        if feed is None or isinstance(feed, Mapping):
-            return feed
-        if not isinstance(feed, list | tuple):
-            raise ValueError(f"feed must be a dict or a list of dicts, not {type(feed).__name__}")
-        if len(feed) != self.device_count:
-            count = self.device_count
-            raise ValueError(f"feed is a list of {len(feed)}, but the number of devices is {count}")
-        for each in feed:
-            if not isinstance(each, Mapping):
-                kind = type(each).__name__
-                raise TypeError(f"Each element of feed list should be a dict, not {kind}")
-        return list(feed)
+    def _need_create_local_exe_scopes(self) -> bool:
+        """Whether the next run has to allocate memory for temporaries."""
+        return self._is_dropped or not self._has_run
 
 
 def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
@@ -121,7 +128,7 @@ def _overwrite(strategy: BuildStrategy, **values: tuple[int, int]) -> None:
 
 
 def _named(feed: Any, feed_dict: Any) -> Any:
-    """The feed, under its name of today or, with a warning, its old one."""
+    """The feed, under its name of today or, with a warning, under its old one."""
     if feed_dict is None or feed is not None:
         return feed
     warnings.warn("feed_dict is deprecated: pass feed", DeprecationWarning, stacklevel=3)

@@ -6,17 +6,25 @@ the host, and what is copied elsewhere is shared. torch is imported when first a
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from math import prod
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
-from compiler.ir.types import Array
+from compiler.ir.types import Array, DType
+from compiler.private_folders import is_private
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
+
+BFLOAT16 = DType.BF16.numpy
 
 ALIGN = 256
 """Bytes to whose multiple torch aligns what it allocates."""
@@ -40,7 +48,22 @@ def device_of(place: CUDAPlace) -> str:
     count = int(torch.cuda.device_count())
     if place.device >= count:
         raise PlaceError(f"{place} cannot be used: torch finds {count} CUDA devices, from 0 on")
+    use_private_cache()
     return f"cuda:{place.device}"
+
+
+@cache
+def use_private_cache() -> None:
+    """Let Triton keep its kernels in a folder of this process, where others can write to its own.
+
+    Triton executes the machine code that it finds in `TRITON_CACHE_DIR`, or in ~/.triton/cache.
+    """
+    home = Path(os.environ.get("TRITON_HOME") or Path.home())
+    folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+    if not is_private(folder, "TRITON_CACHE_DIR"):
+        own = mkdtemp(prefix="fluid-triton-")
+        atexit.register(rmtree, own, ignore_errors=True)
+        os.environ["TRITON_CACHE_DIR"] = own
 
 
 def _torch(place: CUDAPlace) -> Any:
@@ -51,6 +74,14 @@ def _torch(place: CUDAPlace) -> Any:
             hint="install them with pip, or use CPUPlace()",
         )
     return import_module("torch")
+
+
+def gpu_count() -> int:
+    """The number of CUDA devices that torch finds; 0 without torch or triton."""
+    if any(find_spec(name) is None for name in ("torch", "triton")):
+        return 0
+    cuda = import_module("torch").cuda
+    return int(cuda.device_count()) if cuda.is_available() else 0
 
 
 def gpu_of(device: str) -> str:
@@ -151,7 +182,7 @@ class DeviceArena:
 def tensor_over(array: Array) -> Any:
     """A tensor over an array's own memory; torch takes no bfloat16 from NumPy as it is."""
     torch = import_module("torch")
-    if array.dtype.name == "bfloat16":
+    if array.dtype == BFLOAT16:
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(array)
 

@@ -7,8 +7,10 @@ are also of the kind that the reference raises, so that scripts that catch it go
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from compiler.errors import CompileError, ShapeError
+from compiler.escape import printable_lines
 
 
 class FeedError(CompileError):
@@ -27,12 +29,79 @@ class StepError(CompileError):
     """An op cannot compute from the values that came to it in a step."""
 
 
+class CheckpointError(ValueError):
+    """A tensor cannot be read or written; names the file and byte, the expected and the given.
+
+    What is not printable in the message is escaped: names come from files.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable_lines(message))
+
+
 class TooLarge(CompileError, MemoryError):
     """A value would take more memory than there is."""
 
 
+class MemoryLimitExceeded(TooLarge):
+    """A step would take more memory than its limit allows; nothing of it was taken."""
+
+
 class PlaceError(CompileError, RuntimeError):
     """A device cannot do what it was asked for."""
+
+
+class WireError(CompileError, RuntimeError):
+    """A parameter server or a trainer cannot be reached, or sends what it must not."""
+
+
+class CollectiveError(CompileError, RuntimeError):
+    """A collective operation between ranks cannot be done, or did not finish."""
+
+
+class RendezvousError(CollectiveError):
+    """The ranks of a group did not find each other: an endpoint, a port or a rank is wrong."""
+
+
+class ScheduleError(CollectiveError):
+    """Ranks do not issue the same collectives: a name, type, shape or the order differs."""
+
+
+class RankError(CollectiveError):
+    """Another rank ended, stopped or stalled.
+
+    `rank`, `host` and `pid` name its process, `step` the step it was in, `last` the last collective
+    it issued, and `cause` what happened to it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        rank: int,
+        host: str = "",
+        pid: int = 0,
+        step: int = 0,
+        last: str = "",
+        cause: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.rank = rank
+        self.host = host
+        self.pid = pid
+        self.step = step
+        self.last = last
+        self.cause = cause
+
+
+class WorkerError(RankError):
+    """A step of a worker process raised an error; `kind` is its type, `trace` its traceback."""
+
+    def __init__(self, message: str, *, kind: str, trace: str, **place: Any) -> None:
+        super().__init__(message, **place)
+        self.kind = kind
+        self.trace = trace
 
 
 def missing_feed(

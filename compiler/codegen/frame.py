@@ -6,6 +6,7 @@ views are made once, in `bind`. A feed is another array every time, so its views
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import re
 import textwrap
@@ -25,9 +26,9 @@ from compiler.plan import Buffer, Place, Storage, Value
 
 RESERVED = frozenset(
     "np bind step take params result SimpleNamespace inf nan allocate noise main NAME TARGET DIMS "
-    "FEEDS PARAMS FETCHES BUFFERS range min float callables mark __debug__".split()
-)
-"""Names a module uses itself, and the one that Python lets nobody assign."""
+    "FEEDS PARAMS FETCHES BUFFERS callables collective Alone parameter_server mark".split()
+) | frozenset(dir(builtins))
+"""Names a module uses itself, and those of Python's builtins."""
 
 
 def shape_text(shape: Sequence[Size]) -> str:

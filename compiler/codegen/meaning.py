@@ -55,6 +55,10 @@ def attributes_of(frame: Frame, kind: str, owner: OpDef) -> str:
     values = {name: repr(value) for name, value in owner.attributes.items()}
     if hasattr(owner, "callables"):
         values["callables"] = "globals().get('callables', ())"
+    if hasattr(owner, "collective"):
+        values["collective"] = "collective"
+    if hasattr(owner, "parameter_server"):
+        values["parameter_server"] = "globals().get('parameter_server')"
     if any(map(iskeyword, values)):
         listed = "**{" + ", ".join(f"{name!r}: {text}" for name, text in values.items()) + "}"
     else:

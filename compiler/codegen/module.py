@@ -48,8 +48,11 @@ class Module:
     """Generated source for one target, with the values it is fed, keeps, returns and stores.
 
     `dims` are the names of sizes fixed at binding; `buffers` the memory a step works in, with
-    lives in steps; `params` the persistable state by name, first version only. `record` is how it
-    was made, where it was made here: what `compiler.explain` starts from.
+    lives in steps; `params` the persistable state by name, first version only. `collectives` has a
+    line for each collective op in order: op, variable, element type and shape (`?` for sizes that
+    are not fixed), attributes; ranks compare them before they begin. `record` is how it was made,
+    where it was made here: what `compiler.explain` starts from. `memory_limit` is how many bytes a
+    step may take in all; the source does not say it.
     """
 
     name: str
@@ -61,7 +64,9 @@ class Module:
     fetches: tuple[Tensor, ...]
     buffers: tuple[Buffer, ...]
     kernels: tuple[KernelSpec, ...] = ()
+    collectives: tuple[str, ...] = ()
     record: Record | None = field(default=None, compare=False, repr=False)
+    memory_limit: int | None = field(default=None, compare=False)
 
     @property
     def digest(self) -> str:
@@ -91,6 +96,7 @@ class Module:
             fetches=tuple(_tensor(row) for row in values["FETCHES"]),
             buffers=tuple(_buffer(row) for row in values["BUFFERS"]),
             kernels=tuple(KernelSpec(*row) for row in values.get("KERNELS", ())),
+            collectives=values.get("COLLECTIVES", ()),
         )
 
 
@@ -100,8 +106,8 @@ def lives_of(buffers: Iterable[Buffer], sizes: Mapping[str, int]) -> list[Life]:
 
 
 _FIELDS = ("NAME", "TARGET", "DIMS", "FEEDS", "PARAMS", "FETCHES", "BUFFERS")
-_KNOWN = (*_FIELDS, "KERNELS")
-"""What is read of a module's source; modules of the host have no kernels."""
+_KNOWN = (*_FIELDS, "KERNELS", "COLLECTIVES")
+"""What is read of a module's source; modules of the host have no kernels, few have collectives."""
 
 
 def _literals(source: str) -> Mapping[str, Any]:

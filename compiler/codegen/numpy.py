@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.codegen.bodies import BODIES, emit_body
+from compiler.codegen.collectives import alone_source, collectives
 from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame
 from compiler.codegen.meaning import ShapeOf, call_meaning
@@ -17,11 +18,12 @@ from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.widening import narrow, reads_half, widened
 from compiler.errors import CompileError
+from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Op
 from compiler.ir.opdef import OpDef, Pointwise, call, has
 from compiler.ir.types import DType
-from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
+from compiler.plan import Buffer, Plan, PlannedOp, Step, Tensor, Value, tensor
 
 _NUMBERS = "from math import inf, nan"
 _BFLOAT16 = "import ml_dtypes  # lets NumPy know 'bfloat16'"
@@ -73,26 +75,23 @@ def assemble(
 ) -> Module:
     """The module whose steps `emit` writes into a frame."""
     arguments = [frame.operand(value).name for value in plan.feeds]
+    schedule = collectives(plan)
+    frame.globals += alone_source(plan)
     for step in plan.steps:
         frame.step = step.index
         _told(frame, step, emit)
         if poison:
             frame.spoil(step.index)
     results = ", ".join(frame.operand(value).name for value in plan.results)
-    feeds = tuple(tensor(value.label, value.type) for value in plan.feeds)
-    fetches = tuple(tensor(_plain(value), value.type) for value in plan.results)
+    feeds = tuple(tensor(str(value.home), value.type) for value in plan.feeds)
+    pairs = zip(plan.fetches, plan.results, strict=True)
+    fetches = tuple(tensor(name, value.type) for name, value in pairs)
     edges = (feeds, plan.params, fetches)
-    source = _source(plan, frame, arguments, f"({results}{',' * bool(results)})", edges, style)
+    returned = f"({results}{',' * bool(results)})"
+    source = _source(plan, frame, arguments, returned, edges, style, schedule)
     kernels = tuple(KernelSpec(*row) for row in frame.kernels)
-    buffers = tuple(frame.buffers)
-    return Module(plan.name, style.target, source, plan.dims, *edges, buffers, kernels)
-
-
-def _plain(value: Value) -> str:
-    """The name a user fetched: a label without its version, nor where it was copied to."""
-    if value.place is Place.PARAM:
-        return str(value.home)
-    return value.label.partition("@host")[0].partition("#")[0]
+    own = (tuple(frame.buffers), kernels, schedule)
+    return Module(plan.name, style.target, source, plan.dims, *edges, *own)
 
 
 # ---- steps -------------------------------------------------------------------------------------
@@ -102,7 +101,9 @@ def _told(frame: Frame, step: Step, emit: Callable[[Frame, Step], None]) -> None
     """Emit a step; what NumPy says of it already now is told with the op and the user's line."""
     try:
         emit(frame, step)
-    except (ArithmeticError, TypeError) as error:
+    except CompileError:
+        raise
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         text = " and ".join(op.text for op in step.ops)
         raise CompileError(f"{text}: {error}", source=step.ops[-1].source) from error
 
@@ -159,10 +160,11 @@ def _operands(frame: Frame, defn: OpDef, slot: str, values: Sequence[Value]) -> 
 
 def _source(
     plan: Plan, frame: Frame, arguments: Sequence[str], results: str,
-    edges: tuple[tuple[Tensor, ...], ...], style: Style,
+    edges: tuple[tuple[Tensor, ...], ...], style: Style, schedule: Sequence[str],
 ) -> str:  # fmt: skip
     ops = sum(len(step.ops) for step in plan.steps)
-    body = [*frame.globals, *_definitions(frame), *_bind(plan, frame, arguments, results)]
+    constants = [expect_one_line(line) for line in frame.globals]
+    body = [*constants, *_definitions(frame), *_bind(plan, frame, arguments, results)]
     head = [
         f'"""{ops} ops in {len(plan.steps)} steps, {style.title}.',
         "",
@@ -190,9 +192,11 @@ def _source(
             else []
         ),
         *(_table("KERNELS", frame.kernels) if frame.kernels else []),
+        *(["# what all ranks must do in this order"] if schedule else []),
+        *(_lines("COLLECTIVES", schedule) if schedule else []),
         "",
     ]
-    return "\n".join(head + body) + "\n\n\n" + style.script
+    return "\n".join([*map(expect_one_line, head), *body]) + "\n\n\n" + style.script
 
 
 def _imports(frame: Frame, body: Sequence[str]) -> list[str]:
@@ -210,6 +214,10 @@ def _holds_bfloat16(plan: Plan, body: Sequence[str]) -> bool:
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> list[str]:
     lines = [f"    {row!r}," for row in rows]
     return [f"{name} = (", *lines, ")"] if lines else [f"{name} = ()"]
+
+
+def _lines(name: str, texts: Sequence[str]) -> list[str]:
+    return [f"{name} = (", *(f"    {text!r}," for text in texts), ")"]
 
 
 def _tensor_row(each: Tensor) -> tuple[Any, ...]:

@@ -1,10 +1,9 @@
-"""Graph: who feeds whom. A networkx DiGraph of ops and vars in which every var has one producer.
+"""The dataflow graph: a networkx DiGraph of ops and vars in which every var has one producer.
 
 This is the only code that edits the DiGraph. Passes read with networkx (`nx.descendants(g.nx, op)`)
 and change through `Graph`, in place. A rewrite changes ops; a decision is a label: `op.kernel`
-(which fused kernel), `op.target` (which code generator), `var.slot` (which memory), and the
-positions of ops, which are their order. Vars keep their names for life: remove ops and give their
-outputs new producers, and no use needs rewiring.
+(fused kernel), `op.target` (code generator), `var.slot` (memory) and the positions of ops, which
+are their order. Vars keep their names for life: remove ops, give their outputs new producers.
 
 A name that is written twice becomes several vars, `w`, `w#1`, …, told apart by `version`. Where
 the later one must live in the storage of the earlier one (persistable state, a value that an op
@@ -15,6 +14,7 @@ the earlier one. That order is derived from the vars, never stored.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ import networkx as nx
 
 from compiler.ir.opdef import OpDef, Slot, find
 from compiler.ir.region import WHOLE
-from compiler.ir.types import TensorType
+from compiler.ir.types import TOKEN, TensorType
 
 Position: TypeAlias = tuple[int, ...]
 """Where an op stands: `(7,)` is the eighth op; `(7, 0)` was inserted just behind it."""
@@ -56,8 +56,15 @@ class Var:
 
     @property
     def label(self) -> str:
-        """Its name in text, unique in the graph: `w`, `w#1`."""
-        return f"{self.name}#{self.version}" if self.version else self.name
+        """Its name in messages and comments: unique in the graph, and one line. `w`, `w#1`.
+
+        A name with what could be taken for something else is quoted: `"w#1"` is the first var of
+        the name w#1.
+        """
+        name = self.name
+        if not name.isprintable() or "#" in name or name.startswith('"'):
+            name = json.dumps(name)
+        return f"{name}#{self.version}" if self.version else name
 
     @property
     def memory(self) -> int | None:
@@ -143,6 +150,11 @@ class Op:
         return f"{outputs} = {self.kind}({inputs})"
 
 
+def without_tokens(slots: Mapping[str, Sequence[Var]]) -> dict[str, list[Var]]:
+    """Slots without those of tokens, which order collectives and have no data."""
+    return {slot: list(vars) for slot, vars in slots.items() if vars[0].type != TOKEN}
+
+
 class Graph:
     """Ops and vars of one program (or of one sub-block)."""
 
@@ -150,6 +162,7 @@ class Graph:
         self.name = name
         self.nx: nx.DiGraph[Op | Var] = nx.DiGraph()
         self.results: list[Var] = []
+        self._returned_as: dict[Var, str] = {}
         self._vars: dict[tuple[str, int], Var] = {}
         self._highest: dict[str, int] = {}
         self._ops: dict[Op, None] = {}
@@ -181,6 +194,20 @@ class Graph:
         """The first versions of persistable state, in order of declaration."""
         mine = self._vars.values()
         return [var for var in mine if var.role == "param" and var.overwrites is None]
+
+    @property
+    def fetches(self) -> list[str]:
+        """What each result is called where it is returned: its name, unless passes say otherwise.
+
+        A result that was copied from a device keeps the name of what it is a copy of.
+        """
+        return [self._returned_as.get(var, var.name) for var in self.results]
+
+    def return_as(self, pairs: Iterable[tuple[Var, str]]) -> None:
+        """Return vars under these names."""
+        listed = list(pairs)
+        self.results = [var for var, _ in listed]
+        self._returned_as = dict(listed)
 
     def find(self, name: str, version: int = 0) -> Var | None:
         """The var of a name and version; None where there is none."""

@@ -29,16 +29,16 @@ outputs are parameters too, and None where nobody wants them.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from compiler.errors import BadAttribute, CompileError, UnknownOp, did_you_mean
+from compiler.errors import BadAttribute, UnknownOp, did_you_mean
+from compiler.ir.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
 from compiler.ir.broadcasting import broadcast, fit, reduced_axes
+from compiler.ir.later import filled
 from compiler.ir.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.program import GRAD
 from compiler.ir.slots import (
@@ -48,15 +48,19 @@ from compiler.ir.slots import (
     Share,
     Slot,
     attr,
+    attr_list,
     listed,
     matched,
     reads,
     reads_lod,
+    reads_order,
     reads_previous,
     reads_rows,
     required,
+    required_list,
     writes,
     writes_lod,
+    writes_order,
     writes_rows,
 )  # fmt: skip
 from compiler.ir.traits import Traits
@@ -66,17 +70,18 @@ from compiler.ir.widening import mapped, narrowed, widened
 
 __all__ = [
     "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
-    "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "broadcast",
+    "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
+    "broadcast",
     "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters",
-    "reads",
-    "reads_lod", "reads_previous", "reads_rows", "reduced_axes", "registered", "required",
-    "slot_of", "type_of", "writes", "writes_lod", "writes_rows",
+    "reads", "reads_lod", "reads_order", "reads_previous", "reads_rows", "reduced_axes",
+    "registered", "required", "required_list", "slot_of", "type_of", "writes", "writes_lod",
+    "writes_order", "writes_rows",
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
 """`numpy`, or a look-alike that records what a body asks of it."""
 Value: TypeAlias = Any
-"""What stands in a slot while a body runs: an array, an expression, or a list of them."""
+"""What a slot holds while a body runs: an array, an expression, or a list of them."""
 
 
 class Typed(Protocol):
@@ -126,6 +131,14 @@ class OpDef(Traits, TurnRules, MemoryRules):
     def goes_on_with(self, target: str | None) -> str:
         """The output that pointwise ops may go on with, on the host or a device; empty for none."""
         return self.epilogue or (self.device_epilogue if target else "")
+
+    def is_ordered(self) -> bool:
+        """True where collectives before and behind it must stay there: the class has tokens."""
+        return "Before" in self.slots
+
+    def written_as(self, body: str) -> tuple[OpDef, str]:
+        """The op whose class has the code of a body, and the name it has there."""
+        return self, body
 
     def for_rows(self) -> str:
         """The op that does the same to sparse values, where that is another one."""
@@ -242,6 +255,14 @@ class GradOp(GradTurnRules, GradMemoryRules, OpDef):
 
     turn_rules = forward_rules
 
+    def written_as(self, body: str) -> tuple[OpDef, str]:
+        """The forward op, whose class has the code of its gradient."""
+        return self.origin, GRADIENT_BODIES[body]
+
+    def is_ordered(self) -> bool:
+        """As the forward op."""
+        return self.origin.is_ordered()
+
     def goes_on_with(self, target: str | None) -> str:
         """What the forward op says of gradients."""
         slot = self.origin.epilogue_grad if target else ""
@@ -279,69 +300,22 @@ class RowwiseGrad(PointwiseGrad, Rowwise):
     """The gradient of a `Rowwise` op."""
 
 
-_BODY_OF_GRADIENT = {
-    "compute": "grad",
-    "numpy": "grad",
-    "lower": "lower_grad",
-    "triton": "triton_grad",
-    "infer": "infer_grad",
-}
-
-
-def _body(op: OpDef, name: str) -> tuple[OpDef, str]:
-    """Where a body is written: a gradient op's bodies stand in the class of its forward op."""
-    return (op.origin, _BODY_OF_GRADIENT[name]) if isinstance(op, GradOp) else (op, name)
-
-
-def has(op: OpDef, body: str) -> bool:
-    """True where the op has a body of this name: compute, numpy, lower, infer, grad_ops."""
-    owner, name = _body(op, body)
-    return callable(getattr(type(owner), name, None))
-
-
-def call(op: OpDef, body: str, values: Mapping[str, Any], *first: Any) -> Any:
-    """Call a body with `first` and then, for each parameter, what `values` has for its slot."""
-    owner, name = _body(op, body)
-    if not has(op, body):
-        raise CompileError(f"{op.kind} has no {name!r}")
-    rest = parameters(type(owner), name)[len(first) :]
-    return getattr(owner, name)(*first, **{n: _given(values, n, kind) for n, kind in rest})
-
-
-def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
-    value = values.get(slot_of(name))
-    return mapped(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
-
-
-@cache
-def parameters(cls: type[OpDef], body: str) -> tuple[tuple[str, str], ...]:
-    """Names and annotations of a body's parameters, `self` left out."""
-    found = inspect.signature(getattr(cls, body)).parameters.values()
-    return tuple((p.name, str(p.annotation)) for p in list(found)[1:])
-
-
-def slot_of(parameter: str) -> str:
-    """The slot a body's parameter stands for: `d_Out` is `Out@GRAD`."""
-    return parameter.removeprefix("d_") + GRAD if parameter.startswith("d_") else parameter
-
-
 def find(kind: str) -> type[OpDef]:
     """The class of an op type; UnknownOp with the closest known name where there is none."""
-    if kind not in _REGISTRY:
-        raise UnknownOp(
-            f'Operator "{kind}" has not been registered.', hint=did_you_mean(kind, _REGISTRY)
-        )
-    return _REGISTRY[kind]
+    if is_registered(kind):
+        return _REGISTRY[kind]
+    hint = did_you_mean(kind, _REGISTRY)
+    raise UnknownOp(f'Operator "{kind}" has not been registered.', hint=hint)
 
 
 def is_registered(kind: str) -> bool:
     """Whether an op type is known."""
-    return kind in _REGISTRY
+    return kind in _REGISTRY or kind in filled(_REGISTRY)
 
 
 def registered() -> Iterator[str]:
     """Every known op type, sorted; gradient ops included."""
-    return iter(sorted(_REGISTRY))
+    return iter(sorted(filled(_REGISTRY)))
 
 
 def check_attributes(kind: str, attributes: Mapping[str, Any]) -> None:
@@ -364,6 +338,7 @@ def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
     slots = {slot_of(n): _grad_input(forward, n, kind) for n, kind in names[int(takes_xp) :]}
     targets = [slot for slot in forward.inputs().values() if not slot.no_grad]
     slots |= {s.name + GRAD: writes(optional=True, many=s.many) for s in targets}
+    slots |= {n: slot for n, slot in forward.slots.items() if slot.companion == "order"}
     slots |= {f"{name}_rows{GRAD}": writes_rows(name + GRAD) for name in forward.sparse_grads}
     about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
     base = _grad_base(forward) if takes_xp else GradOp

@@ -17,15 +17,17 @@ from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import bind, check_slots, infer_types, op_text
-from compiler.ir.opdef import OpDef, Pointwise, Slot, find, listed
-from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, VarKind
-from compiler.ir.slots import BOOKKEEPING
-from compiler.ir.types import DType, TensorType, from_fluid
+from compiler.ir.opdef import OpDef, Slot, find, listed
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
+from compiler.ir.scan_rules import clobbers, deleted_before, graph_attributes, of_known_size
+from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
 
 LOD = "@LOD"
 """What stands between a name and the number of a level in the name of that level's offsets."""
 ROWS = "@ROWS"
 """What follows a name in the name of its row numbers."""
+ORDER = "collectives@ORDER"
+"""The name of the tokens that chain the collectives of a block."""
 
 _UNSAID = TensorType(DType.FP32, (UNKNOWN,))
 """The type of what nobody wants where the op does not say one."""
@@ -46,6 +48,7 @@ class Scan:
     rows: dict[Var, tuple[Var, Size]] = field(default_factory=dict[Var, tuple[Var, Size]])
     dense: dict[Var, Var] = field(default_factory=dict[Var, Var])
     deleted: dict[str, OpDesc] = field(default_factory=dict[str, OpDesc])
+    last_token: Var | None = None
 
     # ---- ops ----
 
@@ -54,9 +57,18 @@ class Scan:
         check_slots(op)
         op = self._chosen(op)
         inputs = self.inputs(op)
+        op = OpDesc(op.type, op.inputs, op.outputs, graph_attributes(op), op.source)
         outputs = self.outputs(op, inputs)
-        self.graph.op(op.type, inputs, outputs, _told(op), op.source, last=True)
+        if bind(op).is_ordered():
+            inputs, outputs = self.in_order(inputs, outputs)
+        self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
         self._settle(op, outputs)
+
+    def in_order(self, inputs: Slots, outputs: Slots) -> tuple[Slots, Slots]:
+        """Slots of a collective with its tokens: it waits for the one before it in this block."""
+        before = [self.last_token] if self.last_token is not None else []
+        self.last_token = self.graph.another(ORDER, TOKEN)
+        return {**inputs, "Before": before}, {**outputs, "After": [self.last_token]}
 
     def _chosen(self, op: OpDesc) -> OpDesc:
         """The op in the form that suits what it reads: for tensor arrays, for sparse rows."""
@@ -90,14 +102,14 @@ class Scan:
         found = each_var(known, lambda name: self.read(name, op))
         given = {slot: self._known_rows(cls, slot, vars) for slot, vars in found.items()}
         for slot in cls.inputs().values():
-            if slot.companion:
+            if slot.companion and slot.of:
                 given[slot.name] = self._companions(op, slot, given)
         return {slot: vars for slot, vars in given.items() if vars}
 
     def read(self, name: str, op: OpDesc) -> Var:
         """The var a name stands for; state and captured vars are declared when first read."""
         if name in self.deleted:
-            raise _gone(name, op, self.deleted[name])
+            raise deleted_before(name, op, self.deleted[name])
         found = self.seen(name, op)
         if found is not None:
             return found
@@ -138,7 +150,7 @@ class Scan:
 
         Raises CompileError where only data decides its size: it could not stay in place.
         """
-        return self.note(name, self.graph.param(name, _of_known_size(name, self.declared(name))))
+        return self.note(name, self.graph.param(name, of_known_size(name, self.declared(name))))
 
     def declared(self, name: str) -> TensorType:
         """The type a program declares of a variable; CompileError where it declares no shape."""
@@ -184,9 +196,9 @@ class Scan:
         if previous is None and not self.is_state(name):
             return self.note(name, self.graph.another(name, type))
         if previous is None:
-            return self.note(name, self.graph.param(name, _of_known_size(name, type)))
+            return self.note(name, self.graph.param(name, of_known_size(name, type)))
         state = previous.role == "param"
-        if state and _clobbers(op, slot, previous, inputs):
+        if state and clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
         return self.note(name, self.graph.next_version(previous, type, same_storage=state))
 
@@ -289,7 +301,7 @@ class Scan:
         """
         said: Slots = {}
         for slot in defn.outputs().values():
-            types = listed(inferred.get(slot.name) or []) if slot.companion else []
+            types = listed(inferred.get(slot.name) or []) if slot.of else []
             vars = outputs.get(slot.of, [])
             each = defn.slots.get(slot.of, Slot()).many
             pairs = list(zip(vars, types, strict=False)) if each else [(v, types) for v in vars[:1]]
@@ -347,17 +359,6 @@ def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> 
     return {slot: vars for slot, vars in found.items() if vars}
 
 
-def _told(op: OpDesc) -> dict[str, Any]:
-    """The attributes of an op; of one of the backward pass those that its type knows.
-
-    Where the gradient of an op is another one, as `concat` is for `split`, programs of the
-    reference give it all attributes of the first.
-    """
-    known = {*find(op.type).attrs, *BOOKKEEPING}
-    backward = bool(op.role & OpRole.BACKWARD)
-    return {n: value for n, value in op.attrs.items() if not backward or n in known}
-
-
 def copying(var: Var) -> str:
     """The op that copies a var."""
     return "copy_array" if var.type.is_array else "assign"
@@ -366,34 +367,6 @@ def copying(var: Var) -> str:
 def offsets_type(count: Size) -> TensorType:
     """The type of a LoD level of so many sequences."""
     return TensorType(DType.INT64, (count + 1,))
-
-
-def _gone(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
-    """What to say of an op that reads what was deleted."""
-    return CompileError(
-        f"variable {name!r} has no value any more: a delete_var before this op took it "
-        f"({deletion.source or 'no line is known'})",
-        op=op_text(op),
-        source=op.source,
-        hint="call release_memory when the program is complete, or name it in skip_opt_set",
-    )
-
-
-def _of_known_size(name: str, type: TensorType) -> TensorType:
-    if type.is_open:
-        raise CompileError(
-            f"persistable variable {name!r} is {type}: its size must be known before a run",
-            hint="declare it with a shape of numbers",
-        )
-    return type
-
-
-def _clobbers(op: OpDesc, slot: str, previous: Var, inputs: Slots) -> bool:
-    """True where an op reads storage that it writes through another slot than the declared one."""
-    cls = find(op.type)
-    allowed = cls.slots[slot].inplace
-    slots = [s for s, vars in inputs.items() if previous in vars and s != allowed]
-    return bool(slots) and not issubclass(cls, Pointwise)
 
 
 def _item(inferred: Any, index: int) -> TensorType | None:

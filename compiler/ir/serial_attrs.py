@@ -112,7 +112,7 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
     Integers beyond 32 bits are LONG; floats are rounded to float32, as 1.8.5 has them. Raises
     CompileError, naming op and attribute, where the format has no type for the value.
 
-    >>> dump_attr("feed", "col", 1 << 40).values["l"]
+    >>> dump_attr("randint", "low", 1 << 40).values["l"]
     1099511627776
     """
     if isinstance(value, Opaque):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import copysign, inf
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
 from compiler.errors import BadAttribute
+from compiler.ir.accepted import ANY, FLOAT32, Accepted
 from compiler.ir.dims import Size
 
 T = TypeVar("T")
@@ -25,6 +27,15 @@ BOOKKEEPING = frozenset(
 """Attributes of the reference that say nothing of an op's meaning: kept, never read."""
 
 
+GRAPH_ONLY = frozenset(
+    "variable X_names Out_names whole_shape first_row row_step clip_norm share servers".split()
+)
+"""Attributes that the reference has not, which programs only record where they are given.
+
+Converting a program to a graph sets `variable`, and those with the names in a slot.
+"""
+
+
 class HasAttributes(Protocol):
     """An op instance, as far as its attributes go."""
 
@@ -32,11 +43,18 @@ class HasAttributes(Protocol):
 
 
 class Attr(Generic[T]):
-    """A declared attribute; on an instance it reads as its value."""
+    """A declared attribute; on an instance it reads as its value.
 
-    def __init__(self, kind: type[T], default: T | None) -> None:
+    `item` is the type of the items of a list, None where they are not checked.
+    """
+
+    def __init__(
+        self, kind: type[T], default: T | None, accepted: Accepted = ANY, item: type | None = None
+    ) -> None:
         self.kind = kind
         self.default = default
+        self.accepted = accepted
+        self.item = item
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -50,35 +68,93 @@ class Attr(Generic[T]):
         return self if instance is None else cast(T, instance.attributes[self.name])
 
     def value(self, op: str, given: Mapping[str, Any]) -> T:
-        """Its value among the given attributes; BadAttribute if it is missing or mistyped."""
-        value = given.get(self.name, self.default)
+        """Its value among the given attributes.
+
+        Raises BadAttribute where it is missing, of another type, or not accepted.
+        """
+        value = given.get(self.name)
         if value is None:
+            return self._default(op)
+        if self.kind is not list:
+            return self._checked(op, value, self.kind)
+        if not isinstance(value, list | tuple):
+            raise self._wrong_type(op, value, list)
+        items = cast("Sequence[Any]", value)
+        return cast(T, [self._item(op, each, index) for index, each in enumerate(items)])
+
+    def _default(self, op: str) -> T:
+        if self.default is None:
             raise BadAttribute(f"{op} needs the attribute {self.name!r} ({self.kind.__name__})")
-        value = _convert(value, self.kind)
-        if not isinstance(value, self.kind):
-            wanted, got = self.kind.__name__, type(value).__name__
-            raise BadAttribute(f"{op}: attribute {self.name!r} is {got} {value!r}, not {wanted}")
-        return value
+        return self.default
+
+    def _item(self, op: str, value: Any, index: int) -> Any:
+        if self.item is None:
+            return value
+        return self._checked(op, value, self.item, f"item {index} of ")
+
+    def _checked(self, op: str, value: Any, kind: type[Any], where: str = "") -> Any:
+        """A value, or an item of a list, in its declared type."""
+        found = _convert(value, kind)
+        if isinstance(found, float) and not self.accepted.wide and FLOAT32 < abs(found) < inf:
+            found = copysign(inf, found)  # as float32, which the reference keeps it in
+        if not isinstance(found, kind):
+            raise self._wrong_type(op, value, kind, where)
+        if not self.accepted.has(found):
+            raise BadAttribute(
+                f"{op}: {where}attribute {self.name!r} is {_short(found)}, "
+                f"expected {self.accepted.expected(kind)}"
+            )
+        return found
+
+    def _wrong_type(self, op: str, value: Any, wanted: type, where: str = "") -> BadAttribute:
+        got = type(value).__name__
+        return BadAttribute(
+            f"{op}: {where}attribute {self.name!r} is {got} {_short(value)}, not {wanted.__name__}"
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _convert(value: Any, kind: type) -> Any:
-    """Accept what means the same: 1 for 1.0, a tuple for a list, NumPy scalars, 0/1 for bool."""
+    """Accept what means the same: 1 for 1.0, NumPy scalars, 0/1 for bool."""
     plain: Any = cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
-    if kind is list and isinstance(plain, tuple):
-        return list(cast("tuple[Any, ...]", plain))
-    if kind in (float, int) and isinstance(plain, int):
-        return kind(plain)
-    return bool(plain) if kind is bool and plain in (0, 1) else plain
+    if kind is int and isinstance(plain, int):
+        return int(plain)
+    if kind is float and isinstance(plain, int) and abs(plain) < 2**64:
+        return float(plain)
+    if kind is bool and isinstance(plain, int | float) and plain in (0, 1):
+        return bool(plain)
+    return plain
 
 
-def attr(default: T) -> Attr[T]:
+def attr(default: T, accepted: Accepted = ANY) -> Attr[T]:
     """An attribute with a default, whose type is the default's."""
-    return Attr(type(default), default)
+    return Attr(type(default), default, accepted, _item_type(default))
 
 
-def required(kind: type[T]) -> Attr[T]:
+def _item_type(default: Any) -> type | None:
+    """The type of the items of a list that has some."""
+    items = cast("list[Any]", default) if isinstance(default, list) else []
+    kinds: list[type] = [each.__class__ for each in items[:1]]
+    return kinds[0] if kinds else None
+
+
+def required(kind: type[T], accepted: Accepted = ANY) -> Attr[T]:
     """An attribute of this type that must be given."""
-    return Attr(kind, None)
+    return Attr(kind, None, accepted)
+
+
+def attr_list(item: type[T], accepted: Accepted = ANY) -> Attr[list[T]]:
+    """A list of items of this type, empty unless it is given."""
+    return Attr(cast("type[list[T]]", list), list[T](), accepted, item)
+
+
+def required_list(item: type[T], accepted: Accepted = ANY) -> Attr[list[T]]:
+    """A list of items of this type that must be given."""
+    return Attr(cast("type[list[T]]", list), None, accepted, item)
 
 
 @dataclass(frozen=True)
@@ -91,7 +167,8 @@ class Slot:
 
     A companion goes with what stands in the slot `of`, and no program mentions it: its LoD
     (`"lod"`, the offsets of every level), its row numbers where it is sparse (`"rows"`), or what
-    the variable held before (`"previous"`). `needed` ones must be there when a graph is made.
+    the variable held before (`"previous"`). A token (`"order"`) goes with the op, not with a slot.
+    `needed` ones must be there when a graph is made.
 
     What stands in an `on_host` slot is in the host's memory though the op runs on a device: it
     tells how many elements there will be, or which kernels to launch. LoD always is.
@@ -119,7 +196,8 @@ class Share:
     """Two values of an op of which one is part of the other, and may lie in its memory.
 
     Each is a slot and a place in it. `part` is `size` places of `axis` of `whole`, from `start` on;
-    None for all its elements, in their order.
+    None for all its elements, in their order. A part that `stays` lies there though that keeps the
+    whole alive for longer, for its other parts are needed as long; it is aligned for any device.
     """
 
     whole: tuple[str, int]
@@ -127,6 +205,7 @@ class Share:
     axis: int = 0
     start: Size = 0
     size: Size | None = None
+    stays: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,6 +271,16 @@ def reads_rows(of: str) -> Slot:
 def writes_rows(of: str) -> Slot:
     """Declare that an output may be sparse: it is where `infer` gives this slot a type."""
     return Slot(is_output=True, optional=True, companion="rows", of=of)
+
+
+def reads_order() -> Slot:
+    """Declare that an op waits for the collective before it: a token, None for the first."""
+    return Slot(optional=True, no_grad=True, companion="order", on_host=True)
+
+
+def writes_order() -> Slot:
+    """Declare that the next collective waits for this op: a token."""
+    return Slot(is_output=True, optional=True, companion="order", on_host=True)
 
 
 def reads_previous(of: str) -> Slot:

@@ -8,6 +8,7 @@ from compiler.errors import did_you_mean
 from compiler.options import Options
 from compiler.passes.assign_targets import AssignTargets, Supports
 from compiler.passes.base import Pass
+from compiler.passes.distribute.bucket_all_reduces import BucketAllReduces, CompressAllReduces
 from compiler.passes.draw_keys import DrawKeys
 from compiler.passes.eliminate_dead import EliminateDead
 from compiler.passes.fold_constants import FoldConstants
@@ -43,6 +44,7 @@ PASSES: tuple[type[Pass], ...] = (
     MergeReshapes,
     MergeCommon,
     EliminateDead,
+    BucketAllReduces,
     MergeSquares,
     GroupUpdates,
     FusePointwise,
@@ -73,12 +75,19 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     kept = [
         NarrowFloats(narrow) if narrow and type(each) is NarrowFloats else each for each in kept
     ]
+    kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
     kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
     if supports is None:
         return kept
     behind = GroupUpdates | FusePointwise | Schedule
     place = next(i for i, each in enumerate(kept) if isinstance(each, behind))
     return [*kept[:place], NameSizes(), DrawKeys(supports), AssignTargets(supports), *kept[place:]]
+
+
+def _bucketing(options: Options) -> BucketAllReduces:
+    """The pass that sums gradients over ranks, as options want it."""
+    kind = BucketAllReduces if options.compress is None else CompressAllReduces
+    return kind(options.bucket_bytes, options.overlap, options.compress)
 
 
 def left_out(
@@ -90,7 +99,7 @@ def left_out(
     Raises ValueError for a name nobody has.
 
     >>> sorted(left_out(only=["schedule", "reuse_memory"], stop_after="schedule"))[:2]
-    ['eliminate_dead', 'fold_constants']
+    ['bucket_all_reduces', 'eliminate_dead']
     """
     names = [each.name for each in with_added(PASSES, added_names())]
     wanted = list(only)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.ir.graph import Graph
 from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.distribute.overlap import overlapped
 from compiler.passes.orders import Kernels, Order
 
 LARGER = 128
@@ -18,6 +19,10 @@ class Schedule(Pass):
     put off until it is needed. Unknown sizes count as `ctx.typical`. Where peaks are equal the
     earlier one counts, the program's first, and an order that needs more than the program's at far
     larger sizes is none: there activations outweigh parameters.
+
+    Where gradients are summed over ranks while others are computed, the order as written counts:
+    what begins communication runs as soon as it can, what waits for it just before the result is
+    read.
     """
 
     name = "schedule"
@@ -29,11 +34,22 @@ class Schedule(Pass):
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Compare the peaks; without `search`, settle for the order as written."""
-        if not self.search:
+        is_overlapped = any(op.defn.starts_early for op in g.ops())
+        if not self.search and not is_overlapped:
             g.reorder(g.ops())
             return
         kernels = Kernels(g, ctx.typical)
+        if is_overlapped:
+            g.reorder(kernels.ops(_overlapped(kernels)))
+            return
         g.reorder(kernels.ops(_best(kernels, ctx.typical)))
+
+
+def _overlapped(kernels: Kernels) -> Order:
+    """The order as written, with communication begun early and waited for late."""
+    early = [any(op.defn.starts_early for op in ops) for ops in kernels.steps]
+    late = [any(op.defn.waits_late for op in ops) for ops in kernels.steps]
+    return overlapped(kernels.written(), kernels.before, early.__getitem__, late.__getitem__)
 
 
 def _best(kernels: Kernels, typical: int) -> Order:

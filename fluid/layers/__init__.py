@@ -1,6 +1,7 @@
 """Layers: functions that append ops to the default main program and return their results."""
 
 from fluid.atomic import checked_all
+from fluid.layers import collective as collective
 from fluid.layers.activation import *
 from fluid.layers.arrays import *
 from fluid.layers.branches import *

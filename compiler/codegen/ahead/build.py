@@ -20,6 +20,7 @@ from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.ahead.shelf import Shelf
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
+from compiler.private_folders import is_private
 
 Told = Callable[[int, int, str], None]
 """What is told of progress: how many are done, of how many, and which was done last."""
@@ -47,10 +48,11 @@ def build(
 ) -> list[list[Built]]:
     """The kernels of each module for every GPU, in the modules' order.
 
-    What is compiled is kept in a folder, `limit` bytes of it. `processes` is how many are compiled
-    at once, by default one a processor; kernels are `large` where values of open sizes may have
-    2^31 elements or more. Raises CompileError where Triton is missing, and where kernels do not
-    compile: it names all of them, and what was compiled is kept for the next time.
+    What is compiled is kept in a folder, `limit` bytes of it, unless others can write to it.
+    `processes` is how many are compiled at once, by default one a processor; kernels are `large`
+    where values of open sizes may have 2^31 elements or more. Raises CompileError where Triton is
+    missing, and where kernels do not compile: it names all of them, and what was compiled is kept
+    for the next time.
     """
     wanted = [
         [(spec, gpu, job, index) for gpu in targets for spec, job in jobs_of(module, gpu, index)]
@@ -64,27 +66,37 @@ def build(
     ]
 
 
-def _shelf(folder: Path, limit: int) -> Shelf:
+def _shelf(folder: Path, limit: int) -> Shelf | None:
+    """Kernels that were compiled before; None where the folder is not this user's alone."""
     try:
         version = metadata.version("triton")
     except metadata.PackageNotFoundError as error:
         raise CompileError("kernels are compiled by triton, which is not installed") from error
-    return Shelf(folder, limit, version)
+    return Shelf(folder, limit, version) if is_private(folder, "FLUID_CACHE") else None
 
 
-def _made(jobs: Sequence[Job], told: Told, processes: int | None, shelf: Shelf) -> dict[Job, Code]:
-    known = {job: code for job in jobs if (code := shelf.find(job)) is not None}
+def _made(
+    jobs: Sequence[Job], told: Told, processes: int | None, shelf: Shelf | None
+) -> dict[Job, Code]:
+    known = _known(jobs, shelf)
     missing = [job for job in jobs if job not in known]
     failed: list[CompileError] = []
     for number, (job, answer) in enumerate(compiled(missing, processes), len(known) + 1):
         try:
             known[job] = code_of(job, answer)
-            shelf.put(job, known[job])
+            if shelf:
+                shelf.put(job, known[job])
         except CompileError as error:
             failed.append(error)
         told(number, len(jobs), f"{job.gpu} {job.entry}")
-    if missing:
+    if missing and shelf:
         shelf.trim()
     if failed:
         raise CompileError("\n".join(sorted(str(each) for each in failed)))
     return known
+
+
+def _known(jobs: Sequence[Job], shelf: Shelf | None) -> dict[Job, Code]:
+    """What was compiled before."""
+    found = {job: shelf.find(job) for job in jobs} if shelf else {}
+    return {job: code for job, code in found.items() if code is not None}

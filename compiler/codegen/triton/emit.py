@@ -15,7 +15,7 @@ from compiler.codegen.triton.lanes import Lanes, Store
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.spelling import SIZE
 from compiler.codegen.triton.traffic import Traffic, traffic_of
-from compiler.codegen.writer import Names
+from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import product
 
 
@@ -89,7 +89,7 @@ class Emitter(Reductions):
         parameters = [*self.pointers.values(), *self.sizes.values()]
         parameters += [f"{each}: tl.constexpr" for each in (*self._constants(), "INDEX")]
         head = [self._decorator(), f"def {self.name}({', '.join(parameters)}):"]
-        return [*head, *(f"    # {line}" for line in self.comment), *self.body.lines]
+        return [*head, *comment_lines(self.comment), *self.body.lines]
 
     def _decorator(self) -> str:
         """What Triton must not look at is said: no other size makes it compile once more."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from compiler.codegen.frame import Frame, NumpyOperand, shape_text
 from compiler.codegen.triton.alike import Key, likeness
 from compiler.codegen.triton.emit import Written
 from compiler.codegen.triton.helpers import GLOBALS, HELPERS, with_needed
+from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size, renamed
 from compiler.ir.region import WHOLE
 from compiler.ir.types import DType, TensorType
@@ -39,7 +39,7 @@ class TritonFrame(Frame):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.dims, plan.buffers)
-        self.names.taken |= {*_TAKEN, *HELPERS, *GLOBALS, *dir(builtins)}
+        self.names.taken |= {*_TAKEN, *HELPERS, *GLOBALS}
         self.in_order = plan.in_order
         self.precision = "tf32" if plan.tf32 else "ieee"
         self.known: set[str] = set()
@@ -143,5 +143,5 @@ class TritonFrame(Frame):
                 self.functions.append(f"@triton.jit\n{HELPERS[helper]}")
                 named = [line for name, line in GLOBALS.items() if name in HELPERS[helper]]
                 self.globals += [line for line in named if line not in self.globals]
-        self.functions.append("\n".join(source.lines))
+        self.functions.append("\n".join(map(expect_one_line, source.lines)))
         self.kernels.append((source.name, source.types, source.constants, source.options))

@@ -22,6 +22,7 @@ from compiler.codegen.triton.split import split
 from compiler.codegen.triton.tails import Tail
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
+from compiler.ir.slots import Share
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.plan import PlannedOp, Value
 
@@ -54,6 +55,9 @@ class DeviceOperand:
     def shape(self) -> Shape:
         """The shape it is seen in."""
         return self.type.shape
+
+    def __str__(self) -> str:
+        return self.operand.name
 
     def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
         """The same elements in another shape."""
@@ -134,6 +138,10 @@ class Kernels(HostWork):
         """True where both are one memory, so that copying would be idle."""
         return self._frame.aliased(a.operand, b.operand)
 
+    def lies_in(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+        """True where a part has the very memory that it has in the whole."""
+        return self._frame.lies_in(part.operand, whole.operand, share)
+
     def key(self, keys: DeviceOperand, place: int) -> Expr:
         """The key at a place of a tensor of keys."""
         return self.current.key(keys_from(keys.operand, place))
@@ -195,6 +203,11 @@ class Kernels(HostWork):
         *places, i, j = indices = self.lanes(*stack, rows, columns)
         part = self.loop(parts)
         store(tuple(places), i, j, self.sum(held[(part, *indices)], part))
+
+    def line(self, text: str) -> None:
+        """Write one line of the step, behind the kernels before it."""
+        self.flush()
+        self._frame.line(text)
 
     def finish(self) -> None:
         """Write the kernel begun last, and round what was added up."""

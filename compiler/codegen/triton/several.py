@@ -20,7 +20,7 @@ from compiler.codegen.triton.forms import LANES
 from compiler.codegen.triton.lanes import Lanes
 from compiler.codegen.triton.pointwise import kernels_of
 from compiler.codegen.triton.traffic import Access, Sizes, Traffic, whole, work_on
-from compiler.codegen.writer import Writer, printable
+from compiler.codegen.writer import Writer, comment_lines
 from compiler.ir.dims import product
 from compiler.plan import Step
 
@@ -141,7 +141,7 @@ class Launch:
         """The kernel's text."""
         names = ", ".join(["table", "places", *self.arguments])
         head = f"def {self.name}({names}, LANES: tl.constexpr, INDEX: tl.constexpr):"
-        return ["@triton.jit", head, *(f"    # {printable(each)}" for each in self.comment), *body]
+        return ["@triton.jit", head, *comment_lines(self.comment), *body]
 
     def written(
         self, lines: list[str], blocks: Sequence[Block], most: int | None = None

@@ -21,10 +21,11 @@ from compiler.codegen.triton.split import split
 from compiler.codegen.triton.sums import emit_whole
 from compiler.codegen.triton.tails import Tail, fused_name, tail_of, wanted
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.graph import Op
+from compiler.ir.graph import Op, Var
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has, parameters, slot_of
 from compiler.ir.open_sizes import inferred_apart, numbers_of
 from compiler.ir.sides import TO_DEVICE, TO_HOST
+from compiler.ir.types import TOKEN
 from compiler.ir.whole import Whole
 from compiler.plan import Plan, PlannedOp, Step
 
@@ -52,9 +53,12 @@ class TritonTarget:
         owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
         if not self.writes(type(op.defn)):
             return owner.stays_on_host or f"{op.kind} has no kernel"
+        declined = owner.has_no_kernel()
+        if declined:
+            return declined
         if not _is_sized(op):
             return "only data decides its sizes"
-        if any(var.type.dtype not in TYPES for var in op.reads() + op.writes()):
+        if any(var.type.dtype not in TYPES for var in _with_data(op)):
             return "it works on what is no number"
         untold = _untold(op)
         if untold:
@@ -86,6 +90,11 @@ def _body(defn: type[OpDef]) -> tuple[type[OpDef], str] | None:
     """The class that has the body of an op's kernels, and what it is called there."""
     found = (defn.forward, "triton_grad") if issubclass(defn, GradOp) else (defn, "triton")
     return found if callable(getattr(*found, None)) else None
+
+
+def _with_data(op: Op) -> list[Var]:
+    """The vars of an op but for tokens."""
+    return [var for var in op.reads() + op.writes() if var.type != TOKEN]
 
 
 def _is_sized(op: Op) -> bool:

@@ -2,12 +2,12 @@
 
 They compute nothing of their own: converting, running and generating code treat them in their own
 way. `Captured` are the vars a body sees as its last feeds; `Written` are those that its first
-results become.
+results become. `Before` and `After` chain a body with collectives with those around it.
 """
 
 from __future__ import annotations
 
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, reads, reads_order, writes, writes_order
 from compiler.ir.types import TensorType
 
 
@@ -24,6 +24,8 @@ class If(OpDef, op="if"):
     Captured = reads(many=True, optional=True)
     Written = writes(many=True, optional=True)
     Runs = writes(optional=True)
+    Before = reads_order()
+    After = writes_order()
 
     def infer(self) -> dict[str, TensorType]:
         return {}
@@ -43,6 +45,8 @@ class Unwind(OpDef, op="unwind"):
     Runs = reads(optional=True)
     Captured = reads(many=True, optional=True)
     Written = writes(many=True, optional=True)
+    Before = reads_order()
+    After = writes_order()
 
     def infer(self) -> dict[str, TensorType]:
         return {}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.errors import ShapeError
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import between
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
@@ -116,6 +117,10 @@ class GenerateProposals(OpDef, op="generate_proposals"):
         }
 
 
+LEVELS = between(-64, 64)
+"""Levels of a pyramid of features: boxes of the smallest and the largest float lie between them."""
+
+
 class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     """MultiFpnRois = the boxes of each level, by their size; RestoreIndex = where each one went.
 
@@ -131,14 +136,19 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     MultiFpnRois = writes(many=True)
     MultiFpnRois_lod = writes_lod("MultiFpnRois")
     RestoreIndex = writes()
-    min_level: Attr[int] = required(int)
-    max_level: Attr[int] = required(int)
+    min_level: Attr[int] = required(int, LEVELS)
+    max_level: Attr[int] = required(int, LEVELS)
     refer_level: Attr[int] = required(int)
     refer_scale: Attr[int] = required(int)
 
     def infer(self, FpnRois: TensorType, FpnRois_lod: list[TensorType] | None) -> dict[str, object]:
         require_boxes(self.kind, "FpnRois", FpnRois)
         levels = self.max_level - self.min_level + 1
+        if levels < 1:
+            raise BadAttribute(
+                f"{self.kind}: 'max_level' is {self.max_level}, expected at least 'min_level' "
+                f"{self.min_level}"
+            )
         offsets = FpnRois_lod[-1] if FpnRois_lod else TensorType(DType.INT64, (UNKNOWN,))
         return {
             "MultiFpnRois": [FpnRois.with_shape((UNKNOWN, 4))] * levels,

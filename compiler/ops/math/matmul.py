@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef import OpDef, attr, broadcast, reads, reduced_axes, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.math.reduce import sum_axes, summed_to
@@ -226,8 +226,8 @@ class Matmul(Product, op="matmul"):
     transpose_Y = attr(False)
     alpha = attr(1.0)
     head_number = attr(1)
-    fused_reshape_Out = attr(list[int]())
-    fused_transpose_Out = attr(list[int]())
+    fused_reshape_Out = attr_list(int)
+    fused_transpose_Out = attr_list(int)
 
     def options(self) -> tuple[bool, bool, float]:
         """As its attributes say."""

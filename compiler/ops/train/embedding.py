@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import WIDE
 from compiler.ir.dims import product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
-from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import differ, numeric, require_dtype
 from compiler.ops.lanes import add_rows, copy, fill, inside
@@ -57,12 +58,12 @@ class Lookup(OpDef):
     Out = writes()
     is_sparse = attr(False)
     is_distributed = attr(False)
-    padding_idx = attr(-1)
+    padding_idx = attr(-1, WIDE)
     remote_prefetch = attr(False)
     trainer_id = attr(0)
-    height_sections = attr(list[int]())
-    epmap = attr(list[str]())
-    table_names = attr(list[str]())
+    height_sections = attr_list(int, WIDE)
+    epmap = attr_list(str)
+    table_names = attr_list(str)
 
     def looked_up(self, Ids: TensorType) -> Shape:
         """The shape of Ids, each of which becomes a row."""

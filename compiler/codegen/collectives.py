@@ -1,0 +1,64 @@
+"""The collectives of a plan: their schedule as text, and what a module needs to run alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from compiler.ir.opdef import GradOp, OpDef
+from compiler.plan import Plan, PlannedOp, Step, Value
+
+DESCRIBED = "described"
+"""The attribute of an op whose text goes into the schedule instead of its operand."""
+
+
+def collectives(plan: Plan) -> tuple[str, ...]:
+    """A line for each collective op of a plan, in order; bodies of loops and branches once."""
+    return tuple(_line(op) for op in _communicating(plan.steps) if op.defn.is_ordered())
+
+
+def alone_source(plan: Plan) -> list[str]:
+    """Lines that define `collective` of one rank where the loader gives the module none.
+
+    Empty where the plan needs none.
+    """
+    owner = next((_owner(op.defn) for op in _communicating(plan.steps)), None)
+    if owner is None:
+        return []
+    alone = cast("type[object]", type(owner.collective))
+    source = inspect.getsource(alone).rstrip()
+    given = f"globals().get('collective') or {alone.__name__}()"
+    return ["", "", *source.splitlines(), "", "", f"collective = {given}"]
+
+
+def _communicating(steps: Iterable[Step]) -> Iterator[PlannedOp]:
+    """The ops of steps and of their bodies that use `collective`."""
+    for op in (op for step in steps for op in step.ops):
+        yield from _communicating(op.body)
+        if hasattr(_owner(op.defn), "collective"):
+            yield op
+
+
+def _owner(defn: OpDef) -> Any:
+    return defn.origin if isinstance(defn, GradOp) else defn
+
+
+def _line(op: PlannedOp) -> str:
+    attributes = op.defn.attributes
+    values = [value for side in (op.inputs, op.outputs) for vs in side.values() for value in vs]
+    what = f"{attributes['variable']} {_type(values[0])}" if values else attributes["variable"]
+    rest = {n: v for n, v in attributes.items() if n not in _NOT_COMPARED and v != ""}
+    options = ", ".join(f"{name}={value}" for name, value in rest.items())
+    return f"{op.kind} {attributes.get(DESCRIBED) or what} ({options})"
+
+
+_NOT_COMPARED = frozenset(
+    {"variable", DESCRIBED, "rank", "trainer_id", "endpoint", "other_endpoints"}
+)
+"""Attributes that are said before, or differ from rank to rank."""
+
+
+def _type(value: Value) -> str:
+    sizes = (str(size) if isinstance(size, int) else "?" for size in value.type.shape)
+    return f"{value.type.dtype.numpy.name}[{', '.join(sizes)}]"

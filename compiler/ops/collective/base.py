@@ -1,0 +1,69 @@
+"""What collective ops share: their order, their ring, the object that carries them out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
+from compiler.ir.types import Array, TensorType
+from compiler.ops.collective.alone import Alone
+
+
+class Collective(HostOp):
+    """An op that every rank of a ring must run, in the same order as all others.
+
+    `Before` and `After` are tokens that chain the collectives of a block in program order.
+    `variable` is the variable's name in the program, for messages and for the schedule that ranks
+    compare; converting a program sets it.
+    """
+
+    lod_like = "X"
+
+    variable = attr("")
+    Before = reads_order()
+    After = writes_order()
+    collective: ClassVar[Any] = Alone()
+
+
+class InPlace(Collective):
+    """A collective that changes the values of X: Out has the type of X, and may be its memory."""
+
+    X = reads()
+    Out = writes(inplace="X")
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return {"Out": X}
+
+    def call(self, out: str) -> str:
+        """The call of `collective` that changes an array in place."""
+        raise NotImplementedError
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+        if not k.aliased(X, Out):
+            k.line(f"np.copyto({Out}, {X})")
+        k.line(self.call(str(Out)))
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        if not k.aliased(X, Out):
+            k.line(f"{Out}.copy_({X})")
+        k.line(self.call(str(Out)))
+
+
+def divided(kind: str, X: TensorType, ranks: int) -> TensorType:
+    """The type of one rank's share of the rows of X; ShapeError where they are not divisible."""
+    rows = X.shape[0] if X.rank else 0
+    if X.rank == 0 or ranks < 1 or (isinstance(rows, int) and rows % ranks):
+        raise ShapeError(f"{kind}: X is {X}, expected rows that nranks={ranks} divides")
+    return X.with_shape((rows // ranks, *X.shape[1:]))
+
+
+def expect_rows(kind: str, found: Array, rows: int, ranks: int) -> Array:
+    """The result of a gather or scatter; ValueError where the ring has not `ranks` ranks."""
+    if len(found) != rows:
+        raise ValueError(
+            f"{kind}: nranks={ranks} gives {rows} rows, but the ring gave {len(found)}; "
+            "nranks must be the number of ranks in the ring"
+        )
+    return found

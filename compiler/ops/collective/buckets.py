@@ -1,0 +1,217 @@
+"""Ops that the pass `bucket_all_reduces` makes: several gradients in one piece of memory.
+
+No program has them. `pack_bucket` and `unpack_bucket` move elements and compute nothing; where the
+gradients lie in the bucket's memory they do nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.collective.alone import Alone
+from compiler.ops.collective.base import InPlace
+from compiler.ops.collective.reduce import all_reduced
+
+P = TypeVar("P", Operand, DeviceOperand)
+
+ALIGNED = 16
+"""Elements of which each part of a bucket begins at a multiple, to be aligned for any device."""
+
+
+def places(sizes: Sequence[int]) -> list[int]:
+    """Where parts of so many elements begin in a bucket, and where the last one ends.
+
+    >>> places([10, 16, 3])
+    [0, 16, 32, 48]
+    """
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
+    return starts
+
+
+def known_sizes(types: Sequence[TensorType]) -> list[int]:
+    """The numbers of elements of types; ShapeError where one is not known."""
+    sizes = [each.numel for each in types]
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) != len(sizes):
+        raise ShapeError(f"a bucket holds values of known sizes, got {', '.join(map(str, types))}")
+    return known
+
+
+def bucket_shares(whole: str, part: str, sizes: Sequence[int]) -> list[Share]:
+    """Which part of a bucket each value of a slot is."""
+    starts = places(sizes)
+    return [
+        Share((whole, 0), (part, i), 0, starts[i], size, stays=True) for i, size in enumerate(sizes)
+    ]
+
+
+class PackBucket(OpDef, op="pack_bucket"):
+    """Out [places] = the elements of X, each value from a multiple of 16 on; the rest is undefined.
+
+    All values of X have one element type and known sizes.
+    """
+
+    lod_like = ""
+    widens = False
+    starts_early = True
+
+    X = reads(many=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        if any(each.dtype is not X[0].dtype for each in X):
+            raise ShapeError(f"pack_bucket: X is {', '.join(map(str, X))}, expected one dtype")
+        return X[0].with_shape((places(known_sizes(X))[-1],))
+
+    def numpy(self, X: list[Array]) -> Array:
+        starts = places([each.size for each in X])
+        out = np.zeros(starts[-1], X[0].dtype)
+        for start, each in zip(starts, X, strict=False):
+            out[start : start + each.size] = each.reshape(-1)
+        return out
+
+    def shares(self, types: Types) -> list[Share]:
+        return bucket_shares("Out", "X", known_sizes(types["X"]))
+
+    def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
+        for part, share, cut in cuts("Out", "X", X):
+            if not k.lies_in(part, Out, share):
+                place = k.once(f"{Out}[{cut}]", [Out], "place")
+                k.line(f"np.copyto({place}, {part.view((part.type.numel,))})")
+
+    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+        moved = [each for each in cuts("Out", "X", X) if not k.lies_in(each[0], Out, each[1])]
+        copy_together(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
+
+
+class UnpackBucket(OpDef, op="unpack_bucket"):
+    """Out = the parts of a bucket X, in the shapes `shapes`."""
+
+    lod_like = ""
+    widens = False
+    waits_late = True
+
+    X = reads()
+    Out = writes(many=True)
+    shapes = attr(list[list[int]]())
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        out = [X.with_shape(each) for each in self.shapes]
+        if places(known_sizes(out))[-1] != X.shape[0]:
+            raise ShapeError(f"unpack_bucket: X is {X}, expected {places(known_sizes(out))[-1]}")
+        return {"Out": out}
+
+    def numpy(self, X: Array) -> dict[str, list[Array]]:
+        sizes = [prod(each) for each in self.shapes]
+        parts = zip(places(sizes), sizes, self.shapes, strict=False)
+        return {"Out": [X[start : start + n].reshape(shape) for start, n, shape in parts]}
+
+    def shares(self, types: Types) -> list[Share]:
+        return bucket_shares("X", "Out", known_sizes(types["Out"]))
+
+    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+        for part, share, cut in cuts("X", "Out", Out):
+            if not k.lies_in(part, X, share):
+                place = k.once(f"{X}[{cut}]", [X], "place")
+                k.line(f"np.copyto({part.view((part.type.numel,))}, {place})")
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+        moved = [each for each in cuts("X", "Out", Out) if not k.lies_in(each[0], X, each[1])]
+        copy_together(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
+
+
+def cuts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]:
+    """The values of a slot, each with the part of the bucket that it is, and as text of a slice."""
+    sizes = known_sizes([each.type for each in held])
+    texts = (f"{start}:{start + size}" for start, size in zip(places(sizes), sizes, strict=False))
+    return list(zip(held, bucket_shares(whole, part, sizes), texts, strict=True))
+
+
+def copy_together(k: Lanes, pairs: Sequence[tuple[str, str]]) -> None:
+    """Copy tensors of a device in as few launches as torch can; pairs of a target and a source."""
+    if pairs:
+        targets, sources = (", ".join(side) for side in zip(*pairs, strict=True))
+        k.line(f"torch._foreach_copy_([{targets}], [{sources}])")
+
+
+class StartAllReduce(InPlace, op="start_all_reduce"):
+    """Start the sum of X over all ranks of ring `ring_id`; Out holds it once it was waited for.
+
+    `described` has the names and types of what is in X, for the schedule that ranks compare.
+    """
+
+    starts_early = True
+
+    ring_id = attr(0)
+    described = attr("")
+
+    def call(self, out: str) -> str:
+        return f"collective.start_all_reduce({self.ring_id}, {self.variable!r}, 'sum', {out})"
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        out = np.array(X)
+        self.collective.start_all_reduce(self.ring_id, self.variable, "sum", out)
+        return {"Out": out}
+
+
+class AllReduceBucket(InPlace, op="all_reduce_bucket"):
+    """Out = the sum of X over all ranks of ring `ring_id`, on each of them.
+
+    `described` is as `start_all_reduce` has it.
+    """
+
+    ring_id = attr(0)
+    described = attr("")
+
+    def call(self, out: str) -> str:
+        return f"collective.all_reduce({self.ring_id}, {self.variable!r}, 'sum', {out})"
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        return {"Out": all_reduced(self.collective, self.ring_id, self.variable, "sum", X)}
+
+
+class WaitAllReduce(HostOp, op="wait_all_reduce"):
+    """Out = X, once the sum is there that `start_all_reduce` started under the name `variable`.
+
+    Each rank waits by itself, so waits have no place in the order of the collectives.
+    """
+
+    lod_like = ""
+    waits_late = True
+
+    X = reads()
+    Out = writes(inplace="X")
+    ring_id = attr(0)
+    variable = attr("")
+    collective: ClassVar[Any] = Alone()
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return {"Out": X}
+
+    def call(self) -> str:
+        """The call of `collective` that waits."""
+        return f"collective.wait({self.ring_id}, {self.variable!r})"
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        self.collective.wait(self.ring_id, self.variable)
+        return {"Out": X}
+
+    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+        k.line(self.call())
+        if not k.aliased(X, Out):
+            k.line(f"np.copyto({Out}, {X})")
+
+    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+        k.line(self.call())
+        if not k.aliased(X, Out):
+            k.line(f"{Out}.copy_({X})")

@@ -1,0 +1,374 @@
+"""`batch_norm` over the batch of all ranks: what each has is summed up before it is used."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef import Again, attr, reads_order, writes_order
+from compiler.ir.types import Array, DType, Shape
+from compiler.ops.collective.alone import Alone
+from compiler.ops.norm import batch_lanes
+from compiler.ops.norm.lanes import Channels, moments
+from compiler.ops.norm.loops import channel_rows, normalised, rows_gradient, rows_like
+from compiler.ops.norm.norm import BatchNorm, like
+
+
+def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
+    """Vectors [C] and a count, each summed over all ranks, in float64 by one all-reduce."""
+    packed = np.concatenate([*(np.asarray(part, np.float64) for part in parts), [float(count)]])
+    if collective.has_ring(ring):
+        collective.all_reduce(ring, name, "sum", packed)
+    return [*np.split(packed[:-1], len(parts)), packed[-1]]
+
+
+def shared_moments(collective: Any, ring: int, name: str, x: Array) -> tuple[Array, Array, float]:
+    """Mean and biased variance of the rows that all ranks have, and how many those are.
+
+    Each rank subtracts its own mean first, and sums travel in float64: no digits are lost where
+    the mean is large beside the deviation.
+    """
+    count = len(x)
+    mean = x.mean(axis=0, dtype=np.float64) if count else np.zeros(x.shape[1])
+    square = ((x - mean) ** 2).sum(axis=0) + count * mean**2
+    total, squares, places = totals(collective, ring, name, [count * mean, square], count)
+    mean = total / places
+    variance = np.maximum(squares / places - mean**2, 0.0)
+    return mean.astype(x.dtype), variance.astype(x.dtype), float(places)
+
+
+def normalize_by_all(
+    x: Array,
+    y: Array,
+    scale: Array,
+    bias: Array,
+    saved: tuple[Array, Array],
+    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
+    momentum: float,
+    epsilon: float,
+    spare: Array,
+    where: tuple[Any, int, str],
+) -> None:
+    """Normalise x [N, places, C] to y, which may be x, by mean and variance of all ranks.
+
+    `saved` takes the mean and 1/deviation; `kept` has running mean and variance, before and after.
+    Where all ranks together have one value of a channel, it passes, and nothing is learnt of it.
+    """
+    mean, inverse = saved
+    count = x.size // mean.size
+    np.einsum("npc->c", x, out=mean)
+    np.divide(mean, max(count, 1), out=mean)
+    np.subtract(x, mean, out=y)
+    np.einsum("npc,npc->c", y, y, out=inverse)
+    local = mean.astype(np.float64)
+    parts = [count * local, inverse + count * local**2]
+    total, squares, places = totals(*where, parts, count)
+    if places == 1:
+        np.add(y, mean, out=y)
+        for source, target in ((0, mean), (0, inverse), *kept):
+            np.copyto(target, source)
+        return
+    centre = total / places
+    np.add(y, (local - centre).astype(y.dtype), out=y)
+    mean[...] = centre
+    inverse[...] = np.maximum(squares / places - centre**2, 0.0)
+    for (before, after), batch in zip(kept, saved, strict=True):
+        np.multiply(batch, 1.0 - momentum, out=spare)
+        np.multiply(before, momentum, out=after)
+        np.add(after, spare, out=after)
+    np.add(inverse, epsilon, out=inverse)
+    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
+    np.multiply(y, np.multiply(inverse, scale, out=spare), out=y)
+    np.add(y, bias, out=y)
+
+
+def gradient_by_all(
+    x: Array,
+    d_y: Array,
+    d_x: Array,
+    scale: Array,
+    mean: Array,
+    inverse: Array,
+    d_scale: Array,
+    d_bias: Array,
+    spare: Array,
+    where: tuple[Any, int, str],
+) -> None:
+    """d_x = scale*inverse*(d_y - (d_bias + (x - mean)*inverse*d_scale)/count), x as [N, places, C].
+
+    In the bracket, d_bias, d_scale and count are sums over all ranks; what is returned of the
+    former is this rank's.
+    """
+    centred = np.subtract(x, mean, out=d_x)
+    np.einsum("npc->c", d_y, out=d_bias)
+    np.einsum("npc,npc->c", d_y, centred, out=d_scale)
+    np.multiply(d_scale, inverse, out=d_scale)
+    scales, biases, places = totals(*where, [d_scale, d_bias], x.size // mean.size)
+    if places == 1:
+        for source, target in ((d_y, d_x), (0, d_scale), (0, d_bias)):
+            np.copyto(target, source)
+        return
+    spare[...] = scales / -places * inverse
+    np.add(np.multiply(centred, spare, out=d_x), d_y, out=d_x)
+    spare[...] = biases / places
+    np.subtract(d_x, spare, out=d_x)
+    np.multiply(d_x, np.multiply(scale, inverse, out=spare), out=d_x)
+
+
+class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
+    """`batch_norm` whose batch is that of all ranks of ring `ring_id`, uneven shares included.
+
+    Mean and variance, and in the gradient of X the sums of gradients, are those of all ranks, by
+    one all-reduce each. The gradients of Scale and Bias are those of this rank: they are summed
+    with those of other parameters. Without a ring it is `batch_norm`.
+    Reference: sync_batch_norm_op.cu.h, which assumes equal shares.
+    """
+
+    ring_id = attr(0)
+    variable = attr("")
+    Before = reads_order()
+    After = writes_order()
+    collective: ClassVar[Any] = Alone()
+
+    def is_ordered(self) -> bool:
+        """Statistics that are kept need no other rank."""
+        return not self.is_frozen
+
+    def again(self) -> Again | None:
+        """Y is not made a second time: how many values a channel has, only all ranks know."""
+        return super().again() if self.is_frozen else None
+
+    def numpy(
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Array,
+        Mean: Array,
+        Variance: Array,
+        MomentumTensor: Array | None,
+    ) -> dict[str, Array]:
+        keep = self.momentum if MomentumTensor is None else float(MomentumTensor.ravel()[0])
+        if self.use_global_stats or (self.is_test and not self.trainable_statistics):
+            kept = (Mean, Variance, keep, self.epsilon, True, self.data_layout)
+            return normalised(X, Scale, Bias, *kept)
+        x = channel_rows(X, self.data_layout)
+        found = shared_moments(self.collective, self.ring_id, self.variable, x)
+        made = {"MeanOut": Mean, "VarianceOut": Variance, "ReserveSpace": np.empty(0, X.dtype)}
+        if found[2] == 1:
+            saved = dict.fromkeys(("SavedMean", "SavedVariance"), np.zeros_like(Mean))
+            return {"Y": X, **made, **saved}
+        made["MeanOut"] = keep * Mean + (1.0 - keep) * found[0]
+        made["VarianceOut"] = keep * Variance + (1.0 - keep) * found[1]
+        inverse = 1.0 / np.sqrt(found[1] + self.epsilon)
+        y = rows_like((x - found[0]) * inverse * Scale + Bias, X, self.data_layout)
+        return {"Y": y, **made, "SavedMean": found[0], "SavedVariance": inverse}
+
+    def grad(
+        self,
+        X: Array,
+        Scale: Array,
+        Bias: Shape,
+        SavedMean: Array,
+        SavedVariance: Array,
+        d_Y: Array,
+    ) -> dict[str, Array]:
+        x, above = (channel_rows(each, self.data_layout) for each in (X, d_Y))
+        normal = (x - SavedMean) * SavedVariance
+        frozen = self.use_global_stats or (self.is_test and not self.trainable_statistics)
+        if frozen:
+            rows, d_scale, d_bias = rows_gradient(normal, above, Scale * SavedVariance, True)
+            return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
+        d_scale, d_bias = (above * normal).sum(axis=0), above.sum(axis=0)
+        where = (self.collective, self.ring_id, self.variable)
+        scales, biases, places = totals(*where, [d_scale, d_bias], len(x))
+        if places == 1:
+            return {"X": d_Y, "Scale": np.zeros_like(Scale), "Bias": np.zeros_like(Scale)}
+        share = (normal * scales + biases) / places
+        rows = ((above - share) * (Scale * SavedVariance)).astype(X.dtype)
+        return {"X": rows_like(rows, X, self.data_layout), "Scale": d_scale, "Bias": d_bias}
+
+    @property
+    def where(self) -> str:
+        """What an all-reduce is told: the object, the ring, the name."""
+        return f"collective, {self.ring_id}, {self.variable!r}"
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand,
+        Bias: Operand,
+        Mean: Operand,
+        Variance: Operand,
+        MomentumTensor: Operand | None,
+        Y: Operand | None,
+        MeanOut: Operand | None,
+        VarianceOut: Operand | None,
+        SavedMean: Operand | None,
+        SavedVariance: Operand | None,
+    ) -> None:
+        outs = (Y, MeanOut, VarianceOut, SavedMean, SavedVariance)
+        if self.is_frozen:
+            super().lower(k, X, Scale, Bias, Mean, Variance, MomentumTensor, *outs)
+            return
+        images = f"{self.seen(k, X)}, {self.seen(k, Y or like(k, X))}, {Scale}, {Bias}"
+        saved = ", ".join(str(each or like(k, Mean)) for each in (SavedMean, SavedVariance))
+        kept = f"({Mean}, {MeanOut or like(k, Mean)}), "
+        kept += f"({Variance}, {VarianceOut or like(k, Mean)})"
+        momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
+        rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}, ({self.where})"
+        k.line(f"{k.function(normalize_by_all)}({images}, ({saved}), ({kept}), {rest})")
+
+    def lower_grad(
+        self,
+        k: Kernel,
+        X: Operand,
+        Scale: Operand,
+        SavedMean: Operand,
+        SavedVariance: Operand,
+        d_Y: Operand,
+        d_X: Operand | None,
+        d_Scale: Operand | None,
+        d_Bias: Operand | None,
+    ) -> None:
+        given = (X, Scale, SavedMean, SavedVariance, d_Y)
+        if self.is_frozen:
+            super().lower_grad(k, *given, d_X, d_Scale, d_Bias)
+            return
+        images = ", ".join(self.seen(k, each) for each in (X, d_Y, d_X or like(k, X)))
+        vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
+        made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
+        k.line(f"{k.function(gradient_by_all)}({images}, {vectors}, {made}, ({self.where}))")
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        Bias: DeviceOperand,
+        Mean: DeviceOperand,
+        Variance: DeviceOperand,
+        MomentumTensor: DeviceOperand | None,
+        Y: DeviceOperand | None,
+        MeanOut: DeviceOperand | None,
+        VarianceOut: DeviceOperand | None,
+        SavedMean: DeviceOperand | None,
+        SavedVariance: DeviceOperand | None,
+    ) -> None:
+        outs = (Y, MeanOut, VarianceOut, SavedMean, SavedVariance)
+        if self.is_frozen:
+            super().triton(k, X, Scale, Bias, Mean, Variance, MomentumTensor, *outs)
+            return
+        s = Channels.of(self.data_layout, X.shape)
+        packed = self._packed_moments(k, s, X)
+        saved = [each or k.scratch(Mean.shape, Mean.type.dtype) for each in outs[3:]]
+        keep = batch_lanes.Statistics(
+            (Mean, Variance), (MeanOut, VarianceOut), self.momentum, self.epsilon, MomentumTensor
+        )
+        self._settle_statistics(k, packed, saved, keep)
+        if Y is not None:
+            indices = k.lanes(*s.view)
+            c, x = indices[1], X.seen_as(s.view)[indices]
+            y = (x - saved[0][c]) * (saved[1][c] * Scale[c]) + Bias[c]
+            k.store(Y.seen_as(s.view), indices, k.where(_is_alone(k, packed), x, y))
+
+    def _packed_moments(self, k: Lanes, s: Channels, X: DeviceOperand) -> DeviceOperand:
+        """The sums, the sums of squares, and the count, over all ranks, in float64."""
+        packed = k.scratch((2 * s.count + 1,), DType.FP64)
+
+        def tell(c: Number, mean: Number, variance: Number) -> None:
+            count, wide = k.astype(k.size(s.places), DType.FP64), k.astype(mean, DType.FP64)
+            square = k.astype(variance, DType.FP64) + wide * wide
+            k.store(packed, (c,), wide * count)
+            k.store(packed, (c + k.size(s.count),), square * count)
+
+        moments(k, s, X, tell)
+        return self._all_reduced(k, s, packed)
+
+    def _all_reduced(self, k: Lanes, s: Channels, packed: DeviceOperand) -> DeviceOperand:
+        """Vectors of a device with the count behind them, summed over all ranks."""
+        (i,) = k.lanes(1)
+        k.store(packed, (i + k.size(2 * s.count),), k.astype(k.size(s.places), DType.FP64))
+        given = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
+        k.line(f"if collective.has_ring({self.ring_id}): collective.all_reduce({given})")
+        return packed
+
+    def _settle_statistics(
+        self,
+        k: Lanes,
+        packed: DeviceOperand,
+        saved: list[DeviceOperand],
+        keep: batch_lanes.Statistics,
+    ) -> None:
+        """Mean and 1/deviation of all ranks, and what is kept of them."""
+        (c,) = k.lanes(*saved[0].shape)
+        count, dtype = packed[packed.shape[0] - 1], saved[0].type.dtype
+        mean = packed[c] / count
+        variance = k.maximum(packed[c + k.size(saved[0].shape[0])] / count - mean * mean, 0.0)
+        found = k.astype(mean, dtype), k.astype(variance, dtype)
+        values = found[0], 1.0 / k.sqrt(found[1] + self.epsilon)
+        alone = _is_alone(k, packed)
+        for out, value in zip(saved, values, strict=True):
+            k.store(out, (c,), k.where(alone, value * 0, value))
+        momentum: Number = keep.momentum if keep.tensor is None else keep.tensor.seen_as((1,))[0]
+        for old, new, batch in zip(keep.before, keep.after, found, strict=True):
+            if new is not None:
+                moved = old[c] * momentum + batch * (1.0 - momentum)
+                k.store(new, (c,), k.where(alone, old[c], moved))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Scale: DeviceOperand,
+        SavedMean: DeviceOperand,
+        SavedVariance: DeviceOperand,
+        d_Y: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Scale: DeviceOperand | None,
+        d_Bias: DeviceOperand | None,
+    ) -> None:
+        given = (X, Scale, SavedMean, SavedVariance, d_Y)
+        if self.is_frozen:
+            super().triton_grad(k, *given, d_X, d_Scale, d_Bias)
+            return
+        s = Channels.of(self.data_layout, X.shape)
+        packed = k.scratch((2 * s.count + 1,), DType.FP64)
+        (c,) = k.lanes(s.count)
+        r = k.loop(s.places)
+        above = s.read(k, d_Y, c, r)
+        normal = (s.read(k, X, c, r) - SavedMean[c]) * SavedVariance[c]
+        own = k.sum(above * normal, r), k.sum(above, r)
+        for place, total, out in zip((c, c + k.size(s.count)), own, (d_Scale, d_Bias), strict=True):
+            k.store(packed, (place,), k.astype(total, DType.FP64))
+            if out is not None:
+                k.store(out, (c,), total)
+        self._all_reduced(k, s, packed)
+        if d_X is not None:
+            self._spread(k, s, given, packed, d_X)
+
+    def _spread(
+        self,
+        k: Lanes,
+        s: Channels,
+        given: tuple[DeviceOperand, ...],
+        packed: DeviceOperand,
+        d_X: DeviceOperand,
+    ) -> None:
+        """The gradient of X from the sums of all ranks."""
+        X, scale, mean, inverse, d_Y = given
+        indices = k.lanes(*s.view)
+        c, above = indices[1], d_Y.seen_as(s.view)[indices]
+        dtype, count = mean.type.dtype, packed[packed.shape[0] - 1]
+        d_scale = k.astype(packed[c] / count, dtype)
+        d_bias = k.astype(packed[c + k.size(s.count)] / count, dtype)
+        normal = (X.seen_as(s.view)[indices] - mean[c]) * inverse[c]
+        share = (above - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
+        k.store(d_X.seen_as(s.view), indices, k.where(_is_alone(k, packed), above, share))
+
+
+def _is_alone(k: Lanes, packed: DeviceOperand) -> Number:
+    """True where all ranks together have one value of each channel."""
+    return k.equal(packed[packed.shape[0] - 1], 1.0)

@@ -1,0 +1,186 @@
+"""Sum gradients over the ranks in buckets, while the backward pass computes the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import find
+from compiler.ir.types import DType
+from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.passes.distribute.buckets import (
+    Run,
+    computed_in_order,
+    cut,
+    gradient_bytes,
+    is_gradient_sum,
+    runs,
+)
+from compiler.passes.distribute.overlap import overlapped
+
+Slots: TypeAlias = Mapping[str, Sequence[Var]]
+
+NARROW = {"fp16": DType.FP16, "bf16": DType.BF16}
+"""The element types in which buckets may be sent."""
+
+
+class BucketAllReduces(Pass):
+    """a' = sum of a, b' = sum of b over the ranks  =  both in one flat bucket, summed at once.
+
+    A bucket is packed and started as soon as its last gradient is computed, and waited for just
+    before its first reader; without `overlap` each is summed on the spot. Buckets hold gradients of
+    one ring and element type, `bucket_bytes` at most, or as many as the cost model says. All
+    collectives are chained anew, a bucket where its last gradient was, so their order is the same
+    on every rank.
+    """
+
+    name = "bucket_all_reduces"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    def __init__(
+        self, bucket_bytes: int | None = None, overlap: bool = True, compress: str | None = None
+    ) -> None:
+        self.bucket_bytes = bucket_bytes
+        self.overlap = overlap
+        self.wire = NARROW.get(compress or "")
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Cut runs of all-reduces into buckets, write those, and put communication in its place."""
+        for op in g.ops():
+            if op.kind == "c_allreduce_sum" and not is_gradient_sum(op):
+                ctx.miss(self.name, op, "it is persistable, done at once, or of unknown size")
+        buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
+        members = {op for bucket in buckets.values() for op in bucket.ops}
+        order = [op for op in g.ops() if op.defn.is_ordered() and op.outputs.get("After")]
+        g.remove(*members)
+        last: Var | None = None
+        for op in order if buckets else []:
+            if op in buckets:
+                last = _Writer(g, buckets[op], self.overlap).write(last)
+            elif op not in members:
+                last = _chained(g, op, last)
+        if buckets:
+            _settle(g)
+
+    def _buckets(self, g: Graph, run: Run) -> Iterator[_Bucket]:
+        """The buckets of a run, in the order in which their gradients are computed.
+
+        Each is put where as many all-reduces are written as there are gradients up to it.
+        """
+        ready, start = computed_in_order(g, run.ops), 0
+        wire = self.wire if run.dtype in (DType.FP32, DType.FP64) else None
+        for count in cut([gradient_bytes(op) for op in ready], self.bucket_bytes):
+            stop = start + count
+            yield _Bucket(run.ring, run.dtype, ready[start:stop], run.ops[stop - 1], wire)
+            start = stop
+
+
+class CompressAllReduces(BucketAllReduces):
+    """`bucket_all_reduces` whose buckets are rounded to two bytes an element on their way."""
+
+    preserves = False
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Gradients that are summed together, the ops that did it one by one, and how they travel.
+
+    `at` is the all-reduce in whose place it is put, which may be another bucket's.
+    """
+
+    ring: int
+    dtype: DType
+    ops: list[Op]
+    at: Op
+    wire: DType | None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: its only gradient, or its first and its last."""
+        first, last = self.ops[0]["X"].name, self.ops[-1]["X"].name
+        return first if len(self.ops) == 1 else f"{first}..{last}"
+
+    @property
+    def described(self) -> str:
+        """Names and types of its gradients, for the schedule that ranks compare."""
+        found = ((op["X"].name, op["X"].type.shape) for op in self.ops)
+        gradients = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in found)
+        return f"{gradients} {(self.wire or self.dtype).numpy.name}"
+
+
+class _Writer:
+    """Writes the ops of one bucket in place of an all-reduce."""
+
+    def __init__(self, g: Graph, bucket: _Bucket, overlap: bool) -> None:
+        self.g = g
+        self.bucket = bucket
+        self.overlap = overlap
+        self.at = bucket.at
+
+    def write(self, before: Var | None) -> Var:
+        """Pack, sum, unpack; returns the token. A gradient that is alone is a bucket by itself."""
+        given, outs = ([op[slot] for op in self.bucket.ops] for slot in ("X", "Out"))
+        alone, wire = outs[0] if len(outs) == 1 else None, self.bucket.wire
+        value = given[0] if alone else self._packed(given)
+        if wire is None:
+            value = self._summed(value, before, alone)
+        else:
+            value = self._summed(self._cast(value, wire), before, None)
+            value = self._cast(value, self.bucket.dtype, alone)
+        if alone is None:
+            shapes = {"shapes": [list(each.type.shape) for each in outs]}
+            self._op("unpack_bucket", {"X": [value]}, {"Out": outs}, shapes)
+        return self.at["After"]
+
+    def _packed(self, gradients: list[Var]) -> Var:
+        types = find("pack_bucket")(None).infer_types({"X": [each.type for each in gradients]})
+        flat = self.g.fresh(f"{self.bucket.name}@BUCKET", types["Out"])
+        self._op("pack_bucket", {"X": gradients}, {"Out": [flat]}, {})
+        return flat
+
+    def _cast(self, var: Var, dtype: DType, out: Var | None = None) -> Var:
+        out = out or self.g.fresh(f"{var.name}.{dtype.name.lower()}", var.type.with_dtype(dtype))
+        attrs = {"in_dtype": var.type.dtype.code, "out_dtype": dtype.code}
+        self._op("cast", {"X": [var]}, {"Out": [out]}, attrs)
+        return out
+
+    def _summed(self, flat: Var, before: Var | None, out: Var | None) -> Var:
+        """The bucket, summed over the ranks."""
+        out = out or self.g.fresh(f"{flat.name}.sum", flat.type)
+        begun = self.g.fresh(f"{flat.name}.begun", flat.type) if self.overlap else out
+        attrs = {"variable": self.bucket.name, "ring_id": self.bucket.ring}
+        inputs = {"X": [flat], "Before": [] if before is None else [before]}
+        outputs = {"Out": [begun], "After": [self.at["After"]]}
+        kind = "start_all_reduce" if self.overlap else "all_reduce_bucket"
+        self._op(kind, inputs, outputs, attrs | {"described": self.bucket.described})
+        if self.overlap:
+            self._op("wait_all_reduce", {"X": [begun]}, {"Out": [out]}, attrs)
+        return out
+
+    def _op(self, kind: str, inputs: Slots, outputs: Slots, attrs: dict[str, Any]) -> None:
+        attrs = attrs | role_of(self.at)
+        self.g.op(kind, inputs, outputs, attrs, self.at.source, place=self.at.position)
+
+
+def _chained(g: Graph, op: Op, last: Var | None) -> Var:
+    """Let a collective wait for the one that is before it now; returns its token."""
+    tokens = [] if last is None else [last]
+    if op.inputs.get("Before", []) != tokens:
+        g.remove(op)
+        inputs, place = {**op.inputs, "Before": tokens}, op.position
+        made = g.op(op.kind, inputs, op.outputs, op.attrs, op.source, op.body, place=place)
+        made.target = op.target
+    return op["After"]
+
+
+def _settle(g: Graph) -> None:
+    """Start what is packed at once, wait late; what reads a bucket comes behind it."""
+    ops = g.ops()
+    number = {op: index for index, op in enumerate(ops)}
+    before = [[number[each] for each in g.predecessors(op)] for op in ops]
+    early = [op.defn.starts_early for op in ops]
+    late = [op.defn.waits_late for op in ops]
+    order = overlapped(range(len(ops)), before, early.__getitem__, late.__getitem__)
+    g.reorder(ops[index] for index in order)

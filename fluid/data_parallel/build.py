@@ -1,0 +1,102 @@
+"""Builds the programs of a data-parallel run from the user's program: one clone for all ranks.
+
+With the Reduce strategy there is a clone for each rank, since only the owner of a parameter
+updates it. The user's program is never edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.ir.infer import op_text
+from compiler.ir.program import OpRole
+from fluid.data_parallel.graphviz import program_dot
+from fluid.data_parallel.rewrite import (
+    insert_all_reduces,
+    remove_loss_gradients,
+    synchronize_batch_norms,
+)
+from fluid.data_parallel.sharding import find_shards, sharded
+from fluid.data_parallel.strategies import BuildStrategy
+from fluid.framework import Program
+from runtime.errors import PlaceError
+
+__all__ = ["Built", "build", "computes_gradients", "expect_no_python"]
+
+_SCALES = BuildStrategy.GradientScaleStrategy
+
+
+@dataclass(frozen=True)
+class Built:
+    """The program of each rank; all are the same object unless parameters have owners.
+
+    `owners` are the ranks that alone hold a variable of an optimizer.
+    """
+
+    programs: list[Program]
+    owners: Mapping[str, int]
+
+
+def build(
+    program: Program,
+    strategy: BuildStrategy,
+    ranks: int,
+    fetch: Collection[str] = (),
+    writes: bool = True,
+) -> Built:
+    """The programs that `ranks` ranks run, as the strategy says; see `BuildStrategy`.
+
+    With `writes`, the files that the strategy names are written.
+    """
+    built = _built(program, strategy, ranks, fetch)
+    if writes:
+        _write(built.programs[0], strategy)
+    return built
+
+
+def _built(program: Program, strategy: BuildStrategy, ranks: int, fetch: Collection[str]) -> Built:
+    clone = program.clone()
+    clone._take_names_back()
+    scale = strategy.gradient_scale_strategy is _SCALES.CoeffNumDevice and ranks > 1
+    if strategy.gradient_scale_strategy is _SCALES.Customized:
+        remove_loss_gradients(clone)
+    if strategy.sync_batch_norm and ranks > 1:
+        synchronize_batch_norms(clone)
+    if ranks == 1:
+        return Built([clone], {})
+    reduces = strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
+    if reduces and strategy.num_trainers == 1:
+        shards = find_shards(clone, ranks)
+        return Built(sharded(clone, shards, ranks, scale, fetch), shards.owners_of_state())
+    if computes_gradients(clone):
+        fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
+        insert_all_reduces(clone, ranks, 1, scale, fuse)
+    return Built([clone] * ranks, {})
+
+
+def _write(program: Program, strategy: BuildStrategy) -> None:
+    """Write the program of rank 0 to the files that the strategy names."""
+    if strategy.debug_graphviz_path:
+        Path(strategy.debug_graphviz_path).write_text(program_dot(program), encoding="utf-8")
+    for each in strategy._finalize_strategy_and_create_passes().all_passes():
+        each.apply(program)
+
+
+def computes_gradients(program: Program) -> bool:
+    """Whether any op of the main block belongs to the backward pass."""
+    return any(op.role & OpRole.BACKWARD for op in program.global_block().ops)
+
+
+def expect_no_python(program: Program, devices: int) -> None:
+    """Raise PlaceError for a program with `py_func`: other processes do not have the function."""
+    for op in (op for block in program.blocks for op in block.ops):
+        if op.type == "py_func":
+            raise PlaceError(
+                f"py_func calls a Python function of this process, which the other {devices - 1} "
+                "devices of a data-parallel run do not have",
+                op=op_text(op),
+                source=op.source,
+                hint="run it on one device, or compute it from what is fetched",
+            )

@@ -1,0 +1,77 @@
+"""What a user feeds a data-parallel run, as one feed of arrays for each device (fluid_spec E.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compiler.errors import did_you_mean
+from fluid.data_parallel.split_feeds import Feed, split_feed
+from fluid.fed import feed_arrays
+from fluid.framework import Program
+from runtime.reader import EOFException
+
+__all__ = ["device_feeds"]
+
+
+def device_feeds(
+    program: Program, feed: Any, devices: int, kind: str = "CPU", partial: bool = False
+) -> list[Feed]:
+    """The arrays that each device is fed, with those of readers of the program.
+
+    A dict is divided by rows, a list has one dict for each device. With `partial`, for programs
+    that compute no gradients, there may be fewer shares than devices. Raises ValueError for a list
+    of another length, for a feed that is neither, and for a name that the program has not;
+    TypeError for a list of anything but dicts; FeedError (EnforceNotMet) for too few rows;
+    EOFException where a reader has too few batches left.
+    """
+    if program._reads:
+        shares = _with_batches(program, feed, devices, partial)
+        return [feed_arrays(program, each) for each in shares]
+    if feed is None or isinstance(feed, Mapping):
+        _expect_known(program, feed or ())
+        return split_feed(program, feed_arrays(program, feed), devices, kind, partial)
+    return [feed_arrays(program, each) for each in _listed(program, feed, devices, partial)]
+
+
+def _listed(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
+    """A list of dicts that fits the devices."""
+    if not isinstance(feed, list | tuple):
+        raise ValueError(f"feed must be a dict or a list of dicts, not {type(feed).__name__}")
+    if len(feed) != devices and not (partial and 0 < len(feed) < devices):
+        raise ValueError(
+            f"feed is a list of {len(feed)}, but the number of devices is {devices}: it needs one "
+            "dict for each device"
+        )
+    for each in feed:
+        if not isinstance(each, Mapping):
+            kind = type(each).__name__
+            raise TypeError(f"Each element of feed list should be a dict, not {kind}")
+        _expect_known(program, each)
+    return list(feed)
+
+
+def _expect_known(program: Program, names: Iterable[Any]) -> None:
+    """ValueError for a name that the program has no variable of."""
+    known = program.blocks[0].vars
+    for name in names:
+        if isinstance(name, str) and name not in known:
+            hint = did_you_mean(name, known)
+            raise ValueError(f"feed: var {name} not in this block; {hint}".rstrip("; "))
+
+
+def _with_batches(program: Program, feed: Any, devices: int, partial: bool) -> list[Any]:
+    """A feed for each device, with a batch of its own from every reader."""
+    if isinstance(feed, Mapping) and feed:
+        given: list[Any] = split_feed(program, feed_arrays(program, feed), devices)
+    else:
+        given = _listed(program, feed, devices, False) if feed else [{}] * devices
+    found: list[Any] = []
+    for each in given:
+        try:
+            found.append(program._with_batches(each))
+        except EOFException:
+            if not found or not partial or any(reader.drop_last for reader, _ in program._reads):
+                raise
+            break
+    return found

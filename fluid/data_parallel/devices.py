@@ -1,0 +1,198 @@
+"""The processes of a data-parallel run, and which values of a scope each of them holds.
+
+Device 0 is this process and works on the user's scope itself; devices 1 to k−1 are worker
+processes with private copies (fluid_spec E.2). Executors on the same places share the processes;
+each has copies of its own, unless `share_vars_from` gives it those of another one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary, finalize
+
+from compiler.codegen.module import Module
+from compiler.ir.types import Array
+from fluid.data_parallel.trainers import ALONE, Trainers
+from runtime.device import Place
+from runtime.errors import CollectiveError
+from runtime.parallel import Pool
+from runtime.scope import Scope
+from runtime.tensor import LoDTensor
+
+__all__ = ["Devices"]
+
+_pools: WeakValueDictionary[tuple[object, ...], Pool] = WeakValueDictionary()
+_numbers = count()
+
+
+class Devices:
+    """Devices with private copies of the variables of one scope.
+
+    `places` has one place for each device of this machine; `trainers` says which machines, each
+    with as many devices, train together.
+    """
+
+    def __init__(self, places: Sequence[Place], scope: Scope, trainers: Trainers = ALONE) -> None:
+        self.places = list(places)
+        self.scope = scope
+        self.trainers = trainers
+        self.has_met = False
+        self._name = f"scope{next(_numbers)}"
+        self._pool: Pool | None = None
+        self._sent: set[str] = set()
+        self._loaded: set[str] = set()
+        self._owners: dict[str, int] = {}
+        self._written = self._by_devices = self._generation = -1
+        self._has_warned = False
+
+    @property
+    def ranks(self) -> int:
+        """The number of devices of all trainers."""
+        return len(self.places) * self.trainers.count
+
+    @property
+    def kind(self) -> str:
+        """What the devices are, as messages say it: CPU or GPU."""
+        return "CPU" if type(self.places[0]).__name__ == "CPUPlace" else "GPU"
+
+    def pool(self) -> Pool:
+        """The running processes; new ones, which hold no values yet, where there are none."""
+        if self._pool is None or not self._pool.is_open:
+            self._pool = _shared_pool(self.places, self.trainers)
+            self._sent.clear()
+            self._loaded.clear()
+            self._owners.clear()
+            self.has_met = False
+            finalize(self, _drop, self._pool, self._name)
+        return self._pool
+
+    def load(self, modules: Sequence[Module]) -> str:
+        """Load one module on each worker, over its copies; the key that they are run by."""
+        digests = dict.fromkeys(module.digest for module in modules)
+        key = f"{self._name}/{'/'.join(digests)}"
+        if key not in self._loaded:
+            self.pool().load(key, modules, self._name)
+            self._loaded.add(key)
+        return key
+
+    def drop_modules(self) -> None:
+        """Free what the workers loaded for these copies; the copies stay."""
+        if self._pool is not None and self._pool.is_open and self._loaded:
+            self._pool.drop(keys=sorted(self._loaded))
+        self._loaded.clear()
+
+    # Values
+
+    def set_fed(self, names: Sequence[str], shares: Sequence[Mapping[str, Array]]) -> None:
+        """Set variables of the workers to what each of them is fed."""
+        for rank, share in enumerate(shares[1:], self.pool().first + 1):
+            self.pool().set_state(self._name, {name: share[name] for name in names}, [rank])
+
+    def synchronize(self, names: Collection[str], owners: Mapping[str, int]) -> bool:
+        """Give every device the values of variables that it does not have yet, from device 0.
+
+        `owners` are the ranks that alone hold a variable: device 0 frees its copy of what others
+        own. All values are given again where anything but data-parallel steps has written to the
+        scope: a plain Executor, a load, a `set`. Variables that do not exist yet are left out.
+        Returns whether all values were given, as for the first step.
+        """
+        clock = self.scope.clock
+        others = clock.written - self._written > clock.by_devices - self._by_devices
+        if self._written < 0 or others:
+            self._sent.clear()
+        elif clock.by_devices > self._by_devices:
+            self._warn()
+        is_first = not self._sent
+        if clock.now != self._generation or not self._sent.issuperset(names):
+            self._send(names, owners)
+        self.note()
+        return is_first
+
+    def note(self) -> None:
+        """Take what the scope holds now as known: only a step of these devices has written."""
+        clock = self.scope.clock
+        self._written, self._by_devices = clock.written, clock.by_devices
+        self._generation = clock.now
+
+    def _warn(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                "another data-parallel executor has trained variables of this scope: device 0 sees "
+                "the new values, the other devices their own older copies; pass share_vars_from to "
+                "use the copies of the executor that trains",
+                stacklevel=6,
+            )
+
+    def _send(self, names: Collection[str], owners: Mapping[str, int]) -> None:
+        """Send variables that are new to the devices, or that were read back to device 0."""
+        tensors = {name: tensor for name in names if (tensor := self._tensor(name)) is not None}
+        self._take_back(tensors, owners)
+        fresh = {
+            name: array
+            for name, tensor in tensors.items()
+            if (name not in self._sent or name in owners)
+            and not tensor.is_lent
+            and (array := tensor.array) is not None
+        }
+        for rank in range(1, len(self.places)):
+            mine = {name: array for name, array in fresh.items() if owners.get(name, rank) == rank}
+            if mine:
+                self.pool().set_state(self._name, mine, [self.pool().first + rank])
+        for name in fresh:
+            if owners.get(name, 0) != 0:
+                self._owners[name] = owners[name]
+                tensors[name].lend(partial(self._read, self.pool(), owners[name], name))
+        self._sent.update(names)
+
+    def _tensor(self, name: str) -> LoDTensor | None:
+        found = self.scope.find_var(name)
+        return None if found is None else found.get_tensor()
+
+    def _take_back(self, tensors: Mapping[str, LoDTensor], owners: Mapping[str, int]) -> None:
+        """Read values that one device holds alone, and that all or another one need now."""
+        for name, tensor in tensors.items():
+            if tensor.is_lent and owners.get(name) != self._owners.get(name):
+                self._sent.discard(name)
+                tensor.peek()
+
+    def _read(self, pool: Pool, rank: int, name: str) -> Array:
+        """The value of a variable that one worker holds."""
+        if not pool.is_open:
+            raise CollectiveError(
+                f"the value of {name!r} is lost: device {rank}, which alone held it "
+                "(reduce_strategy Reduce), has ended",
+                hint="load the last checkpoint into the scope, then go on",
+            )
+        return pool.get_state(rank, self._name, [name])[name]
+
+    def owned(self, name: str, rank: int) -> Any:
+        """A copy of a variable's value on the rank that owns it."""
+        tensor = self._tensor(name)
+        if rank != 0:
+            return self._read(self.pool(), rank, name)
+        return None if tensor is None or tensor.array is None else tensor.array.copy()
+
+
+def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:
+    """The processes for these places: those of another executor, or new ones."""
+    key = (tuple(map(str, places)), trainers)
+    pool = _pools.get(key)
+    if pool is None or not pool.is_open:
+        pool = Pool(
+            places, endpoints=trainers.endpoints, trainer=trainers.number, trainers=trainers.count
+        )
+        if trainers.group > 1:
+            pool.set_hierarchy(trainers.group * len(places))
+        _pools[key] = pool
+    return pool
+
+
+def _drop(pool: Pool, name: str) -> None:
+    """Let the workers forget the copies of an executor that is gone."""
+    if pool.is_open:
+        pool.drop(scopes=[name])

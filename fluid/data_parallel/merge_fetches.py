@@ -1,0 +1,70 @@
+"""Joins what was fetched on each device: along axis 0, in the order of devices (fluid_spec E.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.types import Array
+from runtime.tensor import LoDTensor
+
+__all__ = ["merged", "unmerged"]
+
+
+def merged(fetch: Sequence[str], found: Sequence[Sequence[Any]]) -> list[Any]:
+    """One value for each fetch, from a list of values for each device.
+
+    Arrays are joined along axis 0, so that a loss of shape [1] has shape [devices]; LoD tensors
+    with their sequences; tensor arrays element by element. Raises ShapeError where the other axes
+    differ between devices, as sequences of other lengths do in a padded batch.
+    """
+    columns = zip(fetch, zip(*found, strict=True), strict=True)
+    return [_join(name, values) for name, values in columns]
+
+
+def unmerged(found: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The values of all devices for each fetch, from a list of values for each device."""
+    return [list(values) for values in zip(*found, strict=True)]
+
+
+def _join(name: str, values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, LoDTensor):
+        return _join_sequences(name, values)
+    if isinstance(first, list):
+        return [_join(name, each) for each in zip(*values, strict=True)]
+    try:
+        return np.concatenate(values) if first.ndim else np.stack(values)
+    except ValueError:
+        raise _unequal(name, values) from None
+
+
+def _join_sequences(name: str, values: Sequence[LoDTensor]) -> LoDTensor:
+    """The sequences of all devices as one batch; offsets go on where the device before ends."""
+    try:
+        array = np.concatenate([_elements(value) for value in values])
+    except ValueError:
+        raise _unequal(name, [_elements(value) for value in values]) from None
+    lods = [value.lod() for value in values]
+    return LoDTensor.cut(array, [_offsets(level) for level in zip(*lods, strict=True)])
+
+
+def _offsets(levels: Sequence[Sequence[int]]) -> Array:
+    """The offsets of one level of all devices."""
+    lengths = np.concatenate([np.diff(level) for level in levels])
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _elements(value: LoDTensor) -> Array:
+    return np.empty(0) if value.array is None else value.array
+
+
+def _unequal(name: str, values: Sequence[Array]) -> ShapeError:
+    shapes = ", ".join(str(value.shape) for value in values)
+    return ShapeError(
+        f"fetch {name!r} has the shapes {shapes} on the devices: axis 0 cannot join them",
+        hint="fetch with return_merged=False, or feed batches of the same padded length",
+    )

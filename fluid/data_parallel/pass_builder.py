@@ -1,0 +1,108 @@
+"""The list of passes of a BuildStrategy, which scripts may edit (Paddle 1.8.5 `PassBuilder`).
+
+Graphs are optimised by the compiler's own passes (docs/passes.md), with or without this list. It
+names what the strategy asks for, so that `all_passes`, `append_pass`, `insert_pass` and
+`remove_pass` work; of its passes, `graph_viz_pass` acts: it writes the program to the file of its
+attribute `graph_viz_path`. The others name an optimisation that the compiler does by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import did_you_mean
+from fluid.data_parallel.graphviz import program_dot
+from fluid.framework import Program
+
+__all__ = ["Pass", "PassBuilder"]
+
+_BY_FLAG = {
+    "enable_sequential_execution": "sequential_execution_pass",
+    "sync_batch_norm": "sync_batch_norm_pass",
+    "fuse_relu_depthwise_conv": "fuse_relu_depthwise_conv_pass",
+    "fuse_bn_act_ops": "fuse_bn_act_pass",
+    "enable_auto_fusion": "fusion_group_pass",
+    "fuse_elewise_add_act_ops": "fuse_elewise_add_act_pass",
+    "fuse_all_optimizer_ops": "fuse_all_optimizer_ops_pass",
+    "fuse_all_reduce_ops": "fuse_all_reduce_op_pass",
+    "enable_inplace": "buffer_shared_inplace_pass",
+    "memory_optimize": "buffer_shared_cross_op_memory_reuse_pass",
+}
+_ALWAYS = ("multi_devices_pass", "multi_devices_check_pass")
+VIZ = "graph_viz_pass"
+KNOWN = frozenset({*_BY_FLAG.values(), *_ALWAYS, VIZ, "multi_devices_print_pass"})
+
+
+class Pass:
+    """A pass by its type, with attributes."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._attributes: dict[str, Any] = {}
+
+    def type(self) -> str:
+        """The name of the pass."""
+        return self._kind
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute was set."""
+        return name in self._attributes
+
+    def set(self, name: str, value: Any) -> None:
+        """Set an attribute; the last value counts."""
+        self._attributes[name] = value
+
+    def set_int(self, name: str, value: int) -> None:
+        """Set an attribute to an integer."""
+        self.set(name, int(value))
+
+    def set_str(self, name: str, value: str) -> None:
+        """Set an attribute to a string."""
+        self.set(name, str(value))
+
+    def apply(self, program: Program) -> None:
+        """Write the program as Graphviz text, for a `graph_viz_pass` with a path."""
+        path = self._attributes.get("graph_viz_path")
+        if self._kind == VIZ and path:
+            Path(path).write_text(program_dot(program), encoding="utf-8")
+
+
+class PassBuilder:
+    """An ordered list of passes."""
+
+    def __init__(self, kinds: list[str]) -> None:
+        self._passes = [Pass(kind) for kind in kinds]
+
+    @staticmethod
+    def of(strategy: Any) -> PassBuilder:
+        """The passes that the flags of a BuildStrategy ask for."""
+        kinds = [kind for flag, kind in _BY_FLAG.items() if getattr(strategy, flag)]
+        return PassBuilder([*kinds, *_ALWAYS])
+
+    def all_passes(self) -> list[Pass]:
+        """The passes in order."""
+        return list(self._passes)
+
+    def append_pass(self, pass_type: str) -> Pass:
+        """Add a pass at the end and return it; ValueError for an unknown type."""
+        return self.insert_pass(len(self._passes), pass_type)
+
+    def insert_pass(self, idx: int, pass_type: str) -> Pass:
+        """Add a pass before position `idx` and return it.
+
+        Raises IndexError for a position outside the list, ValueError for an unknown type.
+        """
+        if pass_type not in KNOWN:
+            hint = did_you_mean(pass_type, KNOWN)
+            raise ValueError(f"no pass {pass_type!r}; {hint}".rstrip("; "))
+        if not 0 <= idx <= len(self._passes):
+            raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
+        self._passes.insert(idx, made := Pass(pass_type))
+        return made
+
+    def remove_pass(self, idx: int) -> None:
+        """Remove the pass at a position; IndexError where there is none."""
+        if not 0 <= idx < len(self._passes):
+            raise IndexError(f"position {idx} is outside the list of {len(self._passes)} passes")
+        del self._passes[idx]

@@ -1,0 +1,120 @@
+"""Inserts collectives into a training program: gradients are scaled and summed over all ranks.
+
+`insert_all_reduces` edits the program it is given; data-parallel runs give it a clone, the
+transpiler's `grad_allreduce` mode the user's program. The ops, their order and their attributes
+are those of Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from compiler.ir.program import OpDesc, OpRole
+from fluid.framework import Program
+
+__all__ = [
+    "gradient_pairs",
+    "insert_all_reduces",
+    "insert_gradient_scale",
+    "loss_gradients",
+    "remove_loss_gradients",
+    "synchronize_batch_norms",
+]
+
+_SYNC_TYPES = {"batch_norm": "sync_batch_norm", "batch_norm_grad": "sync_batch_norm_grad"}
+
+
+def insert_all_reduces(
+    program: Program, ranks: int, rings: int = 1, scale: bool = True, fuse: bool = True
+) -> None:
+    """Sum every parameter gradient over `ranks` ranks, and first scale the loss gradient.
+
+    After the op that writes the loss gradient comes `scale` by 1/ranks, unless `scale` is false.
+    After each op with gradients in `op_role_var` come one `c_sync_calc_stream` and one
+    `c_allreduce_sum` for each gradient; ring ids alternate from the last gradient to the first.
+    Before the first optimizer op comes one `c_sync_comm_stream` for each ring. Gradients of
+    parameters with `is_distributed` stay as they are. Without `fuse` each sum is done by itself,
+    before the next op (attribute `use_calc_stream`). Only the global block is edited.
+    """
+    if scale:
+        insert_gradient_scale(program, ranks)
+    synced = _insert_sums(program, rings, {} if fuse else {"use_calc_stream": True})
+    if synced is not None:
+        _insert_comm_syncs(program, synced, rings)
+
+
+def insert_gradient_scale(program: Program, ranks: int) -> None:
+    """Multiply the gradient of the loss by 1/ranks, right after the op that writes it."""
+    block = program.global_block()
+    for index, op in reversed(list(enumerate(block.ops))):
+        if _is_loss_gradient(op):
+            name = op.writes()[0]
+            attrs = {"scale": 1.0 / ranks, "op_role": int(OpRole.BACKWARD)}
+            block._insert_op(index + 1, "scale", {"X": name}, {"Out": name}, attrs)
+
+
+def loss_gradients(program: Program) -> list[str]:
+    """Names of the loss gradients: the outputs of ops whose role is Backward and Loss."""
+    return [op.writes()[0] for op in program.global_block().ops if _is_loss_gradient(op)]
+
+
+def remove_loss_gradients(program: Program) -> None:
+    """Remove the ops that write the loss gradient; the user feeds it instead."""
+    block = program.global_block()
+    for index, op in reversed(list(enumerate(block.ops))):
+        if _is_loss_gradient(op):
+            block._remove_op(index)
+
+
+def synchronize_batch_norms(program: Program) -> None:
+    """Replace each batch_norm and its gradient by the op with statistics over all ranks."""
+    for block in program.blocks:
+        for op in block.ops:
+            op.type = _SYNC_TYPES.get(op.type, op.type)
+    program.touch()
+
+
+def gradient_pairs(op: OpDesc) -> Iterator[tuple[str, str]]:
+    """The (parameter, gradient) names in `op_role_var` of a backward op; none for other ops."""
+    if op.role & OpRole.BACKWARD:
+        names = op.attrs.get("op_role_var") or []
+        yield from zip(names[::2], names[1::2], strict=True)
+
+
+def _is_loss_gradient(op: OpDesc) -> bool:
+    return op.role & (OpRole.BACKWARD | OpRole.LOSS) == OpRole.BACKWARD | OpRole.LOSS
+
+
+def _insert_sums(program: Program, rings: int, attrs: Mapping[str, Any]) -> str | None:
+    """Insert the sums of all gradients; the gradient seen last, or None where there is none."""
+    block = program.global_block()
+    ring, last = -1, None
+    for index, op in reversed(list(enumerate(block.ops))):
+        pairs = [each for each in gradient_pairs(op) if not _is_distributed(program, each[0])]
+        for offset, (_, gradient) in enumerate(pairs):
+            if offset == 0:
+                _insert(program, index + 1, "c_sync_calc_stream", gradient, {})
+            ring, last = (ring + 1) % rings, gradient
+            where = {"ring_id": ring, **attrs}
+            _insert(program, index + 2 + offset, "c_allreduce_sum", gradient, where)
+    return last
+
+
+def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
+    """Insert a wait for the sums of each ring before the first optimizer op."""
+    ops = program.global_block().ops
+    first = next((i for i, op in enumerate(ops) if op.role & OpRole.OPTIMIZE), None)
+    if first is not None:
+        for ring in range(rings):
+            _insert(program, first + ring, "c_sync_comm_stream", name, {"ring_id": ring})
+
+
+def _insert(program: Program, index: int, kind: str, name: str, attrs: Mapping[str, Any]) -> None:
+    """Insert a collective on one variable, in place, with the role Backward."""
+    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
+    program.global_block()._insert_op(index, kind, {"X": name}, {"Out": name}, attrs)
+
+
+def _is_distributed(program: Program, name: str) -> bool:
+    return bool(getattr(program.global_block().vars.get(name), "is_distributed", False))

@@ -1,0 +1,228 @@
+"""One step of a program on all devices: feeds divided, ranks run at once, fetches joined.
+
+Everything found out about a kind of step (the shapes of its feeds, its fetches) is kept, so that
+the next one costs a look-up. Rank 0 runs here, through the executor's core; the other ranks run
+the module that the core compiled for their share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from fluid.data_parallel.build import Built, build, computes_gradients, expect_no_python
+from fluid.data_parallel.device_feeds import device_feeds
+from fluid.data_parallel.devices import Devices
+from fluid.data_parallel.first_values import broadcast_program
+from fluid.data_parallel.split_feeds import Feed
+from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
+from fluid.framework import Program
+from fluid.lent import changes_state
+from runtime import executor as core
+from runtime.errors import FeedError, ScheduleError
+from runtime.fetch_layout import Layout
+from runtime.sizes import LOD, twins_of
+
+__all__ = ["DataParallel"]
+
+Core = core.Executor[Program]
+
+KEPT_KINDS = 256
+"""Kinds of step that are remembered for an executor; past it they are all forgotten."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of step: the program of rank 0 with its fetches, and what workers run, by its key.
+
+    `layouts` say how the results of each worker are arranged, `kept` which feeds set state.
+    `owners` are the ranks that alone hold a variable; such variables are fetched from them, after
+    the step: `owned` are their names by position.
+    """
+
+    program: Program
+    fetch: tuple[str, ...]
+    key: str
+    layouts: tuple[Layout, ...]
+    kept: tuple[str, ...]
+    owners: Mapping[str, int]
+    owned: Mapping[int, str]
+
+
+class DataParallel:
+    """Runs a program on all places of `devices`, as its strategies say."""
+
+    def __init__(
+        self,
+        program: Program,
+        build_strategy: BuildStrategy,
+        exec_strategy: ExecutionStrategy,
+        devices: Devices,
+    ) -> None:
+        self.devices = devices
+        self._program = program
+        self._strategy = build_strategy
+        self._execution = exec_strategy
+        self._source: tuple[object, int] = (None, -1)
+        self._built: dict[tuple[str, ...], Built] = {}
+        self._kinds: WeakKeyDictionary[Core, dict[Any, Kind]] = WeakKeyDictionary()
+        self._names: frozenset[str] = frozenset()
+        self._trains = self._changes = False
+
+    def run(
+        self, runner: Core, feed: Any, fetch: tuple[str, ...], strict: bool = False
+    ) -> list[list[Any]]:
+        """Run the program `num_iteration_per_run` times; what each device fetched in the last.
+
+        Unless `strict`, a program that computes no gradients may be fed less than one row or dict
+        for each device; then only the first devices run it. Raises what dividing feeds, compiling
+        and the step raise; WorkerError and RankError name the device at fault.
+        """
+        if self._execution._dry_run:
+            return [[np.empty(0, np.float32) for _ in fetch] for _ in self.devices.places]
+        self._refresh()
+        found: list[list[Any]] = []
+        for _ in range(self._execution.num_iteration_per_run):
+            found = self._step(runner, self._shares(feed, strict), fetch)
+        return found
+
+    def program_here(self, fetch: tuple[str, ...] = ()) -> Program:
+        """The program that rank 0 runs, with its collectives."""
+        self._refresh()
+        return self._built_for(fetch).programs[0]
+
+    def drop_temporaries(self) -> None:
+        """Free the memory of temporaries on all devices; the next run allocates it again."""
+        self._kinds.clear()
+        self._built.clear()
+        self.devices.drop_modules()
+
+    def _refresh(self) -> None:
+        """Forget what was built, where the program was edited or the processes are new ones."""
+        devices = self.devices
+        pool = devices.pool() if devices.ranks > 1 else None
+        if self._source != (pool, self._program.version):
+            program = self._program
+            expect_no_python(program, devices.ranks)
+            self._source = (pool, program.version)
+            self._built.clear()
+            self._kinds.clear()
+            self._trains, self._changes = computes_gradients(program), changes_state(program)
+            self._names = frozenset(var.name for var in program.all_vars() if var.persistable)
+
+    def _shares(self, feed: Any, strict: bool) -> list[Feed]:
+        program = self._built_for(()).programs[0]
+        places, partial = len(self.devices.places), not strict and not self._trains
+        return device_feeds(program, feed, places, self.devices.kind, partial)
+
+    def _step(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> list[list[Any]]:
+        kinds = self._kinds.setdefault(runner, {})
+        signature = (fetch, *map(_kinds_of, shares))
+        kind = kinds.get(signature)
+        if kind is None:
+            kind = self._kind(runner, shares, fetch)
+            if len(kinds) >= KEPT_KINDS:
+                kinds.clear()
+            kinds[signature] = kind
+        found = self._run(runner, kind, shares)
+        scope = self.devices.scope
+        scope.clock.written += self._changes
+        scope.clock.by_devices += self._changes
+        self.devices.note()
+        return found
+
+    def _run(self, runner: Core, kind: Kind, shares: list[Feed]) -> list[list[Any]]:
+        devices = self.devices
+        if devices.ranks == 1:
+            return [runner.run(kind.program, shares[0], kind.fetch, devices.scope)]
+        is_first = devices.synchronize(self._names, kind.owners)
+        if is_first and devices.trainers.count > 1 and not devices.has_met:
+            self._broadcast(runner)
+        if kind.kept:
+            devices.set_fed(kind.kept, shares)
+        idle = [None] * (len(devices.places) - len(shares))
+        own, others = devices.pool().run(
+            kind.key,
+            [*shares[1:], *idle],
+            partial(runner.run, kind.program, shares[0], kind.fetch, devices.scope),
+        )
+        pairs = zip(kind.layouts, others, strict=True)
+        found = [own, *(layout.fetched(values) for layout, values in pairs)]
+        for index, name in kind.owned.items():
+            value = devices.owned(name, kind.owners[name])
+            for values in found:
+                values.insert(index, value)
+        return found
+
+    def _broadcast(self, runner: Core) -> None:
+        """Begin with the values of trainer 0 on all devices of all trainers."""
+        devices = self.devices
+        program = broadcast_program(self._program, self._names, devices.scope)
+        program._collective = devices.pool().rings
+        workers = len(devices.places) - 1
+        key = devices.load([runner.module(program, {}, ())] * workers)
+        step = partial(runner.run, program, {}, (), devices.scope)
+        devices.pool().run(key, [{}] * workers, step)
+        devices.has_met = True
+        devices.note()
+
+    def _kind(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> Kind:
+        built = self._built_for(fetch)
+        owned = {index: name for index, name in enumerate(fetch) if name in built.owners}
+        inner = tuple(name for name in fetch if name not in built.owners)
+        pairs = zip(built.programs, shares, strict=False)
+        modules = [runner.module(program, share, inner) for program, share in pairs]
+        key = self._loaded(modules) if self.devices.ranks > 1 else ""
+        known = self._program.blocks[0].vars
+        kept = tuple(n for n in shares[0] if LOD not in n and known[n].persistable)
+        layouts = tuple(Layout.of(module, inner) for module in modules[1:])
+        return Kind(built.programs[0], inner, key, layouts, kept, built.owners, owned)
+
+    def _loaded(self, modules: Sequence[Module]) -> str:
+        """The key by which workers run these modules; those that are fed nothing get the first."""
+        self._expect_same_schedule(modules)
+        idle = len(self.devices.places) - len(modules)
+        return self.devices.load([*modules[1:], *[modules[0]] * idle])
+
+    def _expect_same_schedule(self, modules: Sequence[Module]) -> None:
+        """Raise ScheduleError where devices would issue other collectives, by their feeds' sizes.
+
+        FeedError where some devices are fed nothing, and others would wait for them.
+        """
+        first = modules[0].collectives
+        if first and len(modules) < len(self.devices.places):
+            raise FeedError("the program has collectives, so that every device must be fed")
+        for rank, module in enumerate(modules):
+            if module.collectives != first:
+                raise ScheduleError(
+                    f"devices 0 and {rank} would issue different collectives for these feeds",
+                    hint="feed every device arrays with the same axes of size 1",
+                )
+        if first and self.devices.trainers.count > 1:
+            self.devices.pool().check_schedule("\n".join(first))
+
+    def _built_for(self, fetch: tuple[str, ...]) -> Built:
+        """The programs of all ranks; for parameters with owners they depend on the fetches."""
+        reduces = self._strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
+        key = fetch if reduces else ()
+        if key not in self._built:
+            is_first = not self._built
+            built = build(self._program, self._strategy, self.devices.ranks, key, is_first)
+            if self.devices.ranks > 1:
+                for program in built.programs:
+                    program._collective = self.devices.pool().rings
+            self._built[key] = built
+        return self._built[key]
+
+
+def _kinds_of(share: Feed) -> tuple[Any, ...]:
+    """What is equal for feeds of the same names, shapes, types and relations between LoDs."""
+    kinds = [(name, array.shape, array.dtype) for name, array in share.items()]
+    twins = twins_of(share) if any(LOD in name for name in share) else {}
+    return (*kinds, *twins.items())

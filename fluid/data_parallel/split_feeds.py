@@ -1,0 +1,120 @@
+"""Divides what a user feeds among devices: rows of arrays, sequences of LoD tensors.
+
+Device i of k gets the rows from i·n//k to (i+1)·n//k of n, so that the counts differ by one at
+most and later devices get the larger ones: 3 rows on 2 devices are [0] and [1, 2] (seed 004).
+With `FLUID_SPLIT=1.8` in the environment the rule is that of Paddle 1.8: ceil(n/k) rows each, the
+last device gets the rest (fluid_spec E.3).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import chain, count, pairwise, takewhile
+
+from compiler.ir.types import Array
+from fluid.framework import Program
+from runtime.errors import FeedError
+from runtime.sizes import LOD
+
+__all__ = ["boundaries", "split_feed"]
+
+Feed = dict[str, Array]
+
+
+def boundaries(rows: int, devices: int, rule: str | None = None) -> list[int]:
+    """Where the share of each device begins and ends; as many shares as devices, or rows if fewer.
+
+    >>> boundaries(3, 2), boundaries(7, 4), boundaries(2, 3)
+    ([0, 1, 3], [0, 1, 3, 5, 7], [0, 1, 2])
+    >>> boundaries(3, 2, "1.8"), boundaries(5, 4, "1.8")
+    ([0, 2, 3], [0, 2, 4, 5])
+    """
+    rule = os.environ.get("FLUID_SPLIT", "") if rule is None else rule
+    if rule == "1.8":
+        return [*range(0, rows, -(-rows // devices) or 1), rows]
+    if rule:
+        raise ValueError(f"FLUID_SPLIT is {rule!r}, but the only other rule is '1.8'")
+    shares = min(rows, devices)
+    return [index * rows // shares for index in range(shares + 1)] if shares else [0]
+
+
+def split_feed(
+    program: Program, feed: Feed, devices: int, kind: str = "CPU", partial: bool = False
+) -> list[Feed]:
+    """The feed of each device, views of the arrays given.
+
+    `feed` maps names to arrays, and `x@LOD0`, … to the offsets of x. A variable with LoD is
+    divided by its outermost sequences. A persistable variable with one row is given to every
+    device, with a row for each device one row each. With `partial`, for programs that compute no
+    gradients, fewer rows than devices leave the last devices without a feed. Raises FeedError
+    (EnforceNotMet) where a feed has fewer pieces than there are devices, and for a persistable one
+    with another number of rows.
+    """
+    main = program.blocks[0].vars
+    names = [name for name in feed if LOD not in name]
+    kept = [name for name in names if main[name].persistable]
+    pieces = {name: _pieces(name, feed, devices) for name in names if name not in kept}
+    shares = _expect_enough(pieces, devices, kind, partial)
+    pieces |= {name: _copies(name, feed[name], shares, kind) for name in kept}
+    return [_joined(each[index] for each in pieces.values()) for index in range(shares)]
+
+
+def _pieces(name: str, feed: Feed, devices: int) -> list[Feed]:
+    levels = list(takewhile(feed.__contains__, (f"{name}{LOD}{level}" for level in count())))
+    array, offsets = feed[name], [feed[level] for level in levels]
+    rows = len(offsets[0]) - 1 if offsets else len(array) if array.ndim else 0
+    cuts = boundaries(rows, devices)
+    if not offsets:
+        return [{name: array[start:stop]} for start, stop in pairwise(cuts)]
+    return [_sequences(name, array, offsets, start, stop) for start, stop in pairwise(cuts)]
+
+
+def _sequences(name: str, array: Array, offsets: list[Array], start: int, stop: int) -> Feed:
+    """The outermost sequences from `start` to `stop`, with offsets that begin at 0."""
+    found: Feed = {}
+    for level, each in enumerate(offsets):
+        inner = each[start : stop + 1]
+        found[f"{name}{LOD}{level}"] = inner - inner[0]
+        start, stop = int(inner[0]), int(inner[-1])
+    return {name: array[start:stop]} | found
+
+
+def _copies(name: str, array: Array, shares: int, kind: str) -> list[Feed]:
+    """A persistable feed for each device."""
+    rows = len(array) if array.ndim else 1
+    if rows == 1:
+        return [{name: array}] * shares
+    if rows == shares:
+        return [{name: array[index : index + 1]} for index in range(shares)]
+    raise FeedError(
+        f"The number({rows}) of samples[{name}] of the current batch does not match the "
+        f"count({shares}) of devices({kind}). {name} is a persistable variable: feed one row, "
+        f"which every device gets, or {shares} rows, one for each device"
+    )
+
+
+def _expect_enough(pieces: Mapping[str, list[Feed]], devices: int, kind: str, partial: bool) -> int:
+    """The number of devices that get a feed; FeedError where that is too few."""
+    counts = {name: len(each) for name, each in pieces.items()}
+    if not counts:
+        return devices
+    name = min(counts, key=counts.__getitem__)
+    fewest = counts[name]
+    if fewest == devices or (partial and fewest and len(set(counts.values())) == 1):
+        return fewest
+    raise too_few_rows(name, fewest, devices, kind)
+
+
+def too_few_rows(name: str, pieces: int, devices: int, kind: str) -> FeedError:
+    """The error for a batch that cannot be divided among all devices, in the reference's words."""
+    cpu = "set CPU_NUM in the environment to a smaller number, or " if kind == "CPU" else ""
+    return FeedError(
+        f"The number({pieces}) of samples[{name}] of current batch is less than the "
+        f"count({devices}) of devices({kind}), currently, it is not allowed",
+        hint=f"{cpu}leave out a last batch with fewer rows than devices (drop_last=True)",
+    )
+
+
+def _joined(parts: Iterable[Feed]) -> Feed:
+    return dict(chain.from_iterable(part.items() for part in parts))

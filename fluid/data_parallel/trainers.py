@@ -1,0 +1,62 @@
+"""Which processes on other machines train together with this one (fluid_spec B.8, E.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fluid.data_parallel.strategies import BuildStrategy
+from fluid.framework import Program
+
+__all__ = ["ALONE", "Trainers", "trainers_of"]
+
+
+@dataclass(frozen=True)
+class Trainers:
+    """Trainer `number` of `count`; they meet at the first of `endpoints`, one for each.
+
+    With `group` above 1, sums are made in groups of so many trainers first.
+    """
+
+    count: int = 1
+    number: int = 0
+    endpoints: tuple[str, ...] = ()
+    group: int = 1
+
+
+ALONE = Trainers()
+
+
+def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
+    """The trainers of a strategy, which meet where the program was transpiled to (mode nccl2).
+
+    Raises AssertionError where their number is not that of the program's endpoints, ValueError for
+    a `trainer_id` that there is not, and for several trainers without endpoints.
+    """
+    endpoints: list[Any] = getattr(program, "_trainers_endpoints", None) or []
+    endpoints = endpoints or list(strategy.trainers_endpoints)
+    count, number = strategy.num_trainers, strategy.trainer_id
+    if endpoints and count != len(endpoints):
+        raise AssertionError(
+            f"num_trainers is {count}, but the program has {len(endpoints)} trainer endpoints: "
+            f"{', '.join(endpoints)}"
+        )
+    if not 0 <= number < count:
+        raise ValueError(f"trainer_id must be from 0 to {count - 1}, but it is {number}")
+    if count > 1 and not endpoints:
+        raise ValueError(
+            f"num_trainers is {count}, but nothing says where the trainers meet: transpile the "
+            "program by DistributeTranspiler (mode nccl2), or set "
+            "build_strategy.trainers_endpoints"
+        )
+    group = _group(program, strategy)
+    return Trainers(count, number, tuple(endpoints), group) if count > 1 else ALONE
+
+
+def _group(program: Program, strategy: BuildStrategy) -> int:
+    """The trainers of a group of a hierarchical all-reduce; 1 without."""
+    for source, prefix in ((program, "_"), (strategy, "")):
+        if getattr(source, f"{prefix}use_hierarchical_allreduce", False):
+            size = getattr(source, f"{prefix}hierarchical_allreduce_inter_nranks", None)
+            return max(1, size or 1)
+    return 1

@@ -1,0 +1,261 @@
+"""Mode `collective`: the program all-reduces gradients or parameters (fluid_spec B.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from compiler.ir.program import OpRole
+from fluid import unique_name
+from fluid.framework import Block, Operator, Parameter, Program
+from fluid.transpiler.distribute.endpoints import endpoint_list
+from fluid.var_types import VarDesc
+
+__all__ = ["Collective", "GradAllReduce", "LocalSGD", "SingleProcessMultiThread"]
+
+
+class Collective:
+    """What the kinds share: rings are set up, and parameters broadcast, by the startup program."""
+
+    def __init__(self, nrings: int) -> None:
+        if nrings < 1:
+            raise ValueError(f"nrings must be at least 1, but is {nrings}")
+        self.nrings = nrings
+
+    def transpile(
+        self,
+        startup_program: Program,
+        main_program: Program,
+        rank: int,
+        endpoints: Any,
+        current_endpoint: str,
+        wait_port: bool,
+    ) -> None:
+        """Rewrite both programs for one of several ranks, in place.
+
+        What they were stays in `_origin_program` of each. `wait_port` is accepted without effect:
+        only rank 0 listens at its endpoint, and the startup program waits for all. Raises
+        ValueError for endpoints that contradict rank or `current_endpoint`, and for a single one;
+        RuntimeError for programs that are rewritten already.
+        """
+        listed = endpoint_list(endpoints, rank, current_endpoint)
+        self._check_ranks(listed)
+        for program in (startup_program, main_program):
+            if getattr(program, "_origin_program", None) is not None:
+                raise RuntimeError("the program is transpiled already; transpile a fresh one")
+        startup_program._origin_program = startup_program.clone()
+        main_program._origin_program = main_program.clone()
+        self.endpoints, self.rank, self.current_endpoint = listed, rank, current_endpoint
+        self.startup, self.main = startup_program.global_block(), main_program.global_block()
+        self._transpile_startup()
+        self._transpile_main()
+
+    @property
+    def nranks(self) -> int:
+        """The number of ranks."""
+        return len(self.endpoints)
+
+    def _check_ranks(self, endpoints: list[str]) -> None:
+        if len(endpoints) < 2:
+            raise ValueError(
+                "the collective mode needs at least two endpoints in trainers, but has "
+                f"{', '.join(endpoints)}: run a single process without transpiling"
+            )
+
+    def _transpile_startup(self) -> None:
+        for ring in range(self.nrings):
+            self._init_ring(ring)
+        self._broadcast_params()
+
+    def _init_ring(self, ring: int) -> None:
+        name = unique_name.generate("nccl_id")
+        var = self.startup.create_var(name=name, persistable=True, type=VarDesc.VarType.RAW)
+        others = [each for each in self.endpoints if each != self.current_endpoint]
+        attrs = {"rank": self.rank, "endpoint": self.current_endpoint, "other_endpoints": others}
+        self.startup.append_op("c_gen_nccl_id", outputs={"Out": var}, attrs=attrs)
+        attrs = {"nranks": self.nranks, "rank": self.rank, "ring_id": ring}
+        self.startup.append_op("c_comm_init", inputs={"X": var}, attrs=attrs)
+
+    def _broadcast_params(self) -> None:
+        """Give every rank the parameters of rank 0; tables spread over ranks keep theirs."""
+        params = [p for p in self.startup.iter_parameters() if not p.is_distributed]
+        for number, param in enumerate(params):
+            attrs = {"ring_id": number % self.nrings, "root": 0}
+            _append_in_place(self.startup, "c_broadcast", param.name, attrs, OpRole.FORWARD)
+        if params:
+            _append_syncs(self.startup, params[-1].name, self.nrings, OpRole.FORWARD)
+
+    def _transpile_main(self) -> None:
+        """Rewrite the main program."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it rewrites")
+
+
+class GradAllReduce(Collective):
+    """Gradients are summed over the ranks, and the loss divided by their number before."""
+
+    def __init__(self, nrings: int = 2) -> None:
+        super().__init__(nrings)
+
+    def _transpile_main(self) -> None:
+        scale_loss_gradient(self.main, 1.0 / self.nranks)
+        insert_all_reduces(self.main, self.nrings)
+
+
+def scale_loss_gradient(block: Block, factor: float) -> None:
+    """Insert a scale behind each op that starts a backward pass."""
+    start = OpRole.BACKWARD | OpRole.LOSS
+    for index in reversed(range(len(block.ops))):
+        op = block.ops[index]
+        if op.role != start:
+            continue
+        gradient = op.writes()[0]
+        attrs = {"scale": factor, "op_role": int(OpRole.BACKWARD)}
+        slots = {"X": gradient}, {"Out": gradient}
+        block._insert_op(index + 1, "scale", inputs=slots[0], outputs=slots[1], attrs=attrs)
+
+
+def insert_all_reduces(block: Block, nrings: int) -> None:
+    """Sum the gradient of each parameter over the ranks, right behind the op that completes it.
+
+    Rings alternate, beginning with 0 for the last gradient. Before the first update a
+    `c_sync_comm_stream` waits for each ring. Parameters with `is_distributed` are left out.
+    """
+    number, last = -1, ""
+    for index in reversed(range(len(block.ops))):
+        gradients = list(_completed_gradients(block, block.ops[index]))
+        for gradient in gradients:
+            number += 1
+            last = gradient
+            attrs = {"ring_id": number % nrings}
+            _insert_in_place(block, index + 1, "c_allreduce_sum", gradient, attrs)
+        if gradients:
+            _insert_in_place(block, index + 1, "c_sync_calc_stream", gradients[0], {})
+    if last:
+        _insert_syncs(block, last, nrings)
+
+
+def _completed_gradients(block: Block, op: Operator) -> Iterator[str]:
+    """The gradients of parameters that a backward op completes."""
+    if not op.role & OpRole.BACKWARD:
+        return
+    named = op.attrs.get("op_role_var") or []
+    for param, gradient in zip(named[::2], named[1::2], strict=True):
+        if not getattr(block.vars.get(param), "is_distributed", False):
+            yield gradient
+
+
+def _insert_syncs(block: Block, name: str, nrings: int) -> None:
+    """Wait for every ring before the first op that updates, or at the end."""
+    updates = (i for i, op in enumerate(block.ops) if op.role & OpRole.OPTIMIZE)
+    index = next(updates, len(block.ops))
+    for ring in range(nrings):
+        _insert_in_place(block, index + ring, "c_sync_comm_stream", name, {"ring_id": ring})
+
+
+def _insert_in_place(
+    block: Block, index: int, type: str, name: str, attrs: dict[str, Any]
+) -> Operator:
+    """Insert an op of the backward pass that overwrites what it reads."""
+    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
+    return block._insert_op(index, type, inputs={"X": name}, outputs={"Out": name}, attrs=attrs)
+
+
+def _append_in_place(
+    block: Block, type: str, name: str, attrs: dict[str, Any], role: OpRole
+) -> Operator:
+    attrs = {**attrs, "op_role": int(role)}
+    return block.append_op(type, inputs={"X": name}, outputs={"Out": name}, attrs=attrs)
+
+
+def _append_syncs(block: Block, name: str, nrings: int, role: OpRole) -> None:
+    for ring in range(nrings):
+        _append_in_place(block, "c_sync_comm_stream", name, {"ring_id": ring}, role)
+
+
+class LocalSGD(Collective):
+    """Each rank updates its parameters; after every step they become their mean over the ranks.
+
+    A snapshot of each parameter is kept: parameter = snapshot - mean(snapshot - parameter).
+    """
+
+    def __init__(self, nrings: int = 2) -> None:
+        super().__init__(nrings)
+
+    def snapshot_name(self, param_name: str) -> str:
+        """The name of a parameter's snapshot."""
+        return param_name + "@SNAPSHOT"
+
+    def _transpile_startup(self) -> None:
+        super()._transpile_startup()
+        for param in [p for p in self.startup.iter_parameters() if not p.is_distributed]:
+            snapshot = self._snapshot(self.startup, param)
+            attrs = {"op_role": int(OpRole.FORWARD)}
+            slots = {"X": param.name}, {"Out": snapshot}
+            self.startup.append_op("assign", inputs=slots[0], outputs=slots[1], attrs=attrs)
+
+    def _snapshot(self, block: Block, param: Parameter) -> str:
+        """Declare the snapshot of a parameter; its name."""
+        name = self.snapshot_name(param.name)
+        like = {"shape": param.shape, "dtype": param.dtype}
+        block.create_var(name=name, persistable=True, stop_gradient=True, **like)
+        return name
+
+    def _transpile_main(self) -> None:
+        params = self._insert_reductions()
+        for ring in range(self.nrings if params else 0):
+            attrs = {"ring_id": ring}
+            _append_in_place(self.main, "c_sync_comm_stream", params[-1], attrs, OpRole.OPTIMIZE)
+        for name in reversed(params):
+            self._append_mean(name)
+
+    def _insert_reductions(self) -> list[str]:
+        """Behind each update, sum how far the ranks went; the parameters, the last one first."""
+        params: list[str] = []
+        for index in reversed(range(len(self.main.ops))):
+            for name in self._updated(self.main.ops[index]):
+                ring = {"ring_id": len(params) % self.nrings}
+                params.append(name)
+                self._snapshot(self.main, self.main.vars[name])
+                self._insert(index + 1, "elementwise_sub", self._distance(name), {})
+                self._insert(index + 2, "c_sync_calc_stream", {"X": name}, {})
+                self._insert(index + 3, "c_allreduce_sum", {"X": name}, ring)
+        return params
+
+    def _updated(self, op: Operator) -> list[str]:
+        """The parameters that an op updates."""
+        if not op.role & OpRole.OPTIMIZE or "ParamOut" not in op.outputs:
+            return []
+        names = op.outputs["ParamOut"]
+        return [n for n in names if not getattr(self.main.vars.get(n), "is_distributed", False)]
+
+    def _distance(self, name: str) -> dict[str, str]:
+        return {"X": self.snapshot_name(name), "Y": name}
+
+    def _insert(self, index: int, type: str, inputs: dict[str, str], attrs: dict[str, Any]) -> None:
+        """Insert an op of the update that overwrites the parameter, which it reads last."""
+        attrs = {**attrs, "op_role": int(OpRole.OPTIMIZE)}
+        outputs = {"Out": list(inputs.values())[-1]}
+        self.main._insert_op(index, type, inputs=inputs, outputs=outputs, attrs=attrs)
+
+    def _append_mean(self, name: str) -> None:
+        """Parameter = snapshot - sum / ranks, and the snapshot the same."""
+        role = {"op_role": int(OpRole.OPTIMIZE)}
+        scale = {"scale": 1.0 / self.nranks, **role}
+        same = {"inputs": {"X": name}, "outputs": {"Out": name}}
+        self.main.append_op("scale", **same, attrs=scale)
+        distance = self._distance(name)
+        self.main.append_op("elementwise_sub", distance, {"Out": name}, role)
+        self.main.append_op("assign", {"X": name}, {"Out": self.snapshot_name(name)}, role)
+
+
+class SingleProcessMultiThread(GradAllReduce):
+    """Gradients are summed over the devices of one process."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def _check_ranks(self, endpoints: list[str]) -> None:
+        pass
+
+    def _transpile_startup(self) -> None:
+        self.startup.append_op("c_comm_init_all", attrs={"ring_id": 0})

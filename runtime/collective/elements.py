@@ -1,0 +1,88 @@
+"""Elements: how NumPy arrays and tensors travel through an engine, without a copy where it can be.
+
+Gloo reduces float32, float64, float16, bfloat16, int8, uint8, int32 and int64, each in its own
+precision. int16 is reduced as int32 and copied back, where it wraps as NumPy does. bool is reduced
+as uint8: a sum or maximum is true where any rank's is, a product or minimum where all are. What is
+only moved (broadcast, gather, scatter) travels as bytes, so every type can.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.collective.engine import torch_module
+from runtime.cuda import tensor_over
+
+OPERATIONS = {"sum": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
+"""Reductions by their names here, and those of torch.distributed."""
+
+BOOL_OPERATIONS = {"sum": "max", "max": "max", "min": "min", "prod": "min"}
+
+
+def expect_operation(operation: str) -> None:
+    """Raise ValueError for what is not a reduction."""
+    if operation not in OPERATIONS:
+        known = ", ".join(OPERATIONS)
+        raise ValueError(f"a reduction is one of {known}, not {operation!r}")
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a torch tensor, not a NumPy array."""
+    return not isinstance(value, np.ndarray)
+
+
+def element_name(value: Any) -> str:
+    """The name of the element type of an array or tensor: `float32`."""
+    return _type_name(value.dtype)
+
+
+@cache
+def _type_name(dtype: object) -> str:
+    """The name of an element type; NumPy computes it anew each time, which takes microseconds."""
+    return str(dtype).removeprefix("torch.")
+
+
+def describe(value: Any) -> str:
+    """Element type and shape, as messages and signatures show them: `float32[4, 3]`."""
+    return f"{element_name(value)}[{', '.join(map(str, value.shape))}]"
+
+
+def tensor_of(value: Any, *, writes: bool) -> Any:
+    """A tensor over the memory of an array; a tensor as it is.
+
+    Raises ValueError where the elements are not contiguous, or where the array is read-only and
+    will be written.
+    """
+    if is_tensor(value):
+        if not value.is_contiguous():
+            raise ValueError(
+                f"a collective needs a contiguous tensor, not strides {value.stride()}"
+            )
+        return value
+    array: Array = value
+    if not array.flags.c_contiguous:
+        raise ValueError(f"a collective needs a contiguous array, not strides {array.strides}")
+    if not array.flags.writeable:
+        if writes:
+            raise ValueError("a collective writes into its array, which is read-only")
+        array = array.copy()
+    return tensor_over(array)
+
+
+def as_bytes(tensor: Any) -> Any:
+    """The same memory as a flat tensor of bytes, for what is only moved."""
+    return tensor.reshape(-1).view(torch_module().uint8)
+
+
+def reducible(tensor: Any, operation: str) -> tuple[Any, str, bool]:
+    """A tensor that the engine can reduce, the reduction, and whether it is a copy."""
+    torch = torch_module()
+    if tensor.dtype == torch.bool:
+        return tensor.view(torch.uint8), BOOL_OPERATIONS[operation], False
+    if tensor.dtype == torch.int16:
+        return tensor.to(torch.int32), operation, True
+    return tensor, operation, False

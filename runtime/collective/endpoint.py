@@ -1,0 +1,91 @@
+"""Endpoints of the form host:port, and sockets that listen at one address alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from runtime.collective.processes import host_name
+from runtime.errors import RendezvousError
+
+ENDPOINT_FD = "FLUID_ENDPOINT_FD"
+"""The environment variable in which a launcher names the descriptor of a socket that listens at
+this process's own endpoint already, so that no other process took the port in between."""
+
+Address = tuple[str, int]
+
+
+def parse_endpoint(endpoint: str) -> Address:
+    """Host and port of `host:port` or `[host]:port`. Raises RendezvousError for what is neither.
+
+    >>> parse_endpoint("127.0.0.1:6170")
+    ('127.0.0.1', 6170)
+    """
+    host, colon, port = endpoint.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 <= int(port) < 1 << 16:
+        raise RendezvousError(f"an endpoint is host:port, not {endpoint!r}")
+    return host.strip("[]"), int(port)
+
+
+def listen(endpoint: str) -> socket.socket:
+    """A socket that listens at an endpoint of this machine, on that address alone.
+
+    It is the launcher's, where it opened one at this endpoint. Raises RendezvousError where the
+    port is in use or the address is not one of this machine.
+    """
+    host, port = parse_endpoint(endpoint)
+    if opened := _opened_by_launcher(host, port):
+        return opened
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise RendezvousError(f"the host of endpoint {endpoint} is unknown: {error}") from error
+    listener = socket.socket(family, kind, protocol)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(endpoint, error) from error
+    return listener
+
+
+def _opened_by_launcher(host: str, port: int) -> socket.socket | None:
+    """The socket that a launcher opened for this process, if it listens at this very address."""
+    number = os.environ.get(ENDPOINT_FD, "")
+    if not number.isdecimal():
+        return None
+    try:
+        copy = os.dup(int(number))
+    except OSError:
+        return None
+    try:
+        opened = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        return None
+    listens = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if listens and opened.getsockname()[:2] == (host, port):
+        os.close(int(os.environ.pop(ENDPOINT_FD)))
+        return opened
+    opened.close()
+    return None
+
+
+def _cannot_listen(endpoint: str, error: OSError) -> RendezvousError:
+    if error.errno == errno.EADDRINUSE:
+        return RendezvousError(
+            f"rank 0 cannot host the rendezvous at {endpoint}: the port is in use",
+            hint="is an earlier run or another process with rank 0 still there? "
+            "else take another port in the list of endpoints",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return RendezvousError(
+            f"rank 0 cannot host the rendezvous at {endpoint}: {host_name()} has no such address",
+            hint="the first endpoint must be an address of the machine of rank 0",
+        )
+    return RendezvousError(f"rank 0 cannot host the rendezvous at {endpoint}: {error}")

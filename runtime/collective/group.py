@@ -1,0 +1,128 @@
+"""Group: one process group of torch.distributed, made directly, beside the global default group.
+
+Its operations start work that the caller waits for in slices. Gloo moves host memory, NCCL that of
+GPUs; tensors of GPUs that two ranks share are staged through host memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import sleep
+from typing import Any
+
+from runtime.collective.elements import OPERATIONS
+from runtime.collective.engine import distributed, seconds
+from runtime.collective.slices import SLICE
+
+ENGINE_GRACE = 20.0
+"""Seconds that the engine waits longer than this process does, which then can name the rank."""
+
+POLL = 0.0002
+"""Seconds between two looks at work of a GPU."""
+
+
+def gloo_engine(store: Any, prefix: str, rank: int, size: int, limit: float, address: str) -> Any:
+    """A Gloo process group that talks from this own address; blocks until all ranks made theirs.
+
+    `GLOO_SOCKET_IFNAME` names another interface, as for torch.distributed.
+    """
+    dist = distributed()
+    gloo = dist.ProcessGroupGloo
+    options = gloo._Options()
+    by_name = bool(os.environ.get("GLOO_SOCKET_IFNAME"))
+    device = gloo.create_default_device() if by_name else gloo.create_device(hostname=address)
+    options._devices = [device]
+    options._timeout = seconds(limit + ENGINE_GRACE)
+    options._threads = 2
+    return gloo(dist.PrefixStore(prefix, store), rank, size, options)
+
+
+def nccl_engine(store: Any, prefix: str, rank: int, size: int, limit: float) -> Any:
+    """An NCCL process group for the GPUs of these ranks, one each."""
+    dist = distributed()
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = seconds(limit + ENGINE_GRACE)
+    return dist.ProcessGroupNCCL(dist.PrefixStore(prefix, store), rank, size, options)
+
+
+@dataclass
+class Work:
+    """Work that was started; `finish` copies its result back where it was staged or cast."""
+
+    engine: Any
+    finish: Callable[[], None] | None = None
+
+    def done(self) -> bool:
+        """Wait one slice; whether the work is complete. Raises RuntimeError where it failed."""
+        try:
+            self.engine.wait(seconds(SLICE))
+        except RuntimeError:
+            if not self.engine.is_completed():
+                return False
+            self.engine.wait()  # it may have completed after the slice: only its own error counts
+        return True
+
+
+class PolledWork(Work):
+    """Work on a GPU: `wait` of NCCL only orders streams, so its end is polled."""
+
+    def done(self) -> bool:
+        """Poll for one slice; whether the work is complete."""
+        for _ in range(int(SLICE / POLL)):
+            if self.engine.is_completed():
+                self.engine.wait()
+                return True
+            sleep(POLL)
+        return False
+
+
+class Group:
+    """Starts collectives of one engine on contiguous tensors; see `Rings` for what they compute."""
+
+    def __init__(self, engine: Any, rank: int, size: int, *, polls: bool = False) -> None:
+        self.engine = engine
+        self.rank = rank
+        self.size = size
+        self._work = PolledWork if polls else Work
+        self._dist = distributed()
+
+    def all_reduce(self, tensor: Any, operation: str) -> Work:
+        """Reduce in place on every rank."""
+        options = self._dist.AllreduceOptions()
+        options.reduceOp = self._reduction(operation)
+        return self._work(self.engine.allreduce([tensor], options))
+
+    def reduce(self, tensor: Any, operation: str, root: int) -> Work:
+        """Reduce in place on the root; the memory of other ranks holds anything afterwards."""
+        options = self._dist.ReduceOptions()
+        options.reduceOp = self._reduction(operation)
+        options.rootRank = root
+        return self._work(self.engine.reduce([tensor], options))
+
+    def broadcast(self, tensor: Any, root: int) -> Work:
+        """Copy the root's values to every rank."""
+        options = self._dist.BroadcastOptions()
+        options.rootRank = root
+        options.rootTensor = 0
+        return self._work(self.engine.broadcast([tensor], options))
+
+    def all_gather(self, result: Any, tensor: Any) -> Work:
+        """Copy the tensors of all ranks, in their order, into the flat `result`."""
+        return self._work(self.engine._allgather_base(result, tensor))
+
+    def reduce_scatter(self, result: Any, tensor: Any, operation: str) -> Work:
+        """Reduce, and keep this rank's part of the flat tensor in `result`."""
+        options = self._dist.ReduceScatterOptions()
+        options.reduceOp = self._reduction(operation)
+        return self._work(self.engine._reduce_scatter_base(result, tensor, options))
+
+    def scatter(self, result: Any, parts: Sequence[Any], root: int) -> Work:
+        """Copy the root's part for this rank into `result`; other ranks give no parts."""
+        options = self._dist.ScatterOptions()
+        options.rootRank = root
+        return self._work(self.engine.scatter([result], [list(parts)] if parts else [], options))
+
+    def _reduction(self, operation: str) -> Any:
+        return getattr(self._dist.ReduceOp, OPERATIONS[operation])

@@ -1,0 +1,50 @@
+"""Hierarchical all-reduce: inside groups of neighbours first, then between their first ranks.
+
+Where neighbours share a machine, one rank of each talks to the other machines. (Paddle 1.8.5,
+`use_hierarchical_allreduce` of DistributeTranspiler.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from runtime.collective.group import Work
+from runtime.collective.ring import Ring, Stage, host_group
+
+
+def make_hierarchy(ring: Ring, inner: int, look: Callable[[], None]) -> None:
+    """Make the groups of a ring for inner groups of `inner` consecutive ranks; the last may be
+    smaller.
+    """
+    first = ring.rank - ring.rank % inner
+    neighbours = list(range(first, min(first + inner, ring.size)))
+    prefix = f"ring{ring.number}/inner{first}"
+    if len(neighbours) > 1:
+        ring.inner = host_group(ring.member, prefix, neighbours, look)
+    if ring.rank == first:
+        firsts = list(range(0, ring.size, inner))
+        ring.outer = host_group(ring.member, f"ring{ring.number}/outer", firsts, look)
+    ring.is_hierarchical = True
+
+
+def hierarchical_stages(ring: Ring, tensor: Any, operation: str) -> list[Stage]:
+    """Reduce to the first neighbour, all-reduce between these, and broadcast back."""
+    inner, outer = ring.inner, ring.outer
+    stages: list[Stage] = []
+    if inner is not None:
+        stages.append(lambda: inner.reduce(tensor, operation, 0))
+    if outer is not None:
+        stages.append(lambda: outer.all_reduce(tensor, operation))
+    if inner is not None:
+        stages.append(lambda: inner.broadcast(tensor, 0))
+    return stages
+
+
+def copy_stage(target: Any, source: Any) -> Stage:
+    """A stage that copies a staged result back."""
+
+    def copy() -> Work | None:
+        target.copy_(source)
+
+    return copy

@@ -1,0 +1,64 @@
+"""Member: this process in one rendezvous, with its store, its record and its heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from runtime.collective.engine import seconds
+from runtime.collective.group import ENGINE_GRACE
+from runtime.collective.monitor import Monitor
+from runtime.collective.record import Record
+from runtime.collective.rendezvous import Seat, Store, join
+from runtime.collective.slices import call_in_slices
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A seat that was taken; `deadline` is how long its rank waits for others, in seconds."""
+
+    seat: Seat
+    store: Store
+    monitor: Monitor
+    deadline: float
+
+    @property
+    def record(self) -> Record:
+        """What this rank says of itself."""
+        return self.monitor.record
+
+    def key(self, *parts: object) -> str:
+        """A key of the store for this rendezvous alone."""
+        return "/".join([self.seat.name, str(self.seat.round), *map(str, parts)])
+
+    def exchange(self, name: str, text: str, look: Callable[[], None]) -> list[str]:
+        """Publish a text under a name, and wait for that of every rank; in the order of ranks."""
+        keys = [self.key(name, rank) for rank in range(self.seat.size)]
+        engine = self.store.engine
+
+        def work() -> list[str]:
+            engine.set(keys[self.seat.rank], text)
+            engine.wait(keys, seconds(self.deadline + ENGINE_GRACE))
+            return [found.decode() for found in engine.multi_get(keys)]
+
+        return call_in_slices(work, look)
+
+    def forget(self, name: str, look: Callable[[], None]) -> None:
+        """Delete this rank's text of an exchange that all ranks have read."""
+        key = self.key(name, self.seat.rank)
+        call_in_slices(lambda: self.store.engine.delete_key(key), look)
+
+    def call(self, function: Callable[[Any], T], look: Callable[[], None]) -> T:
+        """Call a function with the connection to the store, in slices."""
+        return call_in_slices(lambda: function(self.store.engine), look)
+
+
+def take_seat(seat: Seat, deadline: float, store: Store | None, look: Callable[[], None]) -> Member:
+    """Meet the other ranks. Raises what `rendezvous.join` and `look` raise."""
+    store, taken = join(seat, deadline, store, look)
+    own = store.connect(deadline)
+    monitor = Monitor(f"{taken.name}/{taken.round}", Record(taken.rank), taken.size, own)
+    return Member(taken, store, monitor, deadline)

@@ -1,0 +1,112 @@
+"""Monitor: a thread that publishes the record of this rank and reads those of the others.
+
+It has a connection of its own to the store, since a rank that waits there blocks its connection.
+What it read last is kept: the store is gone with the rank that hosts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+from typing import Any
+
+from runtime.collective.record import LONGEST_FAILURE, Record
+
+INTERVAL = 0.5
+"""Seconds between two heartbeats."""
+
+LEAVE_LIMIT = 1.0
+"""Seconds that a rank waits at its end for its last record to be published."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The last collective of a ring that all ranks took part in, and that completed here."""
+
+    count: int
+    call: str
+    step: int
+
+
+class Monitor:
+    """Heartbeats of one rank of a rendezvous; `others` are the records of the other ranks."""
+
+    def __init__(self, name: str, record: Record, size: int, store: Any) -> None:
+        self.record = record
+        self.others: dict[int, Record] = {}
+        self.completed: dict[int, Completed] = {}
+        self.lost = ""
+        """The error that ended the connection to the store, if any."""
+        self._store = store
+        self._keys = [f"record/{name}/{rank}" for rank in range(size)]
+        self._wake = Event()
+        self._ended = False
+        self._thread = Thread(target=self._beat, daemon=True, name=f"heartbeat {name}")
+        self._publish()
+
+    def start(self) -> None:
+        """Begin to beat; every rank must have made its monitor before, so that all are read."""
+        self._read()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Publish and read at once."""
+        self._wake.set()
+
+    def leave(self, failure: str = "", blames: int = -1) -> None:
+        """Publish how this rank ended, and stop."""
+        if self._ended:
+            return
+        self.record.has_left = True
+        self.record.failure = failure[:LONGEST_FAILURE]
+        self.record.blames = blames
+        self._ended = True
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(LEAVE_LIMIT)
+
+    def known(self, rank: int) -> Record | None:
+        """What another rank did last: its record, or a later collective that completed here."""
+        record = self.others.get(rank)
+        latest = max(self.completed.items(), key=lambda each: each[1].step, default=None)
+        if record is None or latest is None:
+            return record
+        ring, done = latest
+        if done.count <= record.count(ring):
+            return record
+        issued = record.issued | {str(ring): done.count}
+        return replace(record, ring=ring, call=done.call, step=done.step, issued=issued)
+
+    def fail(self, failure: str, blames: int) -> None:
+        """Publish at once that this rank raised an error, which may name another rank."""
+        if not self.record.failure:
+            self.record.failure = failure[:LONGEST_FAILURE]
+            self.record.blames = blames
+            self._wake.set()
+
+    def _beat(self) -> None:
+        while not self.lost:
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+            ended = self._ended
+            self._guarded(self._publish)
+            if ended:
+                return
+            self._guarded(self._read)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except (RuntimeError, ValueError) as error:
+            self.lost = str(error).partition("\n")[0] or type(error).__name__
+
+    def _publish(self) -> None:
+        self.record.beat += 1
+        self._store.set(self._keys[self.record.rank], self.record.text())
+
+    def _read(self) -> None:
+        texts = self._store.multi_get(self._keys)
+        for rank, text in enumerate(texts):
+            if rank != self.record.rank:
+                self.others[rank] = Record.parse(text)

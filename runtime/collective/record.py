@@ -1,0 +1,72 @@
+"""The record of a rank: what it last did, published for the others as JSON text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from runtime.collective.processes import host_name, machine_id, own_pid, start_time
+
+LONGEST_RECORD = 1 << 16
+"""Bytes of a record at most; longer ones are not read."""
+
+LONGEST_FAILURE = 4000
+"""Characters of an error that a record shows."""
+
+
+@dataclass
+class Record:
+    """What a rank says of itself.
+
+    `beat` grows with every publication. `issued` counts the collectives of each ring, `call` is
+    the last of them, as `all_reduce of 'x' (sum, float32[4])` on ring `ring`, and `program` the
+    digest of the schedule it last compared. `failure` is the error that ended it, `blames` the
+    rank that its error named, -1 for none; `has_left` is true when it finished.
+    """
+
+    rank: int
+    host: str = field(default_factory=host_name)
+    machine: str = field(default_factory=machine_id)
+    pid: int = field(default_factory=own_pid)
+    started: int = field(default_factory=lambda: start_time(own_pid()))
+    beat: int = 0
+    step: int = 0
+    ring: int = -1
+    call: str = ""
+    issued: dict[str, int] = field(default_factory=dict[str, int])
+    program: str = ""
+    failure: str = ""
+    blames: int = -1
+    has_left: bool = False
+
+    def text(self) -> str:
+        """The record as JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def parse(text: bytes) -> Record:
+        """Read a record. Raises ValueError for what is none."""
+        if len(text) > LONGEST_RECORD:
+            raise ValueError(f"a record of {len(text)} bytes is longer than {LONGEST_RECORD}")
+        loaded = json.loads(text)
+        default = asdict(Record(0))
+        if not isinstance(loaded, dict) or set(cast("dict[str, Any]", loaded)) != set(default):
+            raise ValueError(f"this is not a record: {text[:80]!r}")
+        values = cast("dict[str, Any]", loaded)
+        for name, value in default.items():
+            if type(values[name]) is not type(value):
+                raise ValueError(f"{name} of a record is {values[name]!r:.80}")
+        if not all(type(count) is int for count in values["issued"].values()):
+            raise ValueError(f"issued of a record is {values['issued']!r:.80}")
+        return Record(**values)
+
+    def count(self, ring: int) -> int:
+        """The number of collectives issued on a ring."""
+        return self.issued.get(str(ring), 0)
+
+    def where(self) -> str:
+        """The process and what it last did, as messages show it."""
+        last = f"after {self.call}, number {self.count(self.ring)} of ring {self.ring}"
+        at = last if self.call else "before its first collective"
+        return f"rank {self.rank} (host {self.host}, process {self.pid}, step {self.step}, {at})"

@@ -1,0 +1,326 @@
+"""Rendezvous: the ranks of a group meet at a TCPStore that rank 0 hosts at the first endpoint.
+
+The socket of the host is bound here, to the address of its endpoint alone, and handed to the store,
+so that a port in use is an error of this process. Every rank introduces itself in the store, and
+reads what the others expect: sizes, endpoints or ranks that do not agree are errors of all.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic, sleep
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from runtime.collective.endpoint import Address, listen, parse_endpoint
+from runtime.collective.engine import distributed, seconds
+from runtime.collective.processes import (
+    host_name,
+    machine_id,
+    own_pid,
+    process_state,
+    start_time,
+)
+from runtime.collective.slices import SLICE, Stopwatch, call_in_slices
+from runtime.errors import CollectiveError, RendezvousError
+
+CONNECT_GRACE = 2.0
+"""Seconds that an accepted connection may take to prove that a store answers it."""
+
+
+class LostStore(RendezvousError):
+    """The connection to the store ended during a rendezvous."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The place of a process in a rendezvous: its rank of `size`, and the endpoints it was given.
+
+    `name` keeps several rendezvous in one store apart. `endpoints` holds the store's alone, or one
+    of every rank. `round` counts the rendezvous of this name in a store, from 1.
+    """
+
+    name: str
+    rank: int
+    size: int
+    endpoints: tuple[str, ...]
+    round: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.size:
+            raise RendezvousError(
+                f"rendezvous {self.name!r}: the rank must be from 0 to {self.size - 1}, "
+                f"but it is {self.rank}",
+                hint="does PADDLE_TRAINER_ID fit PADDLE_TRAINER_ENDPOINTS?",
+            )
+        if len(self.endpoints) not in (1, self.size):
+            raise RendezvousError(
+                f"rendezvous {self.name!r}: {self.size} ranks need {self.size} endpoints, "
+                f"but {len(self.endpoints)} were given: {', '.join(self.endpoints)}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """A connection to the TCPStore at `address`; `reached` is the own address it was made from."""
+
+    address: Address
+    engine: Any = field(repr=False)
+    reached: str = "127.0.0.1"
+
+    def connect(self, limit: float) -> Any:
+        """Another connection, for another thread: a call that waits blocks its connection."""
+        return _client(self.address, limit)
+
+
+HOSTED: WeakValueDictionary[Address, Store] = WeakValueDictionary()
+"""The stores that this process hosts, by address: a port is the process's, not a scope's."""
+
+
+def host_store(listener: socket.socket) -> Store:
+    """A store that serves at a listening socket, which it takes over."""
+    host, port = listener.getsockname()[:2]
+    store = distributed().TCPStore(
+        host, port, None, True, timeout=seconds(60), wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )  # fmt: skip
+    return Store((host, port), store, host)
+
+
+def open_store(seat: Seat, limit: float) -> Store:
+    """The store of a seat: rank 0 hosts it at the first endpoint, the others connect to it."""
+    if seat.rank:
+        return join_store(seat.endpoints[0], limit)
+    address = parse_endpoint(seat.endpoints[0])
+    store = HOSTED.get(address) or host_store(listen(seat.endpoints[0]))
+    HOSTED[address] = store
+    return store
+
+
+def join_store(endpoint: str, limit: float) -> Store:
+    """A connection to the store at an endpoint, within `limit` seconds.
+
+    Raises RendezvousError where nobody listens there, or something that is not a store.
+    """
+    address = parse_endpoint(endpoint)
+    end = monotonic() + limit
+    reached = _wait_for_listener(endpoint, address, limit)
+    return Store(address, _client(address, max(end - monotonic(), CONNECT_GRACE)), reached)
+
+
+def _wait_for_listener(endpoint: str, address: Address, limit: float) -> str:
+    """The own address from which a connection was accepted."""
+    end = monotonic() + limit
+    while True:
+        try:
+            with socket.create_connection(address, timeout=max(end - monotonic(), SLICE)) as probe:
+                return str(probe.getsockname()[0])
+        except socket.gaierror as error:
+            raise RendezvousError(f"the host of endpoint {endpoint} is unknown: {error}") from error
+        except OSError as error:
+            if monotonic() + SLICE > end:
+                raise _nobody_there(endpoint, limit, error) from error
+        sleep(SLICE)
+
+
+def _nobody_there(endpoint: str, limit: float, error: OSError) -> RendezvousError:
+    return RendezvousError(
+        f"nobody hosts the rendezvous at {endpoint}: no connection in {limit:.1f} s ({error})",
+        hint="is rank 0 running, and is its address the first of the list of endpoints?",
+    )
+
+
+def _client(address: Address, limit: float) -> Any:
+    """A client of a store, proven by a key. A stranger may accept and never answer."""
+    endpoint = f"{address[0]}:{address[1]}"
+    watch = Stopwatch()
+
+    def look() -> None:
+        watch.tick()
+        if watch.elapsed > limit:
+            raise _stranger(endpoint, f"no answer in {limit:.1f} s")
+
+    def connect() -> Any:
+        store = distributed().TCPStore(
+            *address, None, False, timeout=seconds(limit), wait_for_workers=False
+        )
+        store.add("connections", 1)
+        return store
+
+    try:
+        return call_in_slices(connect, look)
+    except RendezvousError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise _stranger(endpoint, str(error).partition("\n")[0]) from error
+
+
+def _stranger(endpoint: str, why: str) -> RendezvousError:
+    return RendezvousError(
+        f"what listens at {endpoint} is not the rendezvous of these ranks: {why}",
+        hint="does another program use this port? is the list of endpoints the same on all ranks?",
+    )
+
+
+# Introductions
+
+
+def meet(store: Store, seat: Seat, limit: float, also_look: Callable[[], None]) -> Seat:
+    """Introduce this rank and wait for all others, `limit` seconds at most; the seat it took.
+
+    Raises RendezvousError where a rank is taken, expects another size or other endpoints, or does
+    not come, and LostStore where the connection is lost.
+    """
+    watch = Stopwatch()
+
+    def look() -> None:
+        also_look()
+        watch.tick()
+        if watch.elapsed > limit + CONNECT_GRACE:
+            raise RendezvousError(
+                f"rendezvous {seat.name!r} at {seat.endpoints[0]}: no answer in {limit:.1f} s",
+                hint="is rank 0, which hosts it, still running?",
+            )
+
+    try:
+        seat = call_in_slices(lambda: _take_seat(store.engine, seat), look)
+        call_in_slices(lambda: _meet_others(store.engine, seat, limit, watch), look)
+    except CollectiveError:
+        raise
+    except RuntimeError as error:
+        why = str(error).partition("\n")[0]
+        raise LostStore(
+            f"rendezvous {seat.name!r} at {seat.endpoints[0]}: the connection to rank 0 was lost: "
+            f"{why}"
+        ) from error
+    return seat
+
+
+def _introduction(seat: Seat) -> dict[str, Any]:
+    own = {"rank": seat.rank, "size": seat.size, "endpoints": list(seat.endpoints)}
+    pid = own_pid()
+    place = {"host": host_name(), "machine": machine_id(), "pid": pid, "started": start_time(pid)}
+    return own | place
+
+
+def _key(seat: Seat, *parts: object) -> str:
+    return "/".join(["rendezvous", seat.name, str(seat.round), *map(str, parts)])
+
+
+def _take_seat(store: Any, seat: Seat) -> Seat:
+    """The seat in the next round of this rank, taken by this process."""
+    count = store.add(_key(replace(seat, round=0), "rounds", seat.rank), 1)
+    taken, before = replace(seat, round=count), replace(seat, round=count - 1)
+    if count > 1:
+        _expect_own(seat, _parse_introduction(store.get(_key(before, seat.rank)).decode()))
+    store.set(_key(taken, seat.rank), json.dumps(_introduction(seat)))
+    return taken
+
+
+def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
+    """Raise RendezvousError where another process that may still run has this rank."""
+    here = other["machine"] == machine_id() != ""
+    is_own = here and other["pid"] == own_pid()
+    if is_own or (here and process_state(other["pid"], other["started"]) == "ended"):
+        return
+    raise RendezvousError(
+        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: rank {seat.rank} is taken by "
+        f"process {other['pid']} on {other['host']}",
+        hint="two processes were started with the same rank (PADDLE_TRAINER_ID)",
+    )
+
+
+def _meet_others(store: Any, seat: Seat, limit: float, watch: Stopwatch) -> None:
+    """Wait for every rank; where that fails, let the others know why."""
+    try:
+        missing = _await_all(store, seat, limit, watch)
+        if missing:
+            raise _did_not_come(seat, missing, limit)
+    except RendezvousError as error:
+        store.set(_key(seat, "refused"), error.message)
+        raise
+
+
+def _await_all(store: Any, seat: Seat, limit: float, watch: Stopwatch) -> list[int]:
+    """Compare the introduction of every rank as it comes; the ranks that did not come."""
+    left = [rank for rank in range(seat.size) if rank != seat.rank]
+    while left:
+        came = [rank for rank in left if store.check([_key(seat, rank)])]
+        for rank in came:
+            _compare(seat, _parse_introduction(store.get(_key(seat, rank)).decode()))
+        left = [rank for rank in left if rank not in came]
+        if store.check([_key(seat, "refused")]):
+            raise RendezvousError(store.get(_key(seat, "refused")).decode())
+        if left and watch.elapsed > limit:
+            return left
+        if left and not came:
+            sleep(0.01)
+    return []
+
+
+def _parse_introduction(text: str) -> dict[str, Any]:
+    try:
+        loaded = json.loads(text)
+        found = cast("dict[str, Any]", loaded)
+        wanted = {"rank": int, "size": int, "endpoints": list, "host": str, "machine": str}
+        wanted |= {"pid": int, "started": int}
+        if all(isinstance(found[name], kind) for name, kind in wanted.items()):
+            return found
+    except (ValueError, KeyError, TypeError) as error:
+        raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}") from error
+    raise RendezvousError(f"this is not an introduction of a rank: {text[:80]!r}")
+
+
+def _compare(seat: Seat, other: dict[str, Any]) -> None:
+    """Raise RendezvousError where another rank expects another group than this one."""
+    who = f"rank {other['rank']} (host {other['host']}, process {other['pid']})"
+    here = f"rendezvous {seat.name!r} at {seat.endpoints[0]}"
+    if other["size"] != seat.size:
+        raise RendezvousError(
+            f"{here}: rank {seat.rank} expects {seat.size} ranks, {who} expects {other['size']}",
+            hint="start all ranks with the same list of endpoints",
+        )
+    for index, pair in enumerate(zip(seat.endpoints, other["endpoints"], strict=False)):
+        if pair[0] != pair[1]:
+            raise RendezvousError(
+                f"{here}: endpoint {index} is {pair[0]} on rank {seat.rank} and {pair[1]} on {who}",
+                hint="start all ranks with the same list of endpoints",
+            )
+
+
+def _did_not_come(seat: Seat, missing: Sequence[int], limit: float) -> RendezvousError:
+    each = [f"rank {rank}{_at(seat, rank)}" for rank in missing]
+    return RendezvousError(
+        f"rendezvous {seat.name!r} at {seat.endpoints[0]}: {', '.join(each)} did not come in "
+        f"{limit:.1f} s; rank {seat.rank} waited for {seat.size} ranks",
+        hint="are all ranks started, with the same list of endpoints?",
+    )
+
+
+def join(
+    seat: Seat, limit: float, store: Store | None, look: Callable[[], None]
+) -> tuple[Store, Seat]:
+    """Meet the other ranks within `limit` seconds, over `store` where one is given.
+
+    `look` is called in every slice, and may raise.
+
+    Raises RendezvousError as `open_store` and `meet` do. A client that met the store of an earlier
+    rendezvous, which is being closed, tries again.
+    """
+    end = monotonic() + limit
+    while True:
+        left = max(end - monotonic(), SLICE)
+        found = store or open_store(seat, left)
+        try:
+            return found, meet(found, seat, left, look)
+        except LostStore:
+            if store or not seat.rank or monotonic() + SLICE > end:
+                raise
+        sleep(SLICE)
+
+
+def _at(seat: Seat, rank: int) -> str:
+    return f" ({seat.endpoints[rank]})" if len(seat.endpoints) == seat.size > 1 else ""

@@ -1,0 +1,101 @@
+"""Ring: the groups of one ring of ranks, and what was started on it and not yet waited for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.collective.engine import distributed, torch_module
+from runtime.collective.group import Group, Work, gloo_engine, nccl_engine
+from runtime.collective.member import Member
+from runtime.collective.slices import call_in_slices
+
+Stage = Callable[[], "Work | None"]
+"""Starts one part of a collective; None where it has nothing to wait for."""
+
+
+@dataclass
+class Pending:
+    """A collective that was started: what it is, its work, and the stages that follow.
+
+    `count` is its number on the ring, where it completes only after all ranks took part; else 0.
+    """
+
+    what: str
+    work: Work | None
+    stages: list[Stage]
+    count: int = 0
+
+
+@dataclass
+class Ring:
+    """One ring: rank and size in it, its group of the host, and that of its GPUs once needed.
+
+    `inner` and `outer` are the groups of a hierarchical all-reduce: consecutive ranks, and the
+    first of each.
+    """
+
+    number: int
+    member: Member
+    rank: int
+    size: int
+    group: Group | None
+    gpus: Group | None = None
+    asked_gpus: bool = False
+    inner: Group | None = None
+    outer: Group | None = None
+    is_hierarchical: bool = False
+    seen: set[str] = field(default_factory=set[str])
+    pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
+    exchanges: list[str] = field(default_factory=list[str])
+    schedules: set[str] = field(default_factory=set[str])
+
+
+def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[], None]) -> Group:
+    """A Gloo group of these ranks of a rendezvous, this one among them; all must call it."""
+    rank, store = ranks.index(member.seat.rank), member.store
+
+    def make() -> Any:
+        return gloo_engine(
+            store.engine, member.key(prefix), rank, len(ranks), member.deadline, store.reached
+        )
+
+    return Group(call_in_slices(make, look), rank, len(ranks))
+
+
+def gpu_group(ring: Ring, tensor: Any, look: Callable[[], None]) -> Group | None:
+    """An NCCL group for the GPUs of a ring; None where two ranks share one, or there is no NCCL.
+
+    Ranks decide together: they exchange the identity of their GPUs first.
+    """
+    torch = torch_module()
+    member = ring.member
+    usable = distributed().is_nccl_available()
+    identity = str(torch.cuda.get_device_properties(tensor.device).uuid) if usable else ""
+    own = f"{member.record.machine} {identity}" if usable else ""
+    found = member.exchange(f"gpus/{ring.number}", own, look)
+    if "" in found or len(set(found)) < ring.size:
+        return None
+    prefix = member.key("nccl", ring.number)
+
+    def make() -> Any:
+        engine = member.store.connect(member.deadline)
+        return nccl_engine(engine, prefix, ring.rank, ring.size, member.deadline)
+
+    return Group(call_in_slices(make, look), ring.rank, ring.size, polls=True)
+
+
+def engine_tensor(ring: Ring, tensor: Any, look: Callable[[], None]) -> tuple[Any, Any]:
+    """The group that moves a tensor of a GPU, and what it moves: a host copy where staged."""
+    if not ring.asked_gpus and ring.size > 1:
+        ring.gpus, ring.asked_gpus = gpu_group(ring, tensor, look), True
+    return (ring.gpus, tensor) if ring.gpus is not None else (ring.group, tensor.cpu())
+
+
+def keep_alive(ring: Ring) -> None:
+    """Never destroy the engines of a ring: their destructors wait for work that cannot end."""
+    for group in (ring.group, ring.gpus, ring.inner, ring.outer):
+        if group is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group.engine))

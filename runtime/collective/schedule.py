@@ -1,0 +1,83 @@
+"""Schedules: the text of a program's collectives, compared between ranks before the first of them.
+
+Ranks exchange digests; where these differ, the texts are read and the first different line shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+
+from runtime.collective.member import Member
+from runtime.collective.slices import call_in_slices
+from runtime.errors import ScheduleError
+
+LONGEST_SCHEDULE = 1 << 24
+"""Bytes of a schedule at most."""
+
+
+def schedule_digest(text: str) -> str:
+    """The identity of a schedule, as records show it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def exchange_schedules(
+    member: Member, ring: int, number: int, text: str, look: Callable[[], None]
+) -> None:
+    """Compare a schedule with those of all ranks; `number` counts the comparisons of a ring.
+
+    Raises ScheduleError, on every rank, where one differs.
+    """
+    encoded = text.encode()
+    if len(encoded) > LONGEST_SCHEDULE:
+        raise ScheduleError(f"a schedule of {len(encoded)} bytes is longer than {LONGEST_SCHEDULE}")
+    digest = schedule_digest(text)
+    member.call(lambda store: store.set(member.key("schedule", digest), text), look)
+    digests = member.exchange(f"schedules/{ring}/{number}", digest, look)
+    different = [rank for rank, other in enumerate(digests) if other != digest]
+    if different:
+        other = read_schedule(member, digests[different[0]], look)
+        equal = [rank for rank, found in enumerate(digests) if found == digest]
+        groups = [rank for rank in different if digests[rank] == digests[different[0]]]
+        raise different_schedules(ring, text, other, equal, groups)
+
+
+def read_schedule(member: Member, digest: str, look: Callable[[], None]) -> str:
+    """The text of a schedule that some rank published; nothing where none did.
+
+    It has a connection of its own: that of the member may be blocked in an exchange.
+    """
+    key = member.key("schedule", digest)
+
+    def read() -> str:
+        engine = member.store.connect(member.deadline)
+        return engine.get(key).decode() if engine.check([key]) else ""
+
+    return call_in_slices(read, look)
+
+
+def different_schedules(
+    ring: int, mine: str, other: str, my_ranks: Sequence[int], other_ranks: Sequence[int]
+) -> ScheduleError:
+    r"""The error for two schedules: their first different line and the ranks that have each.
+
+    >>> error = different_schedules(0, "sum x\nsum y", "sum x\nsum z", [0], [1])
+    >>> print(error)
+    ranks do not run the same collectives on ring 0: line 2 of the schedule is 'sum y' on rank 0
+    and 'sum z' on rank 1
+      hint: all ranks must run the same program, built for the same shapes
+    """
+    lines = list(zip_longest(mine.splitlines(), other.splitlines()))
+    at = next((i for i, (a, b) in enumerate(lines) if a != b), 0)
+    a, b = lines[at] if lines else ("", "")
+    shown = [repr(line) if line is not None else "missing" for line in (a, b)]
+    return ScheduleError(
+        f"ranks do not run the same collectives on ring {ring}: line {at + 1} of the schedule is "
+        f"{shown[0]} on {_ranks(my_ranks)} and {shown[1]} on {_ranks(other_ranks)}",
+        hint="all ranks must run the same program, built for the same shapes",
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

@@ -1,0 +1,86 @@
+"""Waiting in slices of a tenth of a second, so that Ctrl-C and the faults of other ranks are seen.
+
+Calls into torch.distributed may block past their own timeouts, for example where a stranger listens
+on the port of the store. They run in a daemon thread, while the caller waits for it in slices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Thread
+from time import monotonic
+from typing import TypeVar
+
+from runtime.errors import CollectiveError
+
+DEADLINE_FLAG = "FLAGS_rpc_deadline"
+"""The environment variable of the deadline, in milliseconds; its name is the reference's."""
+
+SLICE = 0.1
+"""Seconds between two looks at the other ranks."""
+
+LONGEST_SLICE = 1.0
+"""Seconds that one slice counts for at most: a process that was suspended has not waited."""
+
+DEFAULT_DEADLINE = 180.0
+"""Seconds, as `FLAGS_rpc_deadline` of Paddle 1.8.5 has them in milliseconds."""
+
+T = TypeVar("T")
+
+
+def rpc_deadline() -> float:
+    """Seconds that a rank waits for the others: `FLAGS_rpc_deadline`, in milliseconds, or 180 s.
+
+    Raises CollectiveError where the variable is not a positive number.
+    """
+    text = os.environ.get(DEADLINE_FLAG, "")
+    if not text:
+        return DEFAULT_DEADLINE
+    if not text.isdecimal() or not int(text):
+        raise CollectiveError(
+            f"FLAGS_rpc_deadline must be a positive number of milliseconds, but it is {text!r}"
+        )
+    return int(text) / 1000
+
+
+class Stopwatch:
+    """Seconds waited so far; time in which this process was suspended does not count."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+        self._last = monotonic()
+
+    def tick(self) -> float:
+        """Seconds since the last tick, `LONGEST_SLICE` at most, added to `elapsed`."""
+        now = monotonic()
+        passed = min(now - self._last, LONGEST_SLICE)
+        self._last = now
+        self.elapsed += passed
+        return passed
+
+
+def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
+    """Call `function` in a daemon thread; `look` runs in every slice, and may raise.
+
+    Where `look` raises, the thread is left to itself: it may be blocked for good.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    thread = Thread(target=work, daemon=True, name="collective call")
+    thread.start()
+    while True:
+        thread.join(SLICE)
+        if not thread.is_alive():
+            break
+        look()
+    if errors:
+        raise errors[0]
+    return results[0]

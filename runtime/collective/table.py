@@ -1,0 +1,355 @@
+"""The rings of a process: made, waited for, watched and ended. What they compute is in `rings`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from time import sleep
+from typing import Any, NoReturn, TypeVar
+
+from runtime.collective.engine import distributed
+from runtime.collective.group import Work
+from runtime.collective.hierarchy import make_hierarchy
+from runtime.collective.member import Member, take_seat
+from runtime.collective.monitor import Completed
+from runtime.collective.record import Record
+from runtime.collective.rendezvous import Seat, Store
+from runtime.collective.ring import Pending, Ring, host_group, keep_alive
+from runtime.collective.schedule import (
+    different_schedules,
+    exchange_schedules,
+    read_schedule,
+    schedule_digest,
+)
+from runtime.collective.slices import SLICE, rpc_deadline
+from runtime.collective.vigil import SETTLING, Vigil
+from runtime.errors import CollectiveError, RankError, ScheduleError
+
+MOST_CALLS = 1 << 16
+"""Calls that a ring remembers as agreed upon; past it they are all forgotten, on every rank."""
+
+Look = Callable[[], None]
+T = TypeVar("T")
+
+
+class RingTable:
+    """The rings of one process. `deadline` is in seconds, `FLAGS_rpc_deadline` unless given."""
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline = rpc_deadline() if deadline is None else deadline
+        self.hooks: list[Look] = []
+        """Called in every slice of a wait; they raise for faults that others see first."""
+        self.children: set[int] = set()
+        """Ranks that are child processes of this one, whose end a hook sees."""
+        self._members: dict[str, Member] = {}
+        self._rings: dict[int, Ring] = {}
+        self._broken = ""
+        self._step = 0
+        self._pid = os.getpid()
+        self._finalizer = weakref.finalize(self, _leave, self._members, self._pid)
+
+    # Making rings
+
+    def create_id(
+        self,
+        name: str,
+        rank: int,
+        endpoints: Sequence[str],
+        *,
+        size: int | None = None,
+        store: Store | None = None,
+    ) -> None:
+        """Meet the other ranks at `endpoints[0]`, where rank 0 hosts the store.
+
+        `name` is what `init_ring` refers to. `endpoints` has one for each rank, or the first alone
+        where `size` is the number of ranks. With `store`, no port is opened. A name that was made
+        before is left as it is. Raises RendezvousError as `rendezvous.join` does.
+        """
+        if name in self._members:
+            return
+        count = len(endpoints) if size is None else size
+        seat = Seat(name, rank, count, tuple(endpoints))
+        distributed()  # imported before the time runs, and before others can connect
+        member = take_seat(seat, self.deadline, store, self._look_at_hooks)
+        vigil = Vigil(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
+        member.exchange("met", "", vigil.look)
+        member.record.step = self._step
+        member.monitor.start()
+        self._members[name] = member
+
+    def init_ring(self, ring: int, id_name: str, size: int, rank: int) -> None:
+        """Make the group of a ring over a rendezvous that `create_id` made; once for each ring.
+
+        Raises CollectiveError where there is none of this name, or of another size or rank.
+        """
+        member = self._members.get(id_name)
+        if member is None:
+            raise CollectiveError(
+                f"ring {ring} cannot be initialised: no rendezvous {id_name!r} was made",
+                hint="c_gen_nccl_id must run before c_comm_init, in the same scope",
+            )
+        if (member.seat.size, member.seat.rank) != (size, rank):
+            raise CollectiveError(
+                f"ring {ring} cannot be initialised as rank {rank} of {size}: rendezvous "
+                f"{id_name!r} has rank {member.seat.rank} of {member.seat.size} here"
+            )
+        if ring not in self._rings:
+            made = Ring(ring, member, rank, size, None)
+            if size > 1:
+                with self._watched(made, f"initialisation of ring {ring}") as look:
+                    made.group = host_group(member, f"ring{ring}", list(range(size)), look)
+            self._rings[ring] = made
+
+    def set_hierarchy(self, ring: int, inner: int) -> None:
+        """All-reduce in groups of `inner` consecutive ranks first, then between their first ranks.
+
+        Every rank of the ring must call it. Raises ValueError for a size below 1.
+        """
+        found = self._ring(ring)
+        if inner < 1:
+            raise ValueError(f"the inner groups of ring {ring} need 1 rank or more, not {inner}")
+        if 1 < inner < found.size and not found.is_hierarchical:
+            with self._watched(found, f"initialisation of the hierarchy of ring {ring}") as look:
+                make_hierarchy(found, inner, look)
+
+    def rank(self, ring: int = 0) -> int:
+        """The rank of this process in a ring."""
+        return self._ring(ring).rank
+
+    def size(self, ring: int = 0) -> int:
+        """The number of ranks of a ring."""
+        return self._ring(ring).size
+
+    def has_ring(self, ring: int) -> bool:
+        """Whether a ring was initialised."""
+        return ring in self._rings
+
+    # Steps, schedules and the end
+
+    @property
+    def step(self) -> int:
+        """The number of the step that this rank is in, as errors of others show it."""
+        return self._step
+
+    @step.setter
+    def step(self, number: int) -> None:
+        self._step = number
+        for member in self._members.values():
+            member.record.step = number
+
+    def check_schedule(self, ring: int, text: str) -> None:
+        """Compare the text of a program's collectives between all ranks, once for each text.
+
+        Raises ScheduleError, on every rank, with the first different line and the ranks.
+        """
+        found = self._ring(ring)
+        if found.size == 1:
+            return
+        self._expect_whole()
+        digest = found.member.record.program = schedule_digest(text)
+        if digest in found.schedules:
+            return
+        what = f"comparison of the schedules of ring {ring}"
+        vigil = self._vigil(found, what)
+
+        def look() -> None:
+            vigil.look()
+            if vigil.elapsed > SETTLING:
+                self._expect_same_program(found, text)
+
+        with self._guarded():
+            exchange_schedules(found.member, ring, len(found.schedules), text, look)
+        found.schedules.add(digest)
+
+    def _expect_same_program(self, ring: Ring, text: str) -> None:
+        """Raise ScheduleError where another rank runs a program whose schedule was compared."""
+        member = ring.member
+        for record in member.monitor.others.values():
+            if record.program and record.program != member.record.program:
+                other = read_schedule(member, record.program, _nothing)
+                raise different_schedules(ring.number, text, other, [ring.rank], [record.rank])
+
+    def fail(self, error: BaseException) -> None:
+        """Publish that an error ended the step of this rank, so that others can name it."""
+        if self._broken:
+            return
+        self._broken = f"{type(error).__name__}: {error}".partition("\n")[0]
+        blames = error.rank if isinstance(error, RankError) else -1
+        for member in self._members.values():
+            member.monitor.fail(self._broken, blames)
+        for ring in self._rings.values():
+            keep_alive(ring)
+
+    def close(self) -> None:
+        """Tell the other ranks that this one has finished, and forget all rings."""
+        self._finalizer()
+        self._rings.clear()
+        self._members.clear()
+
+    def watch(self, what: str, rank: int, ring: int = 0) -> Look:
+        """A function that raises for a rank at fault, while this one waits for `rank`."""
+        found = self._ring(ring)
+        return self._vigil(found, what, waits_for=rank).look
+
+    def record_of(self, ring: int, rank: int) -> Record | None:
+        """What is known of another rank; None before the ring was made."""
+        found = self._rings.get(ring)
+        return None if found is None else found.member.monitor.known(rank)
+
+    # What waits
+
+    def _look_at_hooks(self) -> None:
+        for hook in self.hooks:
+            hook()
+
+    def _ring(self, ring: int) -> Ring:
+        found = self._rings.get(ring)
+        if found is None:
+            raise CollectiveError(
+                f"ring {ring} was never initialised here",
+                hint="run the startup program first (c_gen_nccl_id and c_comm_init), in the same "
+                "scope, or run the program with ParallelExecutor or CompiledProgram",
+            )
+        return found
+
+    def _expect_whole(self) -> None:
+        if self._broken:
+            raise CollectiveError(
+                f"no collective can run after an error: {self._broken}",
+                hint="start all ranks again, from the last checkpoint",
+            )
+        if os.getpid() != self._pid:
+            raise CollectiveError(
+                "the rings of a process cannot be used in a process that was forked from it"
+            )
+
+    def _issue(self, ring: int, kind: str, name: str, details: str) -> Ring:
+        """Count a collective, and compare what it is with the other ranks where it is new."""
+        found = self._ring(ring)
+        self._expect_whole()
+        record = found.member.record
+        key = str(ring)
+        record.issued[key] = record.issued.get(key, 0) + 1
+        record.ring = ring
+        call = record.call = f"{kind} of {name!r} ({details})"
+        if call not in found.seen and found.size > 1:
+            self._agree(found, call)
+        return found
+
+    def _agree(self, ring: Ring, call: str) -> None:
+        """Exchange a call with all ranks: Gloo aborts where sizes differ, or returns garbage."""
+        member = ring.member
+        name = f"calls/{ring.number}/{member.record.count(ring.number)}"
+        with self._watched(ring, call) as look:
+            calls = member.exchange(name, call, look)
+            different = [rank for rank, other in enumerate(calls) if other != call]
+            if different:
+                raise _different_calls(ring, call, different[0], calls[different[0]])
+            ring.exchanges.append(name)
+            if len(ring.exchanges) > 1:
+                member.forget(ring.exchanges.pop(0), look)
+        if len(ring.seen) >= MOST_CALLS:
+            ring.seen.clear()
+        ring.seen.add(call)
+
+    def _run(self, ring: Ring, start: Callable[[], Work], *, of_all: bool = False) -> None:
+        """Start work and wait for it; nothing where the ring has one rank.
+
+        `of_all` is true where it completes only after all ranks took part.
+        """
+        if ring.size > 1:
+            record = ring.member.record
+            count = record.count(ring.number) if of_all else 0
+            work = self._begin(ring, record.call, start)
+            self._finish(ring, Pending(record.call, work, [], count))
+
+    def _begin(self, ring: Ring, what: str, start: Callable[[], T]) -> T:
+        with self._guarded():
+            try:
+                return start()
+            except RuntimeError as error:
+                self._conclude(ring, what, error)
+
+    def _finish(self, ring: Ring, pending: Pending) -> None:
+        """Wait for work, and for the stages that follow it."""
+        work = pending.work
+        while True:
+            if work is not None:
+                with self._guarded():
+                    self._await(ring, pending.what, work)
+            if not pending.stages:
+                break
+            work = self._begin(ring, pending.what, pending.stages.pop(0))
+        if pending.count:
+            done = Completed(pending.count, pending.what, self._step)
+            ring.member.monitor.completed[ring.number] = done
+
+    def _await(self, ring: Ring, what: str, work: Work) -> None:
+        vigil: Vigil | None = None
+        while True:
+            try:
+                if work.done():
+                    return
+            except RuntimeError as error:
+                self._conclude(ring, what, error)
+            vigil = vigil or self._vigil(ring, what)
+            vigil.look()
+
+    def _conclude(self, ring: Ring, what: str, error: Exception) -> NoReturn:
+        """Raise for an error of the engine, once the rank at fault is known."""
+        if isinstance(error, CollectiveError):
+            raise error
+        vigil = self._vigil(ring, what)
+        while True:
+            vigil.conclude(error)
+            sleep(SLICE)
+
+    def _vigil(self, ring: Ring, what: str, waits_for: int | None = None) -> Vigil:
+        return Vigil(
+            ring.member.monitor, what, ring.number, self.deadline, self.hooks,
+            waits_for=waits_for, children=self.children,
+        )  # fmt: skip
+
+    @contextmanager
+    def _watched(self, ring: Ring, what: str) -> Generator[Look]:
+        """A function for `call_in_slices`; errors of the engine become those of a rank."""
+        with self._guarded():
+            try:
+                yield self._vigil(ring, what).look
+            except RuntimeError as error:
+                self._conclude(ring, what, error)
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        """Let the other ranks know of an error in a wait; Ctrl-C is one."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+
+def _nothing() -> None:
+    """Look at nothing."""
+
+
+def _different_calls(ring: Ring, call: str, rank: int, other: str) -> ScheduleError:
+    count = ring.member.record.count(ring.number)
+    return ScheduleError(
+        f"ranks {ring.rank} and {rank} issue different collectives: number {count} of ring "
+        f"{ring.number} is {call} on rank {ring.rank} and {other} on rank {rank}",
+        hint="all ranks must run the same program on equal shapes",
+    )
+
+
+def _leave(members: dict[str, Member], pid: int) -> None:
+    """Publish that this process has ended, with its error where one ended it."""
+    if os.getpid() != pid:
+        return
+    error: Any = getattr(sys, "last_value", None)
+    failure = "" if error is None else f"{type(error).__name__}: {error}".partition("\n")[0]
+    for member in members.values():
+        member.monitor.leave(member.record.failure or failure, member.record.blames)

@@ -1,0 +1,224 @@
+"""Vigil: while a rank waits for the others, it looks for the one that ended, stopped or stalled.
+
+Looked for in this order: a process of this machine that ended, a rank that published an error, a
+rank that left, ranks that issue another collective, a rank without heartbeats, the rank that hosts
+the store. At the deadline the rank that issued the fewest collectives is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from runtime.collective.monitor import Monitor
+from runtime.collective.processes import process_state
+from runtime.collective.record import Record
+from runtime.collective.slices import Stopwatch
+from runtime.errors import CollectiveError, RankError, ScheduleError
+
+SHORTEST_SILENCE = 3.0
+LONGEST_SILENCE = 20.0
+"""Seconds without a heartbeat after which a rank has stopped: a third of the deadline between."""
+
+SETTLING = 1.0
+"""Seconds after which collectives that differ are a fault: a record may be a heartbeat old."""
+
+RESTART_HINT = "start all ranks again, from the last checkpoint"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A rank at fault and what happened to it."""
+
+    rank: int
+    cause: str
+
+
+def silence_limit(deadline: float) -> float:
+    """Seconds without a heartbeat after which a rank has stopped.
+
+    >>> silence_limit(30.0), silence_limit(180.0)
+    (10.0, 20.0)
+    """
+    return min(LONGEST_SILENCE, max(SHORTEST_SILENCE, deadline / 3))
+
+
+class Vigil:
+    """One wait of a rank for the others; `what` is what it waits for, as errors show it.
+
+    `waits_for` is the rank it waits for, if it is one alone. `children` are ranks whose end a hook
+    sees, with its signal.
+
+    `look` is called in every slice. It raises RankError or ScheduleError where a rank is at fault.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        what: str,
+        ring: int,
+        deadline: float,
+        hooks: Iterable[Callable[[], None]] = (),
+        *,
+        waits_for: int | None = None,
+        children: Iterable[int] = (),
+    ) -> None:
+        self._monitor = monitor
+        self._what = what
+        self._ring = ring
+        self._deadline = deadline
+        self._hooks = list(hooks)
+        self._waits_for = waits_for
+        self._children = frozenset(children)
+        self._watch = Stopwatch()
+        self._beats: dict[int, int] = {}
+        self._silent: dict[int, float] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds waited so far."""
+        return self._watch.elapsed
+
+    def look(self) -> None:
+        """Raise where a rank is at fault, or where the deadline has passed."""
+        passed = self._watch.tick()
+        self._run_hooks()
+        self._listen(passed)
+        suspect = self._suspect()
+        if suspect is not None:
+            self._run_hooks()  # a child may have ended first, and the others because of it
+            raise self._error(suspect)
+        if self.elapsed > SETTLING:
+            self._expect_same_calls()
+        if self.elapsed > self._deadline:
+            raise self._error(self._behind())
+
+    def conclude(self, error: Exception) -> None:
+        """Raise for an error of the engine: the rank at fault, as soon as one can be named."""
+        if self.elapsed > min(silence_limit(self._deadline) + SETTLING, self._deadline):
+            why = str(error).partition("\n")[0]
+            raise CollectiveError(
+                f"{self._what} failed: {why}",
+                hint=f"no rank is known to be at fault; {RESTART_HINT}",
+            ) from error
+        self.look()
+
+    def _run_hooks(self) -> None:
+        for hook in self._hooks:
+            hook()
+
+    def _listen(self, passed: float) -> None:
+        """Note for how long each rank has been silent."""
+        self._monitor.wake()
+        for rank, record in self._monitor.others.items():
+            if self._beats.get(rank) != record.beat:
+                self._beats[rank] = record.beat
+                self._silent[rank] = 0.0
+            else:
+                self._silent[rank] += passed
+
+    def _suspect(self) -> Suspect | None:
+        others = sorted(self._monitor.others.values(), key=lambda record: record.rank)
+        finders = (
+            self._found_ended,
+            self._ended,
+            self._failed,
+            self._left,
+            self._blamed,
+            self._silent_rank,
+        )
+        for finder in finders:
+            for record in others:
+                cause = finder(record)
+                if cause:
+                    return Suspect(record.rank, cause)
+        return self._adopted(others)
+
+    def _found_ended(self, record: Record) -> str:
+        """Of several processes that ended, the one that another rank found first."""
+        return self._ended(record) if self._blamed(record) else ""
+
+    def _ended(self, record: Record) -> str:
+        if not self._is_near(record) or record.failure or record.has_left:
+            return ""
+        if record.rank in self._children:
+            return ""
+        ended = process_state(record.pid, record.started) == "ended"
+        return "its process ended" + self._hosts(record) if ended else ""
+
+    def _hosts(self, record: Record) -> str:
+        return "; it hosted the rendezvous" if record.rank == 0 and self._monitor.lost else ""
+
+    def _failed(self, record: Record) -> str:
+        return f"it raised {record.failure}" if record.failure and record.blames < 0 else ""
+
+    def _left(self, record: Record) -> str:
+        return "it has finished" if record.has_left and not record.failure else ""
+
+    def _blamed(self, record: Record) -> str:
+        """What other ranks found of this one."""
+        others = self._monitor.others.values()
+        found = [each for each in others if each.failure and each.blames == record.rank]
+        return f"rank {found[0].rank} found it at fault: {found[0].failure}" if found else ""
+
+    def _adopted(self, others: list[Record]) -> Suspect | None:
+        """A rank that raised an error in which it named this one."""
+        for record in others:
+            if record.failure:
+                return Suspect(record.rank, f"it raised {record.failure}")
+        return None
+
+    def _silent_rank(self, record: Record) -> str:
+        limit = silence_limit(self._deadline)
+        silent = self._silent.get(record.rank, 0.0)
+        if self._monitor.lost or silent <= limit:
+            lost = self._monitor.lost if record.rank == 0 else ""
+            return f"it hosts the rendezvous, whose connection was lost ({lost})" if lost else ""
+        first = self._silent.get(0, 0.0)
+        if record.rank and first > limit:  # without the store nobody is heard
+            return ""
+        state = process_state(record.pid, record.started) if self._is_near(record) else ""
+        shown = f" (its process is {state})" if state == "stopped" else ""
+        return f"no heartbeat for {silent:.1f} s{shown}"
+
+    def _is_near(self, record: Record) -> bool:
+        mine = self._monitor.record.machine
+        return bool(mine) and record.machine == mine
+
+    def _expect_same_calls(self) -> None:
+        """Raise ScheduleError where another rank issued another collective at the same place."""
+        mine = self._monitor.record
+        for record in self._monitor.others.values():
+            same_place = record.ring == mine.ring and record.count(mine.ring) == mine.count(
+                mine.ring
+            )
+            if same_place and record.call != mine.call and mine.ring == self._ring:
+                raise ScheduleError(
+                    f"ranks {mine.rank} and {record.rank} issue different collectives: number "
+                    f"{mine.count(mine.ring)} of ring {mine.ring} is {mine.call} on rank "
+                    f"{mine.rank} and {record.call} on rank {record.rank} (host {record.host}, "
+                    f"process {record.pid})",
+                    hint="all ranks must run the same program on equal shapes",
+                )
+
+    def _behind(self) -> Suspect:
+        """The rank that issued the fewest collectives: the one that the others wait for."""
+        others = self._monitor.others
+        if self._waits_for is not None:
+            record = others[self._waits_for]
+        else:
+            record = min(others.values(), key=lambda each: (each.count(self._ring), each.rank))
+        count, mine = record.count(self._ring), self._monitor.record.count(self._ring)
+        return Suspect(
+            record.rank,
+            f"no progress for {self.elapsed:.0f} s (FLAGS_rpc_deadline); it issued {count} "
+            f"collectives of ring {self._ring}, this rank {mine}",
+        )
+
+    def _error(self, suspect: Suspect) -> RankError:
+        record = self._monitor.known(suspect.rank) or self._monitor.others[suspect.rank]
+        return RankError(
+            f"{self._what} failed: {record.where()}: {suspect.cause}",
+            rank=record.rank, host=record.host, pid=record.pid, step=record.step,
+            last=record.call, cause=suspect.cause, hint=RESTART_HINT,
+        )  # fmt: skip

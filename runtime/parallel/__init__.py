@@ -1,0 +1,8 @@
+"""Worker processes of one machine: the pool (the caller's side), the worker, and their channel.
+
+Read `pool` first, then `worker`, `process`, `channel` and `region`.
+"""
+
+from runtime.parallel.pool import Pool
+
+__all__ = ["Pool"]

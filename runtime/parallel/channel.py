@@ -1,0 +1,81 @@
+"""Channel: messages between the caller and a worker, JSON over a socket pair, arrays in a region.
+
+The socket keeps messages apart (SOCK_SEQPACKET), so each is one write and one read. The two sides
+take turns: whoever sends has written the arrays that go with it, and reads nothing more of before.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from runtime.errors import CollectiveError
+from runtime.parallel.region import Region, Value
+
+LONGEST_INLINE = 1 << 15
+"""Bytes of a message in the socket at most; a longer one lies in the region."""
+
+OUTSIDE = b"@"
+"""What begins a message that says where its text lies in the region."""
+
+Message = dict[str, Any]
+
+
+class Channel:
+    """One end of the connection between the caller and a worker."""
+
+    def __init__(self, connection: socket.socket, region: Region) -> None:
+        self.connection = connection
+        self.region = region
+        self._poll = select.poll()
+        self._poll.register(connection, select.POLLIN)
+
+    def send(self, message: Message, values: Sequence[Value] = ()) -> None:
+        """Send a message with arrays. Raises OSError where the other side has ended."""
+        message["values"] = self.region.write(values) if values else []
+        data = json.dumps(message).encode()
+        if len(data) > LONGEST_INLINE:
+            text = np.frombuffer(data, "uint8")
+            message["values"] = self.region.write([*values, text])
+            data = OUTSIDE + json.dumps(message["values"][-1]).encode()
+        self.connection.send(data)
+
+    def waits(self, seconds: float) -> bool:
+        """Wait for a message, `seconds` at most; whether there is one, or the end."""
+        return bool(self._poll.poll(seconds * 1000))
+
+    def receive(self) -> Message | None:
+        """The next message, waited for; None where the other side has ended."""
+        try:
+            data = self.connection.recv(2 * LONGEST_INLINE)
+        except ConnectionResetError:
+            return None
+        if not data:
+            return None
+        if data.startswith(OUTSIDE):
+            place = json.loads(data[len(OUTSIDE) :])
+            (text,) = self.region.read([place], copies=True)
+            data = cast("np.ndarray[Any, Any]", text).tobytes()
+        loaded = json.loads(data)
+        if not isinstance(loaded, dict):
+            raise CollectiveError(f"this is not a message: {data[:80]!r}")
+        return cast(Message, loaded)
+
+    def values(self, message: Message, *, copies: bool) -> list[Value]:
+        """The arrays that came with a message, copied or as views into the region."""
+        return self.region.read(message.get("values"), copies=copies)
+
+
+def text_value(text: str) -> Value:
+    """A text as an array of its bytes."""
+    return np.frombuffer(text.encode(), "uint8")
+
+
+def value_text(value: Value) -> str:
+    """The text of an array of bytes."""
+    return cast("np.ndarray[Any, Any]", value).tobytes().decode()

@@ -1,0 +1,376 @@
+"""Pool: the ranks of one machine. The calling process is the first, workers are the others.
+
+Workers run modules that the caller compiled, each as one rank. Every failed step ends the pool,
+since its ranks no longer agree: the caller makes another and sends it the state again.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import monotonic, sleep
+from typing import NoReturn, TypeVar, cast
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.ir.types import Array
+from runtime.collective import Rings, rpc_deadline
+from runtime.collective.endpoint import listen
+from runtime.collective.engine import torch_module
+from runtime.collective.rendezvous import Store, host_store
+from runtime.collective.slices import SLICE
+from runtime.device import CUDAPlace, Place
+from runtime.errors import CollectiveError, FeedError
+from runtime.parallel.blas import set_blas_threads
+from runtime.parallel.causes import RING, find_cause
+from runtime.parallel.channel import Message, text_value
+from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
+from runtime.parallel.region import Value
+from runtime.parallel.worker import Settings
+
+LOOPBACK = "127.0.0.1:0"
+NAME = "pool"
+
+SETTLING = 1.0
+"""Seconds that the caller waits for the cause of an error that a worker had from another rank."""
+
+PART = 1 << 26
+"""Bytes of state that are sent to a worker at once."""
+
+CLOSING = 2.0
+"""Seconds that workers have to end by themselves."""
+
+T = TypeVar("T")
+
+
+class Pool:
+    """Ranks `trainer · k` to `trainer · k + k - 1` of `trainers · k`, for the k `places` given.
+
+    The first place is the caller's own, whose collectives are `rings`, ring 0. With several
+    trainers, each a pool of its own, `endpoints` has one of each; the first hosts the rendezvous.
+    `deadline` is in seconds, `FLAGS_rpc_deadline` unless given. Raises RendezvousError, RankError
+    or CollectiveError where a worker cannot be started or the ranks do not meet.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        endpoints: Sequence[str] = (),
+        trainer: int = 0,
+        trainers: int = 1,
+        deadline: float | None = None,
+    ) -> None:
+        if not places or len(endpoints) not in (0 if trainers == 1 else trainers, trainers):
+            raise ValueError(
+                f"a pool needs a place or more and an endpoint for each of {trainers} trainers, "
+                f"not {len(places)} places and {len(endpoints)} endpoints"
+            )
+        self.places = list(places)
+        self.first = trainer * len(places)
+        self.total = trainers * len(places)
+        self.deadline = rpc_deadline() if deadline is None else deadline
+        self.is_open = True
+        self.workers = [WorkerProcess(self.first + i) for i in range(1, len(places))]
+        self.rings = Rings(self.deadline)
+        self.rings.hooks.append(_hook(self))
+        self.rings.children |= {worker.rank for worker in self.workers}
+        self._threads = (0, 0)
+        self._keys: dict[str, tuple[Module, ...]] = {}
+        self._running = ""
+        self._fed: list[int] = []
+        self._owner = os.getpid()
+        self._start(list(endpoints))
+
+    @property
+    def size(self) -> int:
+        """The number of ranks of this machine, the caller among them."""
+        return len(self.places)
+
+    # Start and end
+
+    def _start(self, endpoints: list[str]) -> None:
+        listener = None if endpoints else listen(LOOPBACK)  # else rank 0 may host a store there
+        endpoint = endpoints[0] if endpoints else ""
+        if listener is not None:
+            endpoint = "{}:{}".format(*listener.getsockname()[:2])
+        self._starter = Starter(self.workers, self._settings(endpoint))
+        self._finalizer = weakref.finalize(
+            self, shut_down, self.workers, self._starter, self._owner, grace=0.0
+        )
+        try:
+            self._starter.wait()
+            self._limit_threads()
+            store: Store | None = None if listener is None else host_store(listener)
+            self.rings.create_id(NAME, self.first, [endpoint], size=self.total, store=store)
+            self.rings.init_ring(RING, NAME, self.total, self.first)
+            self._receive_all("start of the workers")
+        except BaseException:
+            self.abort()
+            raise
+
+    def _settings(self, endpoint: str) -> SettingsText:
+        devices = [p.device if isinstance(p, CUDAPlace) else -1 for p in self.places]
+        first, total, deadline, parent = self.first, self.total, self.deadline, self._owner
+
+        def text(rank: int, socket: int, region: int) -> str:
+            device = devices[rank - first]
+            return Settings(
+                rank, total, endpoint, NAME, deadline, device, socket, region, parent
+            ).text()
+
+        return text
+
+    def _limit_threads(self) -> None:
+        """Give the caller one thread of BLAS, as each worker has, while there are several ranks."""
+        if self.size > 1:
+            before = torch_module().get_num_threads()
+            torch_module().set_num_threads(1)
+            self._threads = (before, set_blas_threads(1))
+
+    def close(self) -> None:
+        """End the workers, which have finished; their ranks leave the ring."""
+        self._end(CLOSING)
+
+    def abort(self) -> None:
+        """Kill the workers: their sockets close, so that nobody waits for them."""
+        self._end(0.0)
+
+    def _end(self, grace: float) -> None:
+        if not self.is_open or os.getpid() != self._owner:
+            return
+        self.is_open = False
+        self._finalizer.detach()
+        shut_down(self.workers, self._starter, self._owner, grace=grace)
+        torch_threads, blas_threads = self._threads
+        if blas_threads:
+            set_blas_threads(blas_threads)
+            torch_module().set_num_threads(torch_threads)
+        self.rings.close()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    # Modules and state
+
+    def load(self, key: str, modules: Module | Sequence[Module], scope: str = "") -> None:
+        """Load a module under a key on every worker, or one on each, with its state in a scope.
+
+        A scope is a name for arrays that modules share on a worker. Raises WorkerError.
+        """
+        each = [modules] * len(self.workers) if isinstance(modules, Module) else list(modules)
+        pairs = list(zip(self.workers, each, strict=True))
+        for worker, module in pairs:
+            message = {"do": "load", "key": key, "scope": scope}
+            self._send(worker, message, [text_value(module.source)])
+        self._receive_all(f"loading of {key!r}")
+        self._keys[key] = tuple(each)
+
+    def drop(self, keys: Iterable[str] = (), scopes: Iterable[str] = ()) -> None:
+        """Forget modules and scopes on every worker; what is not there is ignored."""
+        dropped = list(keys)
+        for worker in self.workers:
+            self._send(worker, {"do": "drop", "keys": dropped, "scopes": list(scopes)})
+        self._receive_all("dropping of modules")
+        for key in dropped:
+            self._keys.pop(key, None)
+
+    def set_state(self, scope: str, arrays: Mapping[str, Array], ranks: Iterable[int] = ()) -> None:
+        """Copy arrays into a scope of every worker, or of those of these ranks."""
+        wanted = set(ranks) or {worker.rank for worker in self.workers}
+        for names in _parts(arrays):
+            for worker in self.workers:
+                if worker.rank in wanted:
+                    message = {"do": "set", "scope": scope, "names": names}
+                    self._send(worker, message, [arrays[name] for name in names])
+            self._receive_all("setting of state", wanted)
+
+    def get_state(self, rank: int, scope: str, names: Iterable[str]) -> dict[str, Array]:
+        """Copies of arrays of a scope of one worker. Raises WorkerError for names it has not."""
+        (worker,) = [each for each in self.workers if each.rank == rank]
+        found: dict[str, Array] = {}
+        for name in names:
+            self._send(worker, {"do": "get", "scope": scope, "names": [name]})
+            ((value,),) = self._receive_all(f"reading of {name!r}", {rank})
+            found[name] = cast(Array, value)
+        return found
+
+    def set_hierarchy(self, inner: int) -> None:
+        """All-reduce in groups of `inner` ranks first, then between these."""
+        for worker in self.workers:
+            self._send(worker, {"do": "hierarchy", "inner": inner})
+        self._with_own("hierarchy", lambda: self.rings.set_hierarchy(RING, inner))
+
+    def check_schedule(self, text: str) -> None:
+        """Compare a program's collectives on all ranks: with those of other trainers."""
+        for worker in self.workers:
+            self._send(worker, {"do": "schedule"}, [text_value(text)])
+        self._with_own("schedule", lambda: self.rings.check_schedule(RING, text))
+
+    # Steps
+
+    def start_run(self, key: str, feeds: Sequence[Mapping[str, Array] | None]) -> None:
+        """Begin a step of a module on every worker, each with its own feeds by name.
+
+        A worker whose feeds are None is left out, for modules without collectives.
+
+        Raises FeedError where a feed is missing, and what ended a worker.
+        """
+        if self._running:
+            raise CollectiveError(f"a step of {self._running!r} is under way already")
+        self._expect_open()
+        modules = self._keys[key]
+        self.rings.step += 1
+        for worker, module, feed in zip(self.workers, modules, feeds, strict=True):
+            if feed is not None:
+                message = {"do": "run", "key": key, "step": self.rings.step}
+                self._send(worker, message, _ordered(module, feed, worker.rank))
+        pairs = zip(self.workers, feeds, strict=True)
+        self._fed = [worker.rank for worker, feed in pairs if feed is not None]
+        self._running = key
+
+    def finish_run(self) -> list[list[Value]]:
+        """Wait for the step that was started; copies of what each worker fetched, by rank.
+
+        Raises WorkerError for what a worker raised, with its traceback, and RankError for a worker
+        that ended, stopped or stalled. Either ends the pool.
+        """
+        key, self._running = self._running, ""
+        if not key:
+            raise CollectiveError("no step was started")
+        if not self._fed:
+            return []
+        return self._receive_all(f"step {self.rings.step} of {key!r}", self._fed)
+
+    def run(
+        self, key: str, feeds: Sequence[Mapping[str, Array] | None], own: Callable[[], T]
+    ) -> tuple[T, list[list[Value]]]:
+        """Run a step on every worker, and `own` here meanwhile: its result and what they fetched.
+
+        An error of `own` ends the pool, and so does Ctrl-C.
+        """
+        self.start_run(key, feeds)
+        try:
+            result = own()
+        except BaseException:
+            self.abort()
+            raise
+        return result, self.finish_run()
+
+    # Messages
+
+    def _expect_open(self) -> None:
+        if not self.is_open:
+            raise CollectiveError("the workers of this pool have ended", hint="make another pool")
+        if os.getpid() != self._owner:
+            raise CollectiveError("a pool cannot be used in a process that was forked from it")
+
+    def _send(self, worker: WorkerProcess, message: Message, values: Sequence[Value] = ()) -> None:
+        self._expect_open()
+        try:
+            worker.channel.send(message, values)
+        except OSError:
+            self._diagnose()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _receive_all(self, what: str, ranks: Iterable[int] = ()) -> list[list[Value]]:
+        """The values that came with the reply of every worker, or of those of these ranks."""
+        wanted = set(ranks)
+        workers = [each for each in self.workers if not wanted or each.rank in wanted]
+        try:
+            replies = [self._receive(worker, what) for worker in workers]
+            pairs = zip(workers, replies, strict=True)
+            return [worker.channel.values(reply, copies=True) for worker, reply in pairs]
+        except BaseException:
+            self.abort()
+            raise
+
+    def _receive(self, worker: WorkerProcess, what: str) -> Message:
+        look: Callable[[], None] | None = None
+        while not worker.inbox:
+            if worker.channel.waits(SLICE):
+                message = worker.channel.receive()
+                if message is None:
+                    self._diagnose()
+                worker.inbox.append(message)
+            else:
+                look = look or self.rings.watch(f"{what} on rank {worker.rank}", worker.rank)
+                look()
+        reply = worker.inbox.popleft()
+        if reply["do"] == "error":
+            worker.inbox.appendleft(reply)
+            self._diagnose()
+        return reply
+
+    def _with_own(self, what: str, own: Callable[[], None]) -> None:
+        try:
+            own()
+        except BaseException:
+            self.abort()
+            raise
+        self._receive_all(what)
+
+    # Faults
+
+    def look(self) -> None:
+        """Raise for a worker that ended or reported an error; called while the caller waits."""
+        if not self.is_open:
+            return
+        for worker in self.workers:
+            worker.drain()
+            reported = any(message["do"] == "error" for message in worker.inbox)
+            if reported or worker.has_ended():
+                self._diagnose()
+
+    def _diagnose(self) -> NoReturn:
+        """Raise what ended a worker; an error it had from another rank only if no other comes."""
+        end = monotonic() + SETTLING
+        error, is_first = find_cause(self.workers, self.rings, self.first)
+        while not is_first and monotonic() < end:
+            sleep(SLICE / 10)
+            error, is_first = find_cause(self.workers, self.rings, self.first)
+        self.abort()
+        raise error
+
+
+def _hook(pool: Pool) -> Callable[[], None]:
+    """The pool's look, which does not keep the pool."""
+    reference = weakref.ref(pool)
+
+    def look() -> None:
+        found = reference()
+        if found is not None:
+            found.look()
+
+    return look
+
+
+def _ordered(module: Module, feed: Mapping[str, Array], rank: int) -> list[Value]:
+    """The feeds of a worker in the order of its module; FeedError where one is missing."""
+    missing = [tensor.name for tensor in module.feeds if tensor.name not in feed]
+    if missing:
+        raise FeedError(f"missing feed of rank {rank}: {', '.join(map(repr, missing))}")
+    return [np.asarray(feed[tensor.name]) for tensor in module.feeds]
+
+
+def _parts(arrays: Mapping[str, Array]) -> list[list[str]]:
+    """Names in groups whose arrays have `PART` bytes together, or more by one array."""
+    groups: list[list[str]] = []
+    size = PART
+    for name, array in arrays.items():
+        if size >= PART:
+            groups.append([])
+            size = 0
+        groups[-1].append(name)
+        size += array.nbytes
+    return groups

@@ -1,0 +1,182 @@
+"""Worker: a process that runs modules as one rank, for the process that started it.
+
+It loads modules that the caller compiled, keeps their state, and runs their steps. It ends with the
+caller, by a signal of the kernel and by the end of the socket, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.ir.types import Array
+from runtime.collective import Rings
+from runtime.collective.engine import torch_module
+from runtime.collective.processes import host_name
+from runtime.device import CPUPlace, CUDAPlace, Place
+from runtime.errors import RankError
+from runtime.loader import Executable, load
+from runtime.parallel.channel import Channel, Message, value_text
+from runtime.parallel.region import Region, Value
+
+PR_SET_PDEATHSIG = 1
+LONGEST_TRACE = 20000
+"""Characters of a traceback that are sent, the last ones."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a worker is started with; `device` is the number of a GPU, -1 for the host."""
+
+    rank: int
+    size: int
+    endpoint: str
+    name: str
+    deadline: float
+    device: int
+    socket: int
+    region: int
+    parent: int
+
+    def text(self) -> str:
+        """The settings as one argument of a command."""
+        return json.dumps(asdict(self))
+
+
+class Worker:
+    """One rank: its rings, its modules and the state they share by scope."""
+
+    def __init__(self, settings: Settings, channel: Channel) -> None:
+        self._settings = settings
+        self._channel = channel
+        self._rings = Rings(settings.deadline)
+        self._scopes: dict[str, dict[str, Array]] = {}
+        self._modules: dict[str, Executable] = {}
+        self._handlers: Mapping[str, Callable[[Message], list[Any]]] = {
+            "load": self._load,
+            "run": self._run,
+            "set": self._set,
+            "get": self._get,
+            "drop": self._drop,
+            "hierarchy": self._hierarchy,
+            "schedule": self._schedule,
+        }
+
+    def serve(self) -> None:
+        """Join the ring, then do what each message says until the caller ends or closes."""
+        try:
+            self._join()
+            self._channel.send({"do": "ready"})
+            while (message := self._channel.receive()) is not None and message["do"] != "close":
+                values = self._handlers[message["do"]](message)
+                self._channel.send({"do": "done"}, values)
+        except BaseException as error:
+            self._report(error)
+            raise
+        self._rings.close()
+
+    def _join(self) -> None:
+        settings = self._settings
+        torch_module().set_num_threads(1)
+        self._rings.create_id(settings.name, settings.rank, [settings.endpoint], size=settings.size)
+        self._rings.init_ring(0, settings.name, settings.size, settings.rank)
+
+    def _report(self, error: BaseException) -> None:
+        """Send what a step raised; the caller ends this process."""
+        self._rings.fail(error)
+        trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+        blamed = error.rank if isinstance(error, RankError) else -1
+        self._channel.send(
+            {"do": "error", "rank": self._settings.rank, "host": host_name(), "pid": os.getpid(),
+             "kind": type(error).__name__, "text": str(error)[:LONGEST_TRACE], "trace": trace,
+             "blames": blamed}
+        )  # fmt: skip
+
+    def _place(self) -> Place:
+        return CUDAPlace(self._settings.device) if self._settings.device >= 0 else CPUPlace()
+
+    def _load(self, message: Message) -> list[Value]:
+        (source,) = self._channel.values(message, copies=True)
+        module = Module.parse(value_text(source))
+        params = self._scopes.setdefault(message["scope"], {})
+        names = {"collective": self._rings}
+        self._modules[message["key"]] = load(module, self._place(), params, names=names)
+        return []
+
+    def _run(self, message: Message) -> list[Value]:
+        executable = self._modules[message["key"]]
+        self._rings.step = message["step"]
+        values = self._channel.values(message, copies=False)
+        pairs = zip(executable.module.feeds, values, strict=True)
+        return cast("list[Value]", executable({t.name: cast(Array, v) for t, v in pairs}))
+
+    def _set(self, message: Message) -> list[Value]:
+        params = self._scopes.setdefault(message["scope"], {})
+        values = self._channel.values(message, copies=False)
+        for name, value in zip(message["names"], values, strict=True):
+            array, known = cast(Array, value), params.get(name)
+            if known is not None and known.shape == array.shape and known.dtype == array.dtype:
+                np.copyto(known, array)
+            else:
+                params[name] = array.copy()
+        return []
+
+    def _get(self, message: Message) -> list[Value]:
+        params = self._scopes.get(message["scope"], {})
+        missing = [name for name in message["names"] if name not in params]
+        if missing:
+            raise KeyError(f"scope {message['scope']!r} has no {', '.join(missing)}")
+        return [params[name] for name in message["names"]]
+
+    def _drop(self, message: Message) -> list[Value]:
+        for key in message["keys"]:
+            self._modules.pop(key, None)
+        for scope in message["scopes"]:
+            self._scopes.pop(scope, None)
+        return []
+
+    def _hierarchy(self, message: Message) -> list[Value]:
+        self._rings.set_hierarchy(0, message["inner"])
+        return []
+
+    def _schedule(self, message: Message) -> list[Value]:
+        (text,) = self._channel.values(message, copies=True)
+        self._rings.check_schedule(0, value_text(text))
+        return []
+
+
+def end_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, even while it is stopped."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
+
+
+def main() -> None:
+    """Run a worker with the settings of the command line; it leaves no destructor to wait in."""
+    settings = Settings(**json.loads(sys.argv[1]))
+    end_with(settings.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = socket.socket(fileno=settings.socket)
+    code = 1
+    try:
+        Worker(settings, Channel(connection, Region(settings.region))).serve()
+        code = 0
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Trainers on several machines, here processes of one: they train as one device does."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.data_parallel.trainers import ALONE, trainers_of
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "tests" / "fluid" / "scripts" / "trainer.py"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def trained(trainers: int, devices: int) -> list[dict[str, Any]]:
+    """What each trainer prints."""
+    endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(trainers))
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(number), endpoints, str(devices)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        for number in range(trainers)
+    ]
+    outputs = [each.communicate(timeout=120)[0] for each in started]
+    assert all(each.returncode == 0 for each in started)
+    return [json.loads(output) for output in outputs]
+
+
+def alone() -> tuple[list[float], Any]:
+    """The losses and weights of one device on whole batches, from what trainer 0 begins with."""
+    fluid.default_startup_program().random_seed = 1
+    loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(fluid.data("x", [None, 2]), 1)))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor, draw = fluid.Executor(), np.random.default_rng(0)
+    executor.run(fluid.default_startup_program())
+    batches = [draw.random((8, 2), np.float32) for _ in range(3)]
+    losses = [executor.run(feed={"x": each}, fetch_list=[loss])[0].item() for each in batches]
+    weights = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+    return losses, weights.ravel()
+
+
+@pytest.mark.usefixtures("fresh_programs")
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_two_trainers(devices: int) -> None:
+    first, second = trained(2, devices)
+    assert np.allclose(first["weights"], second["weights"], atol=1e-7)
+    losses = np.array([first["losses"], second["losses"]])
+    assert losses.shape == (2, 3, devices)
+    expected, weights = alone()
+    assert np.allclose(weights, first["weights"], atol=1e-6)
+    assert np.allclose(expected, losses.mean(axis=(0, 2)), atol=1e-6)
+
+
+def strategy(**fields: Any) -> Any:
+    made = fluid.BuildStrategy()
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_who_trains_together() -> None:
+    program, both = fluid.Program(), ["a:1", "b:1"]
+    assert trainers_of(program, strategy()) is ALONE
+    made = strategy(num_trainers=2, trainer_id=1, trainers_endpoints=both)
+    assert trainers_of(program, made).endpoints == ("a:1", "b:1")
+    made.use_hierarchical_allreduce, made.hierarchical_allreduce_inter_nranks = True, 2
+    assert trainers_of(program, made).group == 2
+
+
+def test_trainers_that_there_are_not() -> None:
+    program, both = fluid.Program(), ["a:1", "b:1"]
+    with pytest.raises(ValueError, match="trainer_id must be from 0 to 1, but it is 2"):
+        trainers_of(program, strategy(num_trainers=2, trainer_id=2, trainers_endpoints=both))
+    with pytest.raises(ValueError, match="nothing says where the trainers meet"):
+        trainers_of(program, strategy(num_trainers=2))
+    program._trainers_endpoints = both
+    with pytest.raises(AssertionError, match="num_trainers is 1, but the program has 2"):
+        trainers_of(program, strategy())

@@ -1,0 +1,191 @@
+"""Pool: modules run as ranks of this machine; feeds, fetches and state move through memory."""
+
+import gc
+import os
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import runtime
+from compiler.codegen.module import Module
+from runtime.errors import CollectiveError, FeedError, TooLarge, WorkerError
+from runtime.parallel import Pool
+from runtime.parallel.region import Region
+
+SUM = """
+import numpy as np
+NAME = "sum"
+TARGET = "numpy"
+DIMS = ("N",)
+FEEDS = (("x", "float32", ("N", 2)),)
+PARAMS = (("w", "float32", (2,), True),)
+FETCHES = (("y", "float32", ("N", 2)), ("total", "float32", (2,)))
+BUFFERS = ()
+
+def bind(take, params, N):
+    w = params["w"]
+    def step(x):
+        total = x.sum(0) * w
+        collective.all_reduce(0, "total", "sum", total)
+        np.add(w, 1, out=w)
+        return (x + 1, total)
+    return step
+"""
+VALUES = """
+import numpy as np
+NAME = "values"
+TARGET = "numpy"
+DIMS = ("N",)
+FEEDS = (("n", "int64", ("N",)),)
+PARAMS = ()
+FETCHES = (("list", "float32", ()), ("half", "bfloat16", ()), ("empty", "bool", ()))
+BUFFERS = ()
+import ml_dtypes
+
+def bind(take, params, N):
+    def step(n):
+        parts = [np.full((size, 3), size, "float32") for size in n.tolist()]
+        return (parts, np.ones(int(n.sum()), ml_dtypes.bfloat16), np.zeros((0, 2), "bool"))
+    return step
+"""
+FAILS = """
+NAME = "fails"
+TARGET = "numpy"
+DIMS = ()
+FEEDS = ()
+PARAMS = ()
+FETCHES = ()
+BUFFERS = ()
+
+def bind(take, params):
+    def step():
+        raise OverflowError("too many rows")
+    return step
+"""
+CPU = runtime.CPUPlace()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool([CPU, CPU], deadline=30.0) as made:
+        yield made
+
+
+def own(pool: Pool, source: str, params: Any = None) -> Any:
+    return runtime.load(Module.parse(source), CPU, params, names={"collective": pool.rings})
+
+
+def test_steps_of_a_module_with_state(pool: Pool) -> None:
+    state = {"w": np.array([1, 10], "float32")}
+    pool.load("sum", Module.parse(SUM), scope="model")
+    pool.set_state("model", state)
+    executable = own(pool, SUM, {"w": state["w"].copy()})
+    for step in range(2):
+        feeds = [np.full((rows, 2), rows, "float32") for rows in (3, 5 + 9000 * step)]
+        (y, total), [[theirs, their_total]] = pool.run(
+            "sum", [{"x": feeds[1]}], lambda x=feeds[0]: executable({"x": x})
+        )
+        expected = (feeds[0].sum(0) + feeds[1].sum(0)) * (state["w"] + step)
+        np.testing.assert_allclose(total, expected, rtol=1e-6)
+        np.testing.assert_array_equal(total, their_total)
+        np.testing.assert_array_equal(theirs, feeds[1] + 1)
+        np.testing.assert_array_equal(y, feeds[0] + 1)
+    np.testing.assert_array_equal(pool.get_state(1, "model", ["w"])["w"], [3, 12])
+    pool.set_state("model", state)
+    np.testing.assert_array_equal(pool.get_state(1, "model", ["w"])["w"], [1, 10])
+    pool.drop(["sum"], ["model"])
+
+
+def test_fetches_that_data_sizes_and_lists(pool: Pool) -> None:
+    pool.load("values", Module.parse(VALUES))
+    for sizes in ([1, 2], [40000, 0, 3]):
+        pool.start_run("values", [{"n": np.array(sizes)}])
+        ((parts, half, empty),) = pool.finish_run()
+        assert [part.shape for part in parts] == [(size, 3) for size in sizes]
+        assert all((part == len(part)).all() for part in parts)
+        assert half.dtype == ml_dtypes.bfloat16
+        assert half.shape == (sum(sizes),)
+        assert (empty.dtype, empty.shape) == (np.dtype(bool), (0, 2))
+
+
+def test_feeds_that_are_missing(pool: Pool) -> None:
+    pool.load("values", Module.parse(VALUES))
+    with pytest.raises(FeedError, match="missing feed of rank 1: 'n'"):
+        pool.start_run("values", [{}])
+    pool.start_run("values", [{"n": np.array([1])}])
+    with pytest.raises(CollectiveError, match="is under way already"):
+        pool.start_run("values", [{"n": np.array([1])}])
+    assert len(pool.finish_run()) == 1
+
+
+def test_a_forked_child_leaves_the_pool_alone(pool: Pool) -> None:
+    with warnings.catch_warnings(action="ignore"):  # Python 3.12 warns of threads in forks
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            pool.start_run("values", [{"n": np.array([1])}])
+        except CollectiveError:
+            pool.abort()
+            pool._finalizer()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    pool.load("values", Module.parse(VALUES))
+    pool.start_run("values", [{"n": np.array([1])}])
+    assert len(pool.finish_run()) == 1
+
+
+def test_an_error_shows_the_traceback_of_the_worker_and_ends_the_pool() -> None:
+    pool = Pool([CPU, CPU], deadline=30.0)
+    pids = [worker.pid for worker in pool.workers]
+    pool.load("fails", Module.parse(FAILS))
+    pool.start_run("fails", [{}])
+    with pytest.raises(WorkerError, match=r"rank 1 .* raised OverflowError: too many rows") as seen:
+        pool.finish_run()
+    assert (seen.value.rank, seen.value.kind) == (1, "OverflowError")
+    assert 'raise OverflowError("too many rows")' in seen.value.trace
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    with pytest.raises(CollectiveError, match="make another pool"):
+        pool.start_run("fails", [{}])
+
+
+def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
+    pool = Pool([CPU, CPU], deadline=30.0)
+    environment = Path(f"/proc/{pool.workers[0].pid}/environ").read_bytes()
+    assert b"OPENBLAS_NUM_THREADS=1" in environment
+    pid = pool.workers[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    del pool
+    gc.collect()
+    end = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_places_that_do_not_lie_in_the_memory() -> None:
+    region = Region.create()
+    places = region.write([np.arange(3), [np.ones(2), np.ones(0)]])
+    array, parts = Region(os.dup(region.descriptor)).read(places, copies=True)
+    np.testing.assert_array_equal(array, np.arange(3))
+    assert [len(part) for part in parts] == [2, 0]
+    for place in (["int64", [1 << 40], 0], ["int64", [3], 1 << 40]):
+        with pytest.raises(CollectiveError, match="does not lie in the"):
+            region.read([place], copies=True)
+    for place in (["int64", [-1], 0], ["int64", [3]], ["int64", [2.5], 0], 7, [3]):
+        with pytest.raises(CollectiveError, match="not the place of an array"):
+            region.read([place], copies=True)
+    with pytest.raises(CollectiveError, match="are a list"):
+        region.read({"values": 1}, copies=True)
+    with pytest.raises(TooLarge):
+        region.write([np.broadcast_to(np.float64(0), (1 << 45,))])
+    region.close()
