@@ -1,10 +1,19 @@
-"""Rewriting programs: a trained one for inference, any one for less memory (seeds 000 to 002)."""
+"""Rewriting programs: for inference, for less memory, for many processes (seeds 000 to 002)."""
 
 from fluid.missing import not_yet
+from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 from fluid.transpiler.inference_transpiler import InferenceTranspiler
 from fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory
 from fluid.transpiler.ps_dispatcher import HashName, RoundRobin
 
-__all__ = ["HashName", "InferenceTranspiler", "RoundRobin", "memory_optimize", "release_memory"]
+__all__ = [
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
+    "HashName",
+    "InferenceTranspiler",
+    "RoundRobin",
+    "memory_optimize",
+    "release_memory",
+]
 
 __getattr__ = not_yet(__name__, globals())

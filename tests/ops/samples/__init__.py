@@ -24,11 +24,20 @@ _ARRAYS = (
     "tensor_array_to_tensor write_to_array"
 ).split()
 
+_SERVED = (
+    "checkpoint_notify distributed_lookup_table fetch_barrier fetched listen_and_serv prefetch recv "
+    "save send send_barrier sum_over_servers"
+).split()
+
 WITHOUT_NUMBERS = {
     "feed": "the executor hands its value over",
     "fetch": "the executor takes its value away",
     "delete_var": "it frees memory",
+    "pack_bucket": "gradients of known sizes, with anything between them: see tests/distribute",
+    "unpack_bucket": "the same, taken apart",
+    "wait_all_reduce": "it waits for what another op started: see tests/distribute",
     "py_func": "the program has the function, see test_host.py",
+    **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_servers.py"),
     **dict.fromkeys(_BLOCKS, "its meaning is that of the ops in its block"),
     **dict.fromkeys(_ARRAYS, "it reads or makes a tensor array, see test_arrays.py"),
 }

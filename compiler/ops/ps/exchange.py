@@ -1,0 +1,219 @@
+"""Variables sent to parameter servers and received from them, in the order of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from compiler.ir.opdef import (
+    HostOp,
+    attr,
+    reads,
+    reads_order,
+    reads_rows,
+    writes,
+    writes_order,
+)
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.ps.absent import Absent, reached
+
+CONTROL = TensorType(DType.FP32, (0,))
+"""The type of control variables, which order ops by data: tensors without elements."""
+
+
+def control_value() -> Array:
+    """The value of a control variable."""
+    return np.zeros(0, np.float32)
+
+
+class Exchange(HostOp):
+    """An op that talks to servers: `Before` and `After` chain those of a block in program order."""
+
+    stays_on_host = "it talks to parameter servers"
+    lod_like = ""
+
+    Before = reads_order()
+    After = writes_order()
+    parameter_server: ClassVar[Any] = Absent()
+
+
+def row_parts(sections: Sequence[int], values: Array) -> list[Array]:
+    """The rows of an array, cut into parts of so many rows each."""
+    return [np.ascontiguousarray(part) for part in np.split(values, np.cumsum(sections)[:-1])]
+
+
+def sparse_parts(
+    sections: Sequence[int], values: Array, rows: Array
+) -> tuple[list[Array], list[Array]]:
+    """Sparse rows, each in the part of the whole that it lies in, numbered within that part.
+
+    Raises IndexError for a row beyond the last part.
+    """
+    ends = np.cumsum(sections)
+    if rows.size and not 0 <= rows.min() <= rows.max() < ends[-1]:
+        raise IndexError(
+            f"a row is not among the {ends[-1]} of the table: {rows.min()}, {rows.max()}"
+        )
+    part = np.searchsorted(ends, rows, side="right")
+    starts = ends - np.asarray(sections)
+    chosen = [np.flatnonzero(part == index) for index in range(len(sections))]
+    numbers = [rows[each] - start for each, start in zip(chosen, starts, strict=True)]
+    return [values[each] for each in chosen], numbers
+
+
+class Send(Exchange, op="send"):
+    """Set the variables X on the servers `epmap`; Out is a control variable.
+
+    They are called as here, or `send_varnames` there. With several of these, X is one variable
+    whose rows are cut into `sections` first; one name for many servers is for all of them. With
+    `merge_add` the values are added to what the server has. ClipX with a `clip_norm` scales what is
+    sent by clip_norm / max(clip_norm, norm of all ClipX), and Scale keeps that factor for other
+    `send` ops, which read it as Factor; `share` is one more factor. Reference: send_op.cc; clipping
+    and `share` are this compiler's.
+    """
+
+    X = reads(many=True)
+    X_rows = reads_rows("X")
+    ClipX = reads(many=True, optional=True)
+    ClipX_rows = reads_rows("ClipX")
+    Factor = reads(optional=True)
+    Out = writes(many=True)
+    Scale = writes(optional=True)
+    trainer_id = attr(0)
+    epmap = attr(list[str]())
+    sections = attr(list[int]())
+    send_varnames = attr(list[str]())
+    num = attr(0)
+    merge_add = attr(False)
+    use_send_handler = attr(True)
+    clip_norm = attr(0.0)
+    share = attr(1.0)
+    X_names = attr(list[str]())
+
+    def infer(self) -> dict[str, Any]:
+        return {"Out": [CONTROL], "Scale": TensorType(DType.FP32, (1,))}
+
+    def numpy(
+        self,
+        X: list[Array],
+        X_rows: list[Array] | None,
+        ClipX: list[Array] | None,
+        ClipX_rows: list[Array] | None,
+        Factor: Array | None,
+    ) -> dict[str, Any]:
+        names, arrays, rows = self.send_varnames or self.X_names, X, X_rows
+        if self.share != 1.0:
+            arrays = [each * each.dtype.type(self.share) for each in arrays]
+        if ClipX:
+            Factor = clip_factor(ClipX, ClipX_rows, self.clip_norm)
+        if Factor is not None:
+            arrays = [each * Factor.astype(each.dtype) for each in arrays]
+        if self.sections and len(names) > len(arrays) == 1 and rows:
+            arrays, rows = sparse_parts(self.sections, arrays[0], rows[0])
+        elif self.sections and len(names) > len(arrays) == 1:
+            arrays = row_parts(self.sections, arrays[0])
+        elif len(self.epmap) > len(names) == 1:
+            names, arrays = names * len(self.epmap), arrays * len(self.epmap)
+        server = reached(self.parameter_server)
+        given = (names, self.epmap, arrays, rows, self.trainer_id)
+        server.send(*given, self.merge_add, self.use_send_handler)
+        scale = np.ones(1, np.float32) if Factor is None else Factor
+        return {"Out": [control_value()], "Scale": scale}
+
+
+def clip_factor(values: Sequence[Array], rows: Sequence[Array] | None, limit: float) -> Array:
+    """Limit / max(limit, norm of all values), float32 [1]; rows that repeat are added up."""
+    merged = values if not rows else [row_sums(*each) for each in zip(values, rows, strict=True)]
+    squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in merged)
+    return np.full(1, limit / max(limit, squares**0.5), np.float32)
+
+
+def row_sums(values: Array, rows: Array) -> Array:
+    """One row for each row number: the sum of the values that carry it."""
+    numbers, places = np.unique(rows, return_inverse=True)
+    total = np.zeros((len(numbers), *values.shape[1:]), values.dtype)
+    np.add.at(total, places.reshape(-1), values)
+    return total
+
+
+class Recv(Exchange, op="recv"):
+    """Out = the variables of the servers `epmap`, called as here, or `recv_varnames` there.
+
+    With several names for one Out, its rows are theirs, one below the other. Reference: recv_op.cc.
+    """
+
+    X = reads(many=True, optional=True)
+    Out = writes(many=True)
+    epmap = attr(list[str]())
+    trainer_id = attr(0)
+    with_barrier = attr(True)
+    varnames = attr(list[str]())
+    recv_varnames = attr(list[str]())
+    do_not_run = attr(0)
+    Out_names = attr(list[str]())
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self) -> dict[str, list[Array]]:
+        names = self.recv_varnames or self.varnames or self.Out_names
+        found = list(reached(self.parameter_server).recv(names, self.epmap, self.trainer_id))
+        if len(found) > 1 and len(self.Out_names) == 1:
+            found = [np.concatenate(found)]
+        return {"Out": found}
+
+
+class SendBarrier(Exchange, op="send_barrier"):
+    """Say that all gradients of a step are sent, and wait for the updates.
+
+    Reference: send_barrier_op.cc.
+    """
+
+    X = reads(many=True, optional=True)
+    Out = writes(many=True)
+    trainer_id = attr(0)
+    endpoints = attr(list[str]())
+    half_async = attr(False)
+
+    def infer(self) -> dict[str, Any]:
+        return {"Out": [CONTROL]}
+
+    def numpy(self) -> dict[str, list[Array]]:
+        server = reached(self.parameter_server)
+        server.send_barrier(self.endpoints, self.trainer_id, self.half_async)
+        return {"Out": [control_value()]}
+
+
+class FetchBarrier(Exchange, op="fetch_barrier"):
+    """Say that all parameters of a step are received, which Out names.
+
+    Nothing is written: converting a program makes it `fetched`. Reference: fetch_barrier_op.cc.
+    """
+
+    X = reads(many=True, optional=True)
+    Out = writes(many=True, optional=True)
+    trainer_id = attr(0)
+    endpoints = attr(list[str]())
+
+    def infer(self) -> dict[str, Any]:
+        return {}
+
+    def numpy(self) -> dict[str, list[Array]]:
+        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        return {"Out": []}
+
+
+class Fetched(Exchange, op="fetched"):
+    """`fetch_barrier` without the names of what was received before it."""
+
+    trainer_id = attr(0)
+    endpoints = attr(list[str]())
+
+    def infer(self) -> dict[str, Any]:
+        return {}
+
+    def numpy(self) -> dict[str, list[Array]]:
+        reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
+        return {}

@@ -1,0 +1,152 @@
+"""Gradients cut into the blocks that servers hold, and ids sorted by server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import UNKNOWN, Size
+from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
+from compiler.ir.types import Array, TensorType
+from compiler.ops.ps.exchange import row_parts, sparse_parts
+from compiler.ops.shape.join import copy_part, shares_along
+from compiler.ops.train.rows import rows_type
+
+
+class SplitByref(OpDef, op="split_byref"):
+    """Out = the rows of X in parts of `sections` rows, or in `num` equal parts.
+
+    The parts are views of X where memory allows. Reference: split_byref_op.cc.
+    """
+
+    is_cheap = True
+    stays_on_host = "what it cuts is sent by the host"
+
+    X = reads()
+    Out = writes(many=True)
+    sections = attr(list[int]())
+    num = attr(0)
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
+
+    def rows(self, X: TensorType) -> list[Size]:
+        """The number of rows of each part; ShapeError where they are not those of X."""
+        whole: Size = X.shape[0] if X.rank else 0
+        if self.num:
+            part = whole // self.num
+            return [part if part * self.num == whole else UNKNOWN] * self.num
+        if not self.sections or (isinstance(whole, int) and sum(self.sections) != whole):
+            raise ShapeError(f"split_byref: X {X} does not fall into parts of {self.sections} rows")
+        return list[Size](self.sections)
+
+    def numpy(self, X: Array) -> dict[str, list[Array]]:
+        sections = self.sections or [len(X) // self.num] * self.num
+        return {"Out": row_parts(sections, X)}
+
+    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+        parts = shares_along("X", "Out", self.rows(X.type), 0)
+        for part, share in zip(Out, parts, strict=True):
+            copy_part(k, part, X, share)
+
+    def shares(self, types: Types) -> list[Share]:
+        """Each part is one of X."""
+        return shares_along("X", "Out", self.rows(types["X"][0]), 0)
+
+
+class SplitSelectedRows(OpDef, op="split_selected_rows"):
+    """Out = the sparse rows of X in parts of `height_sections` rows, numbered within each part.
+
+    Reference: split_selected_rows_op.cc.
+    """
+
+    stays_on_host = "only data decides how many rows each part has"
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes(many=True)
+    Out_rows = writes_rows("Out")
+    height_sections = attr(list[int]())
+
+    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
+        count = len(self.height_sections)
+        part = X.with_shape((UNKNOWN, *X.shape[1:]))
+        return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
+
+    def numpy(self, X: Array, X_rows: Array | None) -> dict[str, list[Array]]:
+        if X_rows is None:
+            raise ValueError("split_selected_rows takes a sparse gradient, but X is dense")
+        values, rows = sparse_parts(self.height_sections, X, X_rows)
+        return {"Out": values, "Out_rows": rows}
+
+
+class SplitIds(OpDef, op="split_ids"):
+    """Out = for each server, which of the ids it holds: id mod the number of servers.
+
+    Ids are unique and in rising order in each, int64 [count, 1]. Where Ids is a sparse gradient,
+    so are the outputs: its rows, numbered as on the server, which has row r as r // servers.
+    Reference: split_ids_op.h.
+    """
+
+    stays_on_host = "only data decides how many ids each server has"
+
+    Ids = reads(many=True)
+    Ids_rows = reads_rows("Ids")
+    Out = writes(many=True)
+    Out_rows = writes_rows("Out")
+    Out_names = attr(list[str]())
+
+    def infer(
+        self, Ids: list[TensorType], Ids_rows: list[TensorType] | None
+    ) -> dict[str, list[TensorType]]:
+        count = max(1, len(self.Out_names))
+        if Ids_rows:
+            part = Ids[0].with_shape((UNKNOWN, *Ids[0].shape[1:]))
+            return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
+        return {"Out": [Ids[0].with_shape((UNKNOWN, 1))] * count}
+
+    def numpy(self, Ids: list[Array], Ids_rows: list[Array] | None) -> dict[str, Any]:
+        count = max(1, len(self.Out_names))
+        if Ids_rows:
+            chosen = [np.flatnonzero(Ids_rows[0] % count == part) for part in range(count)]
+            rows = [Ids_rows[0][each] // count for each in chosen]
+            return {"Out": [Ids[0][each] for each in chosen], "Out_rows": rows}
+        unique = np.unique(np.concatenate([each.reshape(-1) for each in Ids]))
+        return {"Out": [unique[unique % count == part].reshape(-1, 1) for part in range(count)]}
+
+
+class MergeIds(OpDef, op="merge_ids"):
+    """Out = for each of Ids the rows that its ids name, found in X, whose rows have the ids Rows.
+
+    Reference: merge_ids_op.h.
+    """
+
+    stays_on_host = "rows are found by their ids"
+
+    Ids = reads(many=True)
+    Rows = reads(many=True)
+    X = reads(many=True)
+    Out = writes(many=True)
+
+    def infer(self, Ids: list[TensorType], X: list[TensorType]) -> dict[str, list[TensorType]]:
+        width = X[0].shape[-1]
+        return {"Out": [X[0].with_shape((*each.shape[:-1], width)) for each in Ids]}
+
+    def numpy(self, Ids: list[Array], Rows: list[Array], X: list[Array]) -> dict[str, list[Array]]:
+        known = np.concatenate([each.reshape(-1) for each in Rows])
+        values = np.concatenate(X)
+        order = np.argsort(known, kind="stable")
+        return {"Out": [found_rows(each, known, values, order) for each in Ids]}
+
+
+def found_rows(ids: Array, known: Array, values: Array, order: Array) -> Array:
+    """The rows of `values` that ids name, [*ids.shape[:-1], width]; IndexError for others."""
+    flat = ids.reshape(-1)
+    places = np.searchsorted(known[order], flat)
+    inside = places < len(known)
+    if not inside.all() or not np.array_equal(known[order[places]], flat):
+        raise IndexError("merge_ids: an id is among none of the rows that the servers sent")
+    return values[order[places]].reshape(*ids.shape[:-1], values.shape[-1])

@@ -1,0 +1,150 @@
+"""What servers do besides updates, and what trainers ask of them besides variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import literal_shape
+from compiler.ops.ps.absent import reached
+from compiler.ops.ps.exchange import Exchange
+
+
+class ListenAndServ(HostOp, op="listen_and_serv"):
+    """Serve parameters at `endpoint` until all `Fanin` trainers have completed.
+
+    X names the gradients that trainers send; `grad_to_block_id` says which block a gradient
+    updates by, "name:block". A step runs `lr_decay_block_id`, then `clip_block_id`, then the other
+    `optimize_blocks`. `sync_mode` says whether steps wait for all trainers; `distributed_mode` is
+    what release 1.8.5 writes. The runtime takes the program apart: no module contains this op.
+    Reference: listen_and_serv_op.cc; `sync_mode` is of release 1.6, `clip_block_id` this
+    compiler's.
+    """
+
+    stays_on_host = "it serves trainers"
+
+    X = reads(many=True, optional=True)
+    endpoint = attr("127.0.0.1:6164")
+    pserver_id = attr(-1)
+    grad_to_block_id = attr(list[str]())
+    distributed_mode = attr(0)
+    sync_mode = attr(True)
+    dc_asgd = attr(False)
+    optimize_blocks = attr(list[Any]())
+    prefetch_var_name_to_block_id = attr(list[str]())
+    sparse_grad_to_param = attr(list[str]())
+    Fanin = attr(1)
+    checkpint_block_id = attr(-1)
+    lr_decay_block_id = attr(-1)
+    clip_block_id = attr(-1)
+    rpc_get_thread_num = attr(1)
+    rpc_send_thread_num = attr(1)
+    rpc_prefetch_thread_num = attr(1)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self) -> dict[str, Array]:
+        raise RuntimeError(
+            f"a server of {self.endpoint} runs as a program of its own: pass the program of "
+            "get_pserver_program to Executor.run"
+        )
+
+
+class SumOverServers(Exchange, op="sum_over_servers"):
+    """Out = the sum of X over the servers of a job, each of which runs this op once a step."""
+
+    X = reads()
+    Out = writes(inplace="X")
+    X_names = attr(list[str]())
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        return {"Out": X}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        name = self.X_names[0] if self.X_names else ""
+        return {"Out": np.asarray(reached(self.parameter_server).sum_over_servers(name, X))}
+
+
+class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
+    """Out = the one of X whose number is TrainerId. Reference: ref_by_trainer_id_op.cc."""
+
+    stays_on_host = "the trainer is known when its gradient arrives"
+
+    X = reads(many=True)
+    TrainerId = reads(no_grad=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        return X[0]
+
+    def numpy(self, X: list[Array], TrainerId: Array) -> Array:
+        number = int(TrainerId.reshape(-1)[0])
+        if not 0 <= number < len(X):
+            raise IndexError(f"there is no trainer {number}: ref_by_trainer_id has {len(X)}")
+        return X[number]
+
+
+class FakeInit(OpDef, op="fake_init"):
+    """Out stands for a table that servers hold: zeros, of which nobody reads more than the shape.
+
+    Reference: fake_init_op.cc.
+    """
+
+    stays_on_host = "nobody reads the values"
+
+    Out = writes()
+    shape = attr(list[int]())
+
+    def infer(self) -> TensorType:
+        return TensorType(DType.FP32, literal_shape(self.kind, self.shape))
+
+    def numpy(self) -> Array:
+        return np.broadcast_to(np.float32(0.0), self.shape)
+
+
+class Save(HostOp, op="save"):
+    """Write X to the file `file_path`; on a server, below the directory of `checkpoint_notify`.
+
+    The runtime does it: no module contains this op. Reference: save_op.cc.
+    """
+
+    stays_on_host = "it writes a file"
+
+    X = reads()
+    kLookupTablePath = writes(optional=True)
+    overwrite = attr(True)
+    save_as_fp16 = attr(False)
+    file_path = required(str)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        raise RuntimeError(
+            f"a server saves {self.file_path!r} when checkpoint_notify asks for it; save other "
+            "variables by fluid.io.save_vars"
+        )
+
+
+class CheckpointNotify(Exchange, op="checkpoint_notify"):
+    """Let the servers `epmap` save their part of `lookup_table` below `dir`.
+
+    Reference: checkpoint_notify_op.cc.
+    """
+
+    epmap = attr(list[str]())
+    dir = required(str)
+    lookup_table = attr("")
+    trainer_id = attr(0)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self) -> dict[str, Array]:
+        server = reached(self.parameter_server)
+        server.checkpoint_notify(self.epmap, self.dir, self.lookup_table, self.trainer_id)
+        return {}

@@ -1,0 +1,139 @@
+"""Embedding tables that servers hold: rows looked up from afar, and on the server itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, DType, Shape, TensorType
+from compiler.ops.ps.absent import reached
+from compiler.ops.ps.exchange import Exchange, sparse_parts
+
+OLD = "lookup_table"
+"""The version of the lookup whose ids have a last axis of size 1 that outputs do not have."""
+
+
+class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
+    """Outputs = the rows of a table that Ids name; padding_idx names a row of zeros.
+
+    The table lies on servers: `table_names` are blocks of `height_sections` rows on `endpoints`.
+    Of W only the shape is read. Each row is asked for once. Reference:
+    distributed_lookup_table_op.cc.
+    """
+
+    Ids = reads(many=True, no_grad=True)
+    Ids_lod = reads_lod("Ids", optional=True)
+    W = reads(shape_only=True)
+    Outputs = writes(many=True)
+    Outputs_lod = writes_lod("Outputs")
+    table_names = attr(list[str]())
+    height_sections = attr(list[int]())
+    endpoints = attr(list[str]())
+    trainer_id = attr(0)
+    lookup_table_version = attr(OLD)
+    padding_idx = attr(-1)
+    dtype = attr(DType.FP32.code)
+
+    def infer(
+        self, Ids: list[TensorType], Ids_lod: list[TensorType] | None, W: TensorType
+    ) -> dict[str, Any]:
+        drop = 1 if self.lookup_table_version == OLD else 0
+        shapes = [each.shape[: each.rank - drop] for each in Ids]
+        outputs = [W.with_shape((*shape, W.shape[1])) for shape in shapes]
+        return {"Outputs": outputs, "Outputs_lod": Ids_lod or []}
+
+    def numpy(
+        self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
+    ) -> dict[str, list[Array]]:
+        flat = np.concatenate([each.reshape(-1) for each in Ids])
+        unique, places = np.unique(flat, return_inverse=True)
+        server = reached(self.parameter_server)
+        found = remote_rows(
+            server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
+        )
+        rows = joined_rows(found, W)[places.reshape(-1)]
+        if self.padding_idx >= 0:
+            rows[flat == self.padding_idx] = 0
+        ends = np.cumsum([each.size for each in Ids])[:-1]
+        drop = 1 if self.lookup_table_version == OLD else 0
+        parts = zip(np.split(rows, ends), Ids, strict=True)
+        outputs = [part.reshape(*ids.shape[: ids.ndim - drop], -1) for part, ids in parts]
+        return {"Outputs": outputs, "Outputs_lod": Ids_lod or []}
+
+
+def joined_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:
+    """Rows from several servers, one below the other: none of them has [0, width of the table]."""
+    if found:
+        return np.concatenate(found)
+    return np.zeros((0, int(table[1])), np.float32)
+
+
+def remote_rows(
+    server: Any,
+    tables: Sequence[str],
+    endpoints: Sequence[str],
+    sections: Sequence[int],
+    ids: Array,
+    trainer_id: int,
+) -> Sequence[Array]:
+    """The rows of ids that rise, by the block that has them; IndexError for one beyond all."""
+    _, rows = sparse_parts(sections, ids, ids)
+    asked = [index for index, each in enumerate(rows) if len(each)]
+    names = [tables[index] for index in asked]
+    chosen = [endpoints[index] for index in asked]
+    return server.prefetch(names, chosen, [rows[index] for index in asked], trainer_id)
+
+
+class Prefetch(Exchange, op="prefetch"):
+    """Out = the rows that X has the ids of, asked of the servers `epmap`, one for each X.
+
+    Reference: prefetch_op.cc.
+    """
+
+    X = reads(many=True)
+    Out = writes(many=True)
+    trainer_id = attr(0)
+    epmap = attr(list[str]())
+    X_names = attr(list[str]())
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self, X: list[Array]) -> dict[str, list[Array]]:
+        rows = [each.reshape(-1) for each in X]
+        server = reached(self.parameter_server)
+        return {"Out": list(server.prefetch(self.X_names, self.epmap, rows, self.trainer_id))}
+
+
+class LookupSparseTable(OpDef, op="lookup_sparse_table"):
+    """Out = the rows of W whose numbers Ids has, on the server that holds every n-th row.
+
+    Row i of W is the table's row i * n + the number of the server; Ids are the table's.
+    Reference: lookup_sparse_table_op.cc, where W grows by itself.
+    """
+
+    W = reads()
+    Ids = reads(no_grad=True)
+    Out = writes()
+    padding_idx = attr(-1)
+    auto_grown_table = attr(False)
+    is_test = attr(False)
+    is_sparse = attr(True)
+    is_distributed = attr(True)
+    servers = attr(1)
+    stays_on_host = "tables lie on the host"
+
+    def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
+        return W.with_shape((Ids.shape[0], W.shape[1]))
+
+    def numpy(self, W: Array, Ids: Array) -> Array:
+        places = Ids.reshape(-1) // self.servers
+        if places.size and not 0 <= places.min() <= places.max() < len(W):
+            raise IndexError(f"lookup_sparse_table: an id is beyond the {len(W)} rows held here")
+        found = W[places]
+        if self.padding_idx >= 0:
+            found[Ids.reshape(-1) == self.padding_idx] = 0
+        return found

@@ -1,0 +1,86 @@
+"""`fluid.communicator.Communicator`: sends gradients in the background (fluid_spec B.2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fluid.framework import Program
+from fluid.parameter_server.sessions import session_for
+from fluid.transpiler.distribute.config import DistributedMode
+from fluid.transpiler.distribute.geo import DELTA
+from runtime.errors import WireError
+
+__all__ = ["Communicator"]
+
+QUEUE_SIZE = 20
+"""How many gradients of one variable are merged at most, as in the reference."""
+
+
+class Communicator:
+    """Sends what a trainer's program gives to `send`, from `start` to `stop`.
+
+    `mode` is a `DistributedMode`; by default that of the program. `kwargs` may have
+    `geo_need_push_nums`, the steps between two exchanges of GEO, and `envs`
+    `communicator_max_merge_var_num`. Raises TypeError for what is no program, ValueError for one
+    that exchanges nothing with servers.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        mode: DistributedMode | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        envs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(program, Program):
+            raise TypeError(f"Communicator takes a Program, not {type(program).__name__}")
+        session = session_for(program)
+        if session is None:
+            raise ValueError(
+                "the program exchanges nothing with servers: pass what get_trainer_program returns"
+            )
+        plan = getattr(program, "_sharding_plan", None)
+        self._session = session
+        self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
+        self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
+        self._most = _most(envs or {})
+
+    def start(self) -> None:
+        """Begin to send. Another call is ignored with a warning of the reference's text."""
+        if self.is_running():
+            return
+        if self._mode is DistributedMode.GEO:
+            self._session.start_geo(self._steps, DELTA)
+        elif self._mode is not DistributedMode.SYNC:
+            self._session.start_merging(self._most)
+        self._started = True
+
+    def stop(self) -> None:
+        """Send what is left and end. Raises WireError where a server does not answer."""
+        if self._session.communicator is not None:
+            self._session.communicator.stop()
+            self._session.communicator = None
+        self._started = False
+
+    def is_running(self) -> bool:
+        """Whether `start` was called, and `stop` was not."""
+        running = self._session.communicator
+        return self._started and (running is None or bool(running.is_running))
+
+    _started = False
+
+
+def _geo_steps(program: Program) -> int:
+    """The steps between two exchanges that the settings of `transpile` ask for."""
+    return int(getattr(program, "_geo_steps", 100))
+
+
+def _most(envs: Mapping[str, Any]) -> int:
+    """How many gradients are merged; WireError where the setting is no positive number."""
+    name = "communicator_max_merge_var_num"
+    text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or QUEUE_SIZE)
+    if not text.isdigit() or int(text) == 0:
+        raise WireError(f"FLAGS_{name} must be a positive number, but is {text!r}")
+    return int(text)

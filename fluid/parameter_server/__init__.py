@@ -1,0 +1,9 @@
+"""Programs of jobs with parameter servers, run: what servers serve and how trainers reach them.
+
+`serving` runs the program of a server, `sessions` connects the programs of trainers.
+"""
+
+from fluid.parameter_server.serving import serve, serves
+from fluid.parameter_server.sessions import complete, release, session_for, trainer_step
+
+__all__ = ["complete", "release", "serve", "serves", "session_for", "trainer_step"]

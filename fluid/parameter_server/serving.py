@@ -1,0 +1,170 @@
+"""The program of a server, served: its blocks are compiled and run as trainers' gradients come."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from fluid.framework import Operator, Program, Variable
+from fluid.parameter_server.joined import joined_program
+from fluid.parameter_server.names import TRAINER, backup_name
+from fluid.parameter_server.tables import save_table
+from fluid.parameter_server.update import Compile, Update
+from fluid.var_types import VarDesc
+from runtime.device import CPUPlace, Place
+from runtime.errors import NotInitialized
+from runtime.ps.server import Server
+from runtime.ps.service import Feeds, Gradient, Service
+from runtime.ps.settings import Settings
+from runtime.scope import Scope
+
+__all__ = ["serve", "serves"]
+
+SENDER = re.compile(r"\.trainer_(\d+)(\.pserver_\d+)?$")
+
+
+def serves(program: Program) -> bool:
+    """Whether a program is that of a server."""
+    ops = program.global_block().ops
+    return any(op.type == "listen_and_serv" for op in ops[-1:])
+
+
+def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> None:
+    """Serve until all trainers have completed, with the variables of a scope.
+
+    Raises WireError for a job that failed, NotInitialized where the startup program has not run.
+    """
+    op: Any = program.global_block().ops[-1]
+    endpoint = str(op.attr("endpoint"))
+    endpoints = list(getattr(program, "_endpoints", None) or [endpoint])
+    if endpoint not in endpoints:
+        endpoints = [endpoint]
+    given = getattr(program, "_server_settings", None)
+    server = Server(endpoints, endpoints.index(endpoint), Settings.from_env(given=given))
+    blocks = Blocks(program, op, scope, server)
+    blocks.compile_for(place, compile)
+    server.attach(blocks.service(endpoints.index(endpoint)))
+    server.serve()
+
+
+class Blocks:
+    """The blocks of a server, and the variables that they update."""
+
+    def __init__(self, program: Program, op: Operator, scope: Scope, server: Server) -> None:
+        self.program, self.op, self.scope = program, op, scope
+        self.names = {"parameter_server": server.sums}
+        self.block = program.global_block()
+        self.is_synchronous = bool(op.attr("sync_mode"))
+        self.dc_asgd = bool(op.attr("dc_asgd"))
+        names = [str(name) for name in op.inputs.get("X", [])]
+        self.gradients = tuple(self._gradient(name) for name in names)
+
+    def compile_for(self, place: Place, compile: Compile) -> None:
+        """Prepare the updates; NotInitialized where the startup program has not run."""
+        attr = self.op.attr
+        pairs = [str(each).rsplit(":", 1) for each in attr("grad_to_block_id")]
+        gradients = {*(name for name, _ in pairs), *(each.name for each in self.gradients)}
+
+        def update(*blocks: int) -> Update:
+            known = [index for index in blocks if index >= 0]
+            program = joined_program(self.program, known, gradients)
+            return Update(program, self.gradients, compile, place, self.scope, self.names)
+
+        self.all = update(*[int(index) for index in attr("optimize_blocks")])
+        self.schedule = update(int(attr("lr_decay_block_id")))
+        self.by_gradient = {
+            name: update(int(attr("clip_block_id")), int(block)) for name, block in pairs
+        }
+        self._expect_initialised(self.all.program)
+        if not self.is_synchronous:
+            self._begin_schedule()
+
+    def _begin_schedule(self) -> None:
+        """Compute the learning rate of the first step, which no trainer has counted yet."""
+        ops = self.schedule.program.global_block().ops
+        shares = [op.inputs["X"][0] for op in ops if op.type == "sum"][:1]
+        arrays = self.scope.arrays()
+        for name in shares:
+            arrays[name][...] += 1
+        self.schedule({})
+        for name in shares:
+            arrays[name][...] -= 1
+
+    def service(self, number: int) -> Service:
+        """What the runtime serves."""
+        arrays = self.scope.arrays()
+        return Service(
+            endpoint=str(self.op.attr("endpoint")),
+            number=number,
+            trainers=int(self.op.attr("Fanin")),
+            is_synchronous=self.is_synchronous,
+            gradients=self.gradients,
+            variables=lambda: arrays,
+            update=self._update_all if self.is_synchronous else self._update_one,
+            assign=self._assign,
+            count=self._count,
+            received=self.received,
+            lookups=self._lookups(),
+            save=lambda name, folder: save_table(self.scope, number, name, folder),
+        )
+
+    def _lookups(self) -> dict[str, tuple[str, int]]:
+        """The table that each prefetch block looks rows up in, and the number of servers."""
+        found: dict[str, tuple[str, int]] = {}
+        for text in self.op.attr("prefetch_var_name_to_block_id"):
+            name, index = str(text).rsplit(":", 1)
+            for op in self.program.block(int(index)).ops:
+                if op.type == "lookup_sparse_table":
+                    found[name] = op.inputs["W"][0], int(op.attrs.get("servers", 1))
+        return found
+
+    def _gradient(self, name: str) -> Gradient:
+        var: Variable = self.block.var(name)
+        sent = SENDER.search(name) if self.is_synchronous else None
+        return Gradient(
+            name,
+            str(var.element.numpy),
+            tuple(int(size) for size in var.shape),
+            var.type == VarDesc.VarType.SELECTED_ROWS,
+            None if sent is None else int(sent.group(1)),
+        )
+
+    # ---- updates
+
+    def _update_all(self, feeds: Feeds, trainer: int) -> None:
+        self.all(feeds)
+
+    def _update_one(self, feeds: Feeds, trainer: int) -> None:
+        if self.dc_asgd:
+            feeds = {**feeds, TRAINER: np.array([trainer], np.int64)}
+        self.by_gradient[next(iter(feeds))](feeds)
+
+    def _assign(self, name: str, array: Array) -> None:
+        self.scope.var(name).get_tensor().set(array, CPUPlace())
+
+    def _count(self, name: str, array: Array) -> None:
+        self.scope.arrays()[name][...] += array
+        self.schedule({})
+
+    def received(self, name: str, trainer: int) -> None:
+        """Note a parameter as a trainer received it, for the compensation of delay."""
+        backup = backup_name(name, trainer)
+        if self.dc_asgd and self.scope.find_var(backup) is not None:
+            self._assign(backup, np.array(self.scope.arrays()[name]))
+
+    def _expect_initialised(self, program: Program) -> None:
+        """NotInitialized naming a variable that the startup program should have made."""
+        arrays = self.scope.arrays()
+        known = {*arrays, *self.op.inputs.get("X", [])}
+        for op in program.global_block().ops:
+            for name in op.reads():
+                var = program.global_block().vars.get(name)
+                if name not in known and var is not None and var.persistable and var.holds_tensor:
+                    raise NotInitialized(
+                        f"{name!r} is not initialised on server {self.op.attr('endpoint')}",
+                        hint="run the program of get_startup_program first, in the same scope",
+                    )
+            known.update(op.writes())

@@ -1,0 +1,136 @@
+"""Connections of trainers' programs to their servers: one session a trainer and process."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Iterator
+from threading import RLock
+from typing import Any
+from weakref import WeakSet
+
+from fluid.framework import Program
+from runtime.errors import WireError
+from runtime.ps.settings import Settings
+from runtime.ps.trainer import Trainer
+
+__all__ = ["complete", "release", "session_for", "trainer_step"]
+
+EXCHANGE = {
+    "send", "recv", "send_barrier", "fetch_barrier", "fetched", "prefetch",
+    "distributed_lookup_table", "checkpoint_notify",
+}  # fmt: skip
+
+_sessions: dict[tuple[int, tuple[str, ...]], Trainer] = {}
+_users: dict[Trainer, WeakSet[Any]] = {}
+_lock = RLock()
+
+
+def session_for(program: Program, user: Any = None) -> Trainer | None:
+    """The session that a program of a trainer uses; None for a program that exchanges nothing.
+
+    `user` is the Executor that runs it: when the last one has closed, the trainer has completed.
+    """
+    ops = list(_exchanges(program))
+    if not ops:
+        return None
+    endpoints = tuple(dict.fromkeys(each for op in ops for each in _endpoints(op)))
+    number = max(int(op.attrs.get("trainer_id", 0)) for op in ops)
+    with _lock:
+        trainer = _known(number, endpoints)
+        trainer.subscribe(_received(ops))
+        if user is not None:
+            _users[trainer].add(user)
+    return trainer
+
+
+def trainer_step(program: Program) -> int:
+    """The last step that the trainer of a program has made: a trainer that restarts goes on there.
+
+    Raises ValueError for a program that exchanges nothing with servers.
+    """
+    session = session_for(program)
+    if session is None:
+        raise ValueError("the program exchanges nothing with servers, so it has no steps there")
+    return session.step
+
+
+def _known(number: int, endpoints: tuple[str, ...]) -> Trainer:
+    """The open session of a trainer with some of the same servers, or a new one."""
+    for (known, others), trainer in _sessions.items():
+        if known == number and not set(others).isdisjoint(endpoints):
+            return trainer
+    trainer = Trainer(number, endpoints, Settings.from_env())
+    _sessions[number, endpoints] = trainer
+    _users[trainer] = WeakSet()
+    return trainer
+
+
+def release(user: Any) -> None:
+    """An Executor closes: a trainer whose programs no other one runs has completed."""
+    for trainer in _released(user):
+        trainer.complete()
+
+
+def _released(user: Any) -> list[Trainer]:
+    """The sessions that nobody uses any more, once a user is gone."""
+    found: list[Trainer] = []
+    with _lock:
+        for key, trainer in list(_sessions.items()):
+            users = _users[trainer]
+            if user in users:
+                users.discard(user)
+                if not users:
+                    del _sessions[key], _users[trainer]
+                    found.append(trainer)
+    return found
+
+
+def complete(program: Program, user: Any) -> None:
+    """A trainer has completed, even one that has not run yet; other Executors use it no longer.
+
+    Nothing is done for a program that exchanges nothing.
+    """
+    trainer = session_for(program, user)
+    if trainer is None:
+        return
+    with _lock:
+        for key in [key for key, each in _sessions.items() if each is trainer]:
+            del _sessions[key]
+        _users.pop(trainer, None)
+    trainer.complete()
+
+
+@atexit.register
+def _end() -> None:
+    """A process that ends well has completed; one that ends by an error says so to its servers."""
+    error = getattr(sys, "last_value", None)
+    for trainer in list(_sessions.values()):
+        try:
+            if error is None:
+                trainer.complete()
+            else:
+                trainer.abort(f"{type(error).__name__}: {error}")
+        except WireError as failed:
+            print(f"trainer {trainer.number}: {failed}", file=sys.stderr)
+    _sessions.clear()
+
+
+def _exchanges(program: Program) -> Iterator[Any]:
+    return (op for block in program.blocks for op in block.ops if op.type in EXCHANGE)
+
+
+def _endpoints(op: Any) -> list[str]:
+    named = [op.attrs.get(name) or [] for name in ("epmap", "endpoints")]
+    return [str(each) for names in named for each in names]
+
+
+def _received(ops: list[Any]) -> dict[str, list[str]]:
+    """The variables that a program receives, by server."""
+    found: dict[str, list[str]] = {}
+    for op in ops:
+        if op.type == "recv":
+            names = op.attrs.get("recv_varnames") or op.attrs.get("varnames") or op.outputs["Out"]
+            for name, endpoint in zip(names, _endpoints(op), strict=True):
+                found.setdefault(endpoint, []).append(str(name))
+    return found

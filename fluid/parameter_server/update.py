@@ -1,0 +1,56 @@
+"""Blocks of a server compiled to one Module, which is run on the gradients of trainers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from compiler.codegen.module import Module
+from fluid.framework import Program
+from runtime.device import Place
+from runtime.loader import Executable, load
+from runtime.ps.service import ROWS, Feeds, Gradient
+from runtime.scope import Scope
+from runtime.sizes import Pattern
+
+__all__ = ["Update"]
+
+Compile = Callable[[Program, Pattern, list[str]], Module]
+
+
+class Update:
+    """A program over the variables of a server; it is compiled when it first runs.
+
+    How many rows a sparse gradient has is an open size of the Module, one for each.
+    """
+
+    def __init__(
+        self, program: Program, gradients: Iterable[Gradient], compile: Compile, place: Place,
+        scope: Scope, names: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.program = program
+        self._gradients = list(gradients)
+        self._compile, self._place, self._scope, self._names = compile, place, scope, names
+        self._executable: Executable | None = None
+
+    def __call__(self, feeds: Feeds) -> None:
+        """Run the blocks once. Raises what compiling raises, and StepError."""
+        if not self.program.global_block().ops:
+            return
+        if self._executable is None:
+            module = self._compile(self.program, self._pattern(feeds), [])
+            self._executable = load(module, self._place, self._scope, names=self._names)
+        self._executable(feeds)
+
+    def _pattern(self, feeds: Feeds) -> Pattern:
+        """The shapes of the feeds that the program reads."""
+        read = {name for op in self.program.global_block().ops for name in op.reads()}
+        pattern: Pattern = {}
+        for index, each in enumerate(self._gradients):
+            if each.name in read and each.is_sparse:
+                pattern[each.name] = (f"R{index}", *each.shape[1:])
+                pattern[each.name + ROWS] = (f"R{index}",)
+            elif each.name in read:
+                pattern[each.name] = each.shape
+        others = {n: a.shape for n, a in feeds.items() if n in read and n not in pattern}
+        return others | pattern

@@ -1,0 +1,143 @@
+"""Where gradients are clipped: on the trainer before they are sent, or on the servers.
+
+`set_gradient_clip` clips on the trainer, its own gradients, as release 1.8.5 does. A clip that was
+given to the optimizer is applied to the gradient that is the mean over the trainers, so that a
+synchronous job equals one process on the whole batch:
+
+- by value: on each slice;
+- by norm: on its server, which then holds the whole parameter;
+- by global norm, synchronous: a block of each server sums the squares of its slices, one op adds
+  these sums up over the servers, and each slice is scaled (`listen_and_serv`'s `clip_block_id`);
+- by global norm, asynchronous: no mean exists, and `send` scales what it sends.
+
+Any other clip, of a class derived from `GradientClipBase`, runs on the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fluid.framework import Operator
+
+__all__ = ["Clipping", "GlobalNorm", "clip_ops", "read_clipping"]
+
+SCOPE = "/gradient_clip"
+SET_BEFOREHAND = "@CLIP"
+"""What the name scope of `set_gradient_clip` ends with."""
+BY_SLICE = {"clip"}
+BY_PARAMETER = {"clip", "clip_by_norm"}
+SQUARES = {"square", "reduce_sum", "merge_selected_rows", "get_tensor_from_selected_rows"}
+FACTOR = {"sum", "sqrt", "fill_constant", "elementwise_max", "elementwise_div"}
+
+
+@dataclass(frozen=True)
+class GlobalNorm:
+    """A clip by global norm as ops of the main block, by their numbers.
+
+    `squares` has the ops that make the sum of squares of one parameter's gradient, `norms` the
+    variable they make it in; `total` adds these up; `factor` are the ops behind it that all share,
+    the last of which makes `scale`; `scaled` has, for each parameter, the op that scales it.
+    """
+
+    squares: dict[str, tuple[int, ...]]
+    norms: dict[str, str]
+    total: int
+    factor: tuple[int, ...]
+    scale: str
+    scaled: dict[str, int]
+    limit: float
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """Where the ops of a program that clip gradients run.
+
+    `on_trainer` and `on_servers` are numbers of ops of the main block; `clipped_on_trainer` has
+    the variable that is sent for a parameter in place of its gradient, `per_slice` the ops that
+    belong to a parameter's own block of a server.
+    """
+
+    on_trainer: tuple[int, ...] = ()
+    on_servers: tuple[int, ...] = ()
+    clipped_on_trainer: dict[str, str] = field(default_factory=dict[str, str])
+    per_slice: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    merged: GlobalNorm | None = None
+    """The clip by global norm that servers apply to merged gradients."""
+    sent: GlobalNorm | None = None
+    """The clip by global norm that `send` applies."""
+
+
+def clip_ops(ops: Sequence[Operator]) -> tuple[int, ...]:
+    """The numbers of the ops that clip gradients of parameters."""
+    return tuple(
+        index for index, op in enumerate(ops) if SCOPE in str(op.attrs.get("op_namescope", ""))
+    )
+
+
+def read_clipping(
+    ops: Sequence[Operator], clips: Sequence[int], raw: dict[str, str], synchronous: bool
+) -> Clipping:
+    """Decide where the ops that clip run; `raw` has the gradient of each parameter."""
+    if not clips:
+        return Clipping()
+    beforehand = any(SET_BEFOREHAND in str(ops[i].attrs["op_namescope"]) for i in clips)
+    kinds = {ops[index].type for index in clips}
+    if not beforehand and kinds <= BY_PARAMETER:
+        return Clipping(on_servers=tuple(clips), per_slice=_by_param(ops, clips))
+    norm = None if beforehand else _global_norm(ops, clips, raw)
+    if norm is None:
+        return Clipping(on_trainer=tuple(clips), clipped_on_trainer=_results(ops, clips))
+    if not synchronous:
+        return Clipping(on_servers=tuple(clips), sent=norm)
+    scaled = {param: (index,) for param, index in norm.scaled.items()}
+    return Clipping(on_servers=tuple(clips), per_slice=scaled, merged=norm)
+
+
+def _by_param(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """The ops by the parameter that they name."""
+    found: dict[str, tuple[int, ...]] = {}
+    for index in clips:
+        param = str(ops[index].attrs["op_role_var"][0])
+        found[param] = (*found.get(param, ()), index)
+    return found
+
+
+def _results(ops: Sequence[Operator], clips: Sequence[int]) -> dict[str, str]:
+    """The clipped gradient of each parameter: what clip ops name, where one of them makes it."""
+    made = {name for index in clips for name in ops[index].writes()}
+    named = [ops[index].attrs["op_role_var"] for index in clips]
+    return {str(pair[0]): str(pair[1]) for pair in named if pair and pair[1] in made}
+
+
+def _global_norm(
+    ops: Sequence[Operator], clips: Sequence[int], raw: dict[str, str]
+) -> GlobalNorm | None:
+    """A clip by global norm read from its ops; None where they are something else."""
+    by_kind = {kind: [i for i in clips if ops[i].type == kind] for kind in FACTOR}
+    scaled = {
+        str(ops[i].attrs["op_role_var"][0]): i for i in clips if ops[i].type == "elementwise_mul"
+    }
+    kinds = {ops[index].type for index in clips} - SQUARES - FACTOR - {"elementwise_mul"}
+    if kinds or not scaled or any(len(found) != 1 for found in by_kind.values()):
+        return None
+    total = by_kind["sum"][0]
+    makers = {name: index for index in clips for name in ops[index].writes()}
+    norms = dict(zip(scaled, ops[total].inputs["X"], strict=True))
+    squares = {param: _chain(ops, makers, name) for param, name in norms.items()}
+    factor = tuple(sorted(i for kind, found in by_kind.items() if kind != "sum" for i in found))
+    scale = ops[by_kind["elementwise_div"][0]].writes()[0]
+    limit = float(ops[by_kind["fill_constant"][0]].attrs["value"])
+    return GlobalNorm(squares, norms, total, factor, scale, scaled, limit)
+
+
+def _chain(ops: Sequence[Operator], makers: dict[str, int], name: str) -> tuple[int, ...]:
+    """The clip ops that make a variable, in their order."""
+    found: set[int] = set()
+    waiting = [name]
+    while waiting:
+        index = makers.get(waiting.pop())
+        if index is not None and index not in found:
+            found.add(index)
+            waiting += ops[index].reads()
+    return tuple(sorted(found))

@@ -1,0 +1,155 @@
+"""Settings of `DistributeTranspiler` (fluid_spec B.2)."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from typing import Any
+
+from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
+
+__all__ = [
+    "DistributeTranspilerConfig",
+    "DistributedMode",
+    "ServerRuntimeConfig",
+    "check_config",
+]
+
+MODES = ("pserver", "nccl2", "collective")
+LEAST_BLOCK = 8192
+"""The smallest `min_block_size`, in elements: smaller messages waste bandwidth."""
+
+
+class DistributedMode(IntEnum):
+    """How servers wait for trainers: the attribute `distributed_mode` of `listen_and_serv`."""
+
+    SYNC = 0
+    ASYNC = 1
+    HALF_ASYNC = 2
+    GEO = 3
+
+
+class DistributeTranspilerConfig:
+    """Settings of a distributed job.
+
+    `slice_var_up`: whether parameters are cut into blocks of at least `min_block_size` elements.
+    `split_method`: the class that assigns blocks to servers, RoundRobin by default, or HashName.
+    `mode`: "pserver", "nccl2" or "collective"; for the last, `collective_mode` is "grad_allreduce",
+    "local_sgd" or "single_process_multi_thread".
+    `sync_mode`, `runtime_split_send_recv`, `half_async`, `completely_not_async`, `geo_sgd_mode`:
+    how trainers exchange with servers. `enable_dc_asgd`: compensate stale gradients on the servers.
+    `wait_port`: whether to wait until the servers accept connections; in the other modes the
+    startup program waits for all trainers, `FLAGS_rpc_deadline` at most.
+    `nccl_comm_num`, `use_hierarchical_allreduce`, `hierarchical_allreduce_inter_nranks`: the number
+    of rings, and whether they are two levels deep, with so many ranks in a lower one.
+    """
+
+    slice_var_up: bool = True
+    split_method: Any = None
+    min_block_size: int = LEAST_BLOCK
+    enable_dc_asgd: bool = False
+    mode: str = "pserver"
+    print_log: bool = False
+    wait_port: bool = True
+    half_async: bool = False
+    completely_not_async: bool = False
+    geo_sgd_mode: bool = False
+    geo_sgd_need_push_nums: int = 100
+    nccl_comm_num: int = 1
+    use_hierarchical_allreduce: bool = False
+    hierarchical_allreduce_inter_nranks: int = 0
+    collective_mode: str | None = None
+    _sync_mode: bool = True
+    _runtime_split_send_recv: bool = False
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def runtime_split_send_recv(self) -> bool:
+        """Whether `send` and `recv` cut and join blocks themselves, in a communicator.
+
+        Setting it raises ValueError for None, and for True while `sync_mode` is True.
+        """
+        return self._runtime_split_send_recv
+
+    @runtime_split_send_recv.setter
+    def runtime_split_send_recv(self, value: bool) -> None:
+        _check_choice("runtime_split_send_recv", value, "sync_mode", self._sync_mode)
+        self._runtime_split_send_recv = value
+
+    @property
+    def sync_mode(self) -> bool:
+        """Whether all trainers make a step together.
+
+        Setting it raises ValueError for None, and for True while `runtime_split_send_recv` is True.
+        """
+        return self._sync_mode
+
+    @sync_mode.setter
+    def sync_mode(self, value: bool) -> None:
+        _check_choice("sync_mode", value, "runtime_split_send_recv", self._runtime_split_send_recv)
+        self._sync_mode = value
+
+    @property
+    def distributed_mode(self) -> DistributedMode:
+        """What these settings ask of servers, as release 1.8.5 derives it."""
+        if self.geo_sgd_mode:
+            return DistributedMode.GEO
+        if self.sync_mode or self.completely_not_async:
+            return DistributedMode.SYNC
+        return DistributedMode.ASYNC if self.runtime_split_send_recv else DistributedMode.HALF_ASYNC
+
+
+def _check_choice(name: str, value: Any, other: str, other_value: bool) -> None:
+    """ValueError for None, and where both of two settings that exclude each other are True."""
+    if value is None:
+        raise ValueError(f"{name} can't be None: set True or False")
+    if value and other_value:
+        raise ValueError(
+            f"{name} and {other} exclude each other, and {other} is True: set it to False first"
+        )
+
+
+def check_config(config: Any) -> DistributeTranspilerConfig:
+    """The settings, checked, with `split_method` filled in.
+
+    Raises TypeError for what is no config and for a `split_method` that is no subclass of
+    PSDispatcher, ValueError for an unknown `mode` and a `min_block_size` below 8192.
+    """
+    if not isinstance(config, DistributeTranspilerConfig):
+        kind = type(config).__name__
+        raise TypeError(f"config must be a DistributeTranspilerConfig, not {kind}")
+    if config.split_method is None:
+        config.split_method = RoundRobin
+    method = config.split_method
+    if not (isinstance(method, type) and issubclass(method, PSDispatcher)):
+        raise TypeError(
+            "config.split_method must be a class derived from PSDispatcher, such as RoundRobin or "
+            f"HashName, not {method!r}"
+        )
+    if config.mode not in MODES:
+        raise ValueError(f"config.mode must be one of {', '.join(MODES)}, but is {config.mode!r}")
+    if config.min_block_size < LEAST_BLOCK:
+        raise ValueError(
+            f"config.min_block_size must be at least {LEAST_BLOCK} elements, "
+            f"but is {config.min_block_size}"
+        )
+    return config
+
+
+class ServerRuntimeConfig:
+    """Numbers of threads of a server, from the environment: 12 each unless given."""
+
+    def __init__(self) -> None:
+        self._rpc_send_thread_num = _threads("FLAGS_rpc_send_thread_num")
+        self._rpc_get_thread_num = _threads("FLAGS_rpc_get_thread_num")
+        self._rpc_prefetch_thread_num = _threads("FLAGS_rpc_prefetch_thread_num")
+
+
+def _threads(name: str) -> int:
+    """A number of threads; ValueError naming the variable where it is none."""
+    text = os.environ.get(name, "12")
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{name} must be a positive number of threads, but is {text!r}")
+    return int(text)

@@ -1,0 +1,97 @@
+"""Endpoints, `host:port`, of the processes of a job: reading lists of them, waiting for them."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["check_rank", "endpoint_list", "parse_endpoints", "wait_for_endpoints"]
+
+CONNECT_SECONDS, RETRY_SECONDS = 2.0, 3.0
+"""How long to wait for an answer, and for the next attempt; as in the reference."""
+
+
+def parse_endpoints(text: Any, argument: str) -> list[str]:
+    """The endpoints in a text with commas, or in a list.
+
+    Raises TypeError for anything else, ValueError for an endpoint that is not host:port, and for
+    one that is there twice.
+    """
+    if not isinstance(text, str | list | tuple):
+        raise TypeError(
+            f"{argument} must be endpoints separated by commas, such as '127.0.0.1:6174,"
+            f"127.0.0.1:6175', not {type(text).__name__}"
+        )
+    parts = text.split(",") if isinstance(text, str) else text
+    endpoints = [str(part).strip() for part in parts]
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        if not host or not port.isdigit() or int(port) > 65535:
+            raise ValueError(f"{argument}: {endpoint!r} is no endpoint; expected host:port")
+    twice = [each for each in endpoints if endpoints.count(each) > 1]
+    if twice:
+        raise ValueError(
+            f"{argument} has the endpoint {twice[0]} twice; each process needs its own"
+        )
+    return endpoints
+
+
+def check_rank(rank: Any, count: int, argument: str = "trainer_id") -> None:
+    """TypeError for a rank that is no int, ValueError for one outside of 0 to `count` - 1."""
+    if not isinstance(rank, int) or isinstance(rank, bool):
+        raise TypeError(f"{argument} must be an int, not {type(rank).__name__}")
+    if not 0 <= rank < count:
+        raise ValueError(
+            f"{argument} must be from 0 to {count - 1}, for {count} trainers, but is {rank}"
+        )
+
+
+def endpoint_list(trainers: Any, rank: int, current: str) -> list[str]:
+    """The endpoints of all trainers, checked against the rank and endpoint of this one.
+
+    Raises ValueError where they contradict each other, TypeError for arguments of other types.
+    """
+    if isinstance(trainers, int):
+        raise ValueError(
+            "trainers must list the endpoints of all trainers, 'host:port,host:port', in this "
+            f"mode, but is the number {trainers}"
+        )
+    endpoints = parse_endpoints(trainers, "trainers")
+    check_rank(rank, len(endpoints))
+    if current not in endpoints:
+        raise ValueError(
+            f"current_endpoint {current!r} is none of the trainers {', '.join(endpoints)}"
+        )
+    if endpoints[rank] != current:
+        raise ValueError(
+            f"trainer {rank} has endpoint {endpoints[rank]}, but current_endpoint is {current}; "
+            f"pass trainer_id={endpoints.index(current)} or the other endpoint"
+        )
+    return endpoints
+
+
+def wait_for_endpoints(endpoints: Sequence[str], deadline: float | None = None) -> None:
+    """Wait until every endpoint accepts connections, and say on stderr for which it waits.
+
+    Raises TimeoutError naming those that did not answer within `deadline` seconds; None waits
+    without an end.
+    """
+    started = time.monotonic()
+    while missing := [each for each in endpoints if not _answers(each)]:
+        if deadline is not None and time.monotonic() - started > deadline:
+            raise TimeoutError(f"no connection to {', '.join(missing)} within {deadline:g} s")
+        print(f"not ready endpoints: {', '.join(missing)}; waiting", file=sys.stderr)
+        time.sleep(RETRY_SECONDS)
+
+
+def _answers(endpoint: str) -> bool:
+    """Whether something accepts connections there."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,35 @@
+"""GEO: trainers update by themselves, and servers add up how far they went (fluid_spec B.2)."""
+
+from __future__ import annotations
+
+from compiler.ir.program import OpRole
+from fluid.framework import Program
+from fluid.transpiler.distribute.plan import ShardingPlan
+from fluid.transpiler.distribute.trainer import append_recv, new_control
+
+__all__ = ["DELTA", "rewrite_geo_trainer"]
+
+DELTA = ".delta"
+"""What follows the name of a block in the name of how far trainers moved it."""
+
+
+def rewrite_geo_trainer(program: Program, plan: ShardingPlan, trainer_id: int) -> None:
+    """Let every step give its parameters to the communicator and take them back, in place.
+
+    `send` has the parameter as it is now, under the names of the deltas: the communicator sends
+    now - last received every `geo_sgd_need_push_nums` steps, and answers `recv` with the server's
+    parameter plus what it has not sent yet.
+    """
+    block = program.global_block()
+    for shards in plan.shards:
+        control = new_control(block)
+        attrs = {
+            "epmap": shards.endpoints,
+            "send_varnames": [part.name + DELTA for part in shards.slices],
+            "sections": shards.rows,
+            "op_role": int(OpRole.RPC),
+            "op_role_var": [shards.param, shards.param],
+        }
+        slots = {"inputs": {"X": shards.param}, "outputs": {"Out": control}}
+        block.append_op("send", **slots, attrs=attrs)
+        append_recv(block, shards, plan, trainer_id, control, joined=True)

@@ -1,0 +1,128 @@
+"""A transpiled job with servers: what was passed in, the plan, and the programs made from them.
+
+Programs of servers are made anew, from copies of the original programs, each time they are asked
+for; so the order in which they are asked for does not matter, and nothing of the user's is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fluid.framework import Program
+from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
+from fluid.transpiler.distribute.endpoints import wait_for_endpoints
+from fluid.transpiler.distribute.geo import rewrite_geo_trainer
+from fluid.transpiler.distribute.placement import VarsDistributed, make_placement
+from fluid.transpiler.distribute.plan import ShardingPlan, make_plan
+from fluid.transpiler.distribute.server import make_server
+from fluid.transpiler.distribute.server_startup import make_server_startup
+from fluid.transpiler.distribute.trainer import rewrite_trainer
+from fluid.transpiler.distribute.trainer_startup import rewrite_trainer_startup
+from fluid.transpiler.distribute.updates import Updates, read_updates
+
+__all__ = ["Job", "make_job"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """The programs passed to `transpile`, copies of what they were, and the plan."""
+
+    main: Program
+    origin: Program
+    origin_startup: Program
+    updates: Updates
+    plan: ShardingPlan
+    placement: VarsDistributed
+
+    def trainer_program(self, wait_port: bool) -> Program:
+        """The program of the trainer, once the servers answer if `wait_port`."""
+        if wait_port:
+            wait_for_endpoints(self.plan.endpoints)
+        return self.main
+
+    def server_program(self, endpoint: str) -> Program:
+        """The main program of a server; ValueError for an endpoint that is no server's."""
+        self._expect_server(endpoint)
+        program = make_server(self.origin, self.updates, self.plan, endpoint)
+        return self._marked(program, endpoint)
+
+    def server_startup(self, endpoint: str) -> Program:
+        """The startup program of a server; ValueError for an endpoint that is no server's."""
+        server = self.server_program(endpoint)
+        program = make_server_startup(self.origin_startup, server, self.plan, endpoint)
+        return self._marked(program, endpoint)
+
+    def _marked(self, program: Program, endpoint: str) -> Program:
+        program.random_seed = self.origin.random_seed
+        _mark(program, self.plan, self.placement, endpoint)
+        return program
+
+    def _expect_server(self, endpoint: str) -> None:
+        if endpoint not in self.plan.endpoints:
+            known = ", ".join(self.plan.endpoints)
+            raise ValueError(f"{endpoint!r} is the endpoint of no server; there are: {known}")
+
+
+def make_job(
+    main: Program,
+    startup: Program,
+    trainer_id: int,
+    endpoints: Sequence[str],
+    trainers: int,
+    sync_mode: bool,
+    config: DistributeTranspilerConfig,
+    current_endpoint: str,
+) -> Job:
+    """Plan a job and rewrite the programs for one trainer of it.
+
+    Raises ValueError and RuntimeError for programs that cannot be distributed; nothing is rewritten
+    then.
+    """
+    synchronous = _is_synchronous(sync_mode, config)
+    origin, origin_startup = main.clone(), startup.clone()
+    updates = read_updates(origin, synchronous)
+    plan = make_plan(origin, updates, endpoints, trainers, synchronous, config)
+    placement = make_placement(origin, updates, plan)
+    job = Job(main, origin, origin_startup, updates, plan, placement)
+    trial = main.clone(), startup.clone()
+    for each in (trial, (main, startup)):
+        _rewrite(job, *each, trainer_id)
+    for program in (main, startup):
+        _mark(program, plan, placement, current_endpoint)
+        program._geo_steps = config.geo_sgd_need_push_nums
+        program._is_chief = trainer_id == 0
+    return job
+
+
+def _rewrite(job: Job, main: Program, startup: Program, trainer_id: int) -> None:
+    """Rewrite programs for a trainer."""
+    if job.plan.mode is DistributedMode.GEO:
+        rewrite_geo_trainer(main, job.plan, trainer_id)
+    else:
+        rewrite_trainer(main, job.updates, job.plan, trainer_id)
+    rewrite_trainer_startup(startup, main, job.origin, job.plan, trainer_id)
+
+
+def _is_synchronous(sync_mode: bool, config: DistributeTranspilerConfig) -> bool:
+    """Whether steps end with barriers: unless the argument or the settings say otherwise.
+
+    Raises ValueError for delay compensation in synchronous steps, which have no delay.
+    """
+    synchronous = sync_mode and config.sync_mode and not config.geo_sgd_mode
+    if config.enable_dc_asgd and (synchronous or config.completely_not_async):
+        raise ValueError(
+            "config.enable_dc_asgd compensates the delay of asynchronous trainers; pass "
+            "sync_mode=False, or set enable_dc_asgd to False"
+        )
+    return synchronous
+
+
+def _mark(program: Program, plan: ShardingPlan, placement: VarsDistributed, endpoint: str) -> None:
+    """Note in a program what saving, loading and running it in a job must know."""
+    program._is_distributed = True
+    program._endpoints = list(plan.endpoints)
+    program._ps_endpoint = endpoint
+    program._distributed_lookup_table = None if plan.table is None else plan.table.name
+    program._parameters_on_pservers = placement
+    program._sharding_plan = plan

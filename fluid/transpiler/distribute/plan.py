@@ -1,0 +1,176 @@
+"""The sharding plan: which server holds which block of which parameter.
+
+It follows from the program, the endpoints and the settings alone, so that trainers and servers
+that build the same program agree without talking (fluid_spec B.3 and B.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fluid.framework import Program
+from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
+from fluid.transpiler.distribute.slicing import Slice, row_slices
+from fluid.transpiler.distribute.tables import Table, distributed_table, remote_lookups
+from fluid.transpiler.distribute.updates import Updates, needs_whole, parameter
+from fluid.var_types import VarDesc
+
+__all__ = ["Shards", "ShardingPlan", "make_plan"]
+
+COUNTER_SUFFIX = ".trainer_"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The slices of one parameter, and how its gradient gets to them.
+
+    `gradient` is the variable that trainers send. `is_sparse` says that it has row numbers,
+    `is_remote` that trainers look rows of the parameter up and never hold it.
+    """
+
+    param: str
+    gradient: str
+    slices: tuple[Slice, ...]
+    is_sparse: bool
+    is_remote: bool
+
+    @property
+    def rows(self) -> list[int]:
+        """The number of rows of each slice."""
+        return [each.rows for each in self.slices]
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The server of each slice."""
+        return [each.endpoint for each in self.slices]
+
+
+@dataclass(frozen=True)
+class ShardingPlan:
+    """A job: its servers, its number of trainers, what each server holds, how they exchange.
+
+    `synchronous` steps end with barriers. With `merges` a server waits for one gradient of each
+    trainer and takes their mean. `runtime_split` leaves cutting and joining to `send` and `recv`.
+    `counters` are the counters of the learning-rate schedule, which asynchronous trainers advance.
+    """
+
+    endpoints: tuple[str, ...]
+    trainers: int
+    synchronous: bool
+    merges: bool
+    mode: DistributedMode
+    runtime_split: bool
+    half_async: bool
+    dc_asgd: bool
+    shards: tuple[Shards, ...]
+    counters: tuple[str, ...]
+    table: Table | None
+
+    def of(self, param: str) -> Shards:
+        """The slices of a parameter; KeyError where the plan has none."""
+        return next(each for each in self.shards if each.param == param)
+
+    def owned(self, endpoint: str) -> list[tuple[Shards, Slice]]:
+        """What a server holds, in order of the updates."""
+        return [
+            (each, part)
+            for each in self.shards
+            for part in each.slices
+            if part.endpoint == endpoint
+        ]
+
+    def sent_name(self, name: str, trainer_id: int) -> str:
+        """The name under which a trainer sends a variable: its own where servers merge."""
+        return f"{name}{COUNTER_SUFFIX}{trainer_id}" if self.merges else name
+
+    def private_name(self, name: str, part: Slice) -> str:
+        """The name, on its server, of what is remembered for a slice.
+
+        It is the name for the whole parameter, unless the server holds several slices of it.
+        """
+        held = [each for each in self.of(part.param).slices if each.endpoint == part.endpoint]
+        return part.named(name) if len(held) > 1 else name
+
+    def counter_name(self, counter: str, trainer_id: int) -> str:
+        """The name of a trainer's share of a counter of the schedule."""
+        return f"{counter}{COUNTER_SUFFIX}{trainer_id}"
+
+
+def make_plan(
+    program: Program,
+    updates: Updates,
+    endpoints: Sequence[str],
+    trainers: int,
+    synchronous: bool,
+    config: DistributeTranspilerConfig,
+) -> ShardingPlan:
+    """The plan of a program for servers and a number of trainers.
+
+    Raises ValueError for parameters of unknown shape, and RuntimeError for several tables with
+    `is_distributed`.
+    """
+    table = distributed_table(program, endpoints)
+    shards = _shards(program, updates, endpoints, config, table)
+    if not config.slice_var_up:
+        np.random.RandomState(program.random_seed).shuffle(shards)
+    counters = () if synchronous else _counters(program, updates)
+    return ShardingPlan(
+        endpoints=tuple(endpoints),
+        trainers=trainers,
+        synchronous=synchronous,
+        merges=synchronous or config.completely_not_async,
+        mode=config.distributed_mode,
+        runtime_split=config.runtime_split_send_recv,
+        half_async=config.half_async,
+        dc_asgd=config.enable_dc_asgd,
+        shards=tuple(_placed(shards, endpoints, config)),
+        counters=counters,
+        table=table,
+    )
+
+
+def _shards(
+    program: Program,
+    updates: Updates,
+    endpoints: Sequence[str],
+    config: DistributeTranspilerConfig,
+    table: Table | None,
+) -> list[Shards]:
+    """The slices of every parameter, on no server yet."""
+    remote = remote_lookups(program)
+    found: list[Shards] = []
+    for update in updates.updates:
+        if table is not None and update.param == table.name:
+            continue
+        whole = not config.slice_var_up or needs_whole(program, update)
+        shape = parameter(program, update.param).shape
+        count = 1 if whole else len(endpoints)
+        slices = row_slices(update.param, shape, count, config.min_block_size)
+        gradient = program.global_block().vars.get(update.gradient)
+        sparse = gradient is not None and gradient.type == VarDesc.VarType.SELECTED_ROWS
+        is_remote = update.param in remote
+        found.append(Shards(update.param, update.gradient, tuple(slices), sparse, is_remote))
+    return found
+
+
+def _placed(
+    shards: Sequence[Shards], endpoints: Sequence[str], config: DistributeTranspilerConfig
+) -> list[Shards]:
+    """The slices with the servers that `split_method` chooses for them."""
+    dispatcher = config.split_method(list(endpoints))
+    slices = [part for each in shards for part in each.slices]
+    chosen = iter(dispatcher.dispatch(slices))
+    return [
+        replace(each, slices=tuple(replace(part, endpoint=next(chosen)) for part in each.slices))
+        for each in shards
+    ]
+
+
+def _counters(program: Program, updates: Updates) -> tuple[str, ...]:
+    """The counters that the learning-rate schedule advances."""
+    ops = program.global_block().ops
+    schedule = [ops[index] for index in updates.schedule]
+    return tuple(op.writes()[0] for op in schedule if op.type == "increment")

@@ -1,0 +1,57 @@
+"""The learning-rate schedule, on servers: it runs once a step, before the updates (B.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.ir.program import BlockRef, OpRole
+from fluid.framework import Block, Operator
+
+__all__ = ["copy_schedule"]
+
+
+def copy_schedule(server: Any, block: Block) -> None:
+    """Copy the ops of the schedule into a block of a server, with the blocks that they own.
+
+    Where trainers do not wait for each other, they advance the counter: it is the sum of what each
+    has sent, so that the rate decays with the steps that all trainers have made together.
+    """
+    for index in server.updates.schedule:
+        op = server.source.ops[index]
+        if op.type == "increment" and op.writes()[0] in server.plan.counters:
+            _add_counter(server, block, op)
+        else:
+            _copy(server, block, op)
+
+
+def _add_counter(server: Any, block: Block, op: Operator) -> None:
+    counter = op.writes()[0]
+    server.declare(counter, held=True)
+    trainers = range(server.plan.trainers)
+    shares = [server.plan.counter_name(counter, each) for each in trainers]
+    for name in shares:
+        server.declare(name, counter, persistable=True)
+    attrs = {"op_role": int(OpRole.LRSCHED)}
+    block.append_op("sum", inputs={"X": shares}, outputs={"Out": counter}, attrs=attrs)
+
+
+def _copy(server: Any, block: Block, op: Operator) -> None:
+    """Copy an op, its blocks first becoming blocks inside `block`."""
+    copied = server.copy_op(block, op, {})
+    for name, value in op.attrs.items():
+        if isinstance(value, BlockRef):
+            inner = server.program.add_block(block.idx)
+            _copy_block(server, op.block.program.block(value), inner)
+            copied._set_attr(name, BlockRef(inner.idx))
+
+
+def _copy_block(server: Any, source: Block, target: Block) -> None:
+    for var in source.vars.values():
+        target._clone_variable(var, force_persistable=False)
+    for op in source.ops:
+        copied = server.copy_inner(target, op)
+        for name, value in op.attrs.items():
+            if isinstance(value, BlockRef):
+                inner = server.program.add_block(target.idx)
+                _copy_block(server, op.block.program.block(value), inner)
+                copied._set_attr(name, BlockRef(inner.idx))

@@ -1,0 +1,187 @@
+"""The startup program of a server: the original initialisation of what the server holds (B.6).
+
+A slice starts as the rows of the whole parameter that it is. Ops that draw numbers draw those of
+the whole and keep their rows (`whole_shape`, `first_row`, `row_step`); what other ops than these
+and constants make is made whole, and cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fluid.framework import Block, Operator, Program
+from fluid.transpiler.distribute.delay import backup_name
+from fluid.transpiler.distribute.plan import ShardingPlan
+from fluid.transpiler.distribute.slicing import Slice
+from fluid.transpiler.distribute.tables import Table
+from fluid.transpiler.distribute.trainer_startup import add_constant
+
+__all__ = ["Held", "make_server_startup"]
+
+DRAWN = {"uniform_random", "gaussian_random", "truncated_gaussian_random"}
+EXCHANGE = {"recv", "fetch_barrier", "concat", "send", "fake_init"}
+VALUES = ("fp32_values", "int32_values", "int64_values", "bool_values", "values")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a variable of a server starts as: an original variable, or a slice of it."""
+
+    origin: str
+    part: Slice | None
+
+
+def make_server_startup(
+    startup: Program, server: Program, plan: ShardingPlan, endpoint: str
+) -> Program:
+    """The startup program of a server; `startup` is the original one, `server` its main program.
+
+    Raises ValueError for a table with `is_distributed` that no single constant or random op
+    initialises.
+    """
+    program = Program()
+    block = program.global_block()
+    for var in server.global_block().vars.values():
+        block._clone_variable(var)
+    source = [op for op in startup.global_block().ops if op.type not in EXCHANGE]
+    held: dict[str, Held] = server._held
+    _copy_ops(block, source, startup.global_block(), held)
+    if plan.table is not None:
+        _init_table(block, source, plan.table, endpoint)
+    _set_counters(block, plan)
+    if plan.dc_asgd:
+        _add_backups(block, plan, endpoint)
+    return program
+
+
+def _copy_ops(
+    block: Block, source: list[Operator], declared: Block, held: Mapping[str, Held]
+) -> None:
+    """Copy the ops that initialise what a server holds, each for the slice that it is."""
+    makers: dict[str, list[Operator]] = {}
+    for op in source:
+        for name in op.writes():
+            makers.setdefault(name, []).append(op)
+    targets: dict[str, list[str]] = {}
+    for name, each in held.items():
+        targets.setdefault(each.origin, []).append(name)
+    cut = [name for name, each in held.items() if each.part is not None]
+    wholes = {held[name].origin for name in cut if not _is_direct(makers, held[name].origin)}
+    same = {name: name for name, each in held.items() if each.part is None}
+    needed = _needed(makers, wholes | {held[name].origin for name in same})
+    for op in source:
+        if needed.intersection(op.writes()):
+            _copy(block, op, declared, held, targets, wholes)
+        elif op.writes() and not set(op.writes()).isdisjoint(targets):
+            for name in targets[op.writes()[0]]:
+                _copy_slice(block, op, name, held[name].part)
+    for name in cut:
+        if held[name].origin in wholes:
+            _append_slice(block, name, held[name])
+
+
+def _is_direct(makers: Mapping[str, list[Operator]], name: str) -> bool:
+    """Whether one op makes a variable from its attributes alone, so that it can make a slice."""
+    found = makers.get(name, [])
+    kinds = {"fill_constant", "assign_value", *DRAWN}
+    return not found or (len(found) == 1 and found[0].type in kinds and not found[0].reads())
+
+
+def _needed(makers: Mapping[str, list[Operator]], names: set[str]) -> set[str]:
+    """The variables that must be made for some to be made."""
+    found: set[str] = set()
+    waiting = sorted(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [each for op in makers.get(name, ()) for each in op.reads()]
+    return found
+
+
+def _copy(
+    block: Block,
+    op: Operator,
+    declared: Block,
+    held: Mapping[str, Held],
+    targets: Mapping[str, list[str]],
+    wholes: set[str],
+) -> None:
+    """Copy an op once for each name that what it makes whole has on the server."""
+    for name in [*op.reads(), *op.writes()]:
+        if name not in block.vars and name in declared.vars:
+            block._clone_variable(declared.vars[name], force_persistable=False)
+    made = op.writes()[0]
+    names = [each for each in targets.get(made, []) if held[each].part is None]
+    for name in names if names and made not in wholes else [made]:
+        _add(block, op, {made: name}, {})
+
+
+def _copy_slice(block: Block, op: Operator, name: str, part: Slice | None) -> None:
+    """Copy an op that makes a whole variable, so that it makes a slice of it."""
+    assert part is not None
+    attrs: dict[str, Any] = {"shape": list(part.shape)}
+    if op.type in DRAWN:
+        attrs |= {"whole_shape": list(part.whole), "first_row": part.start}
+    if op.type == "assign_value":
+        attrs |= _cut_values(op, part)
+    _add(block, op, {op.writes()[0]: name}, attrs)
+
+
+def _cut_values(op: Operator, part: Slice) -> dict[str, Any]:
+    """The values of a constant tensor that lie in a slice."""
+    stop = part.offset + math.prod(part.shape)
+    found = {name: op.attrs[name] for name in VALUES if op.attrs.get(name)}
+    return {name: values[part.offset : stop] for name, values in found.items()}
+
+
+def _add(block: Block, op: Operator, names: Mapping[str, str], attrs: dict[str, Any]) -> None:
+    """Append a copy of an op that writes other names and has other attributes."""
+    outputs = {slot: [names.get(n, n) for n in each] for slot, each in op.outputs.items()}
+    block.add_op(op.type, op.inputs, outputs, {**op.attrs, **attrs}, op.source)
+
+
+def _append_slice(block: Block, name: str, held: Held) -> None:
+    """Cut a slice out of what was made whole."""
+    assert held.part is not None
+    stop = held.part.start + held.part.rows
+    attrs = {"axes": [0], "starts": [held.part.start], "ends": [stop]}
+    block.append_op("slice", inputs={"Input": held.origin}, outputs={"Out": name}, attrs=attrs)
+
+
+def _init_table(block: Block, source: list[Operator], table: Table, endpoint: str) -> None:
+    """Initialise the rows of a table that lie on a server: every n-th one."""
+    makers = [op for op in source if table.name in op.writes()]
+    if len(makers) != 1 or makers[0].type not in {"fill_constant", *DRAWN}:
+        kinds = ", ".join(op.type for op in makers) or "nothing"
+        raise ValueError(
+            f"table {table.name!r} is initialised by {kinds}, of which no server can make its rows "
+            "alone; use a constant, uniform or normal initializer"
+        )
+    servers, rows = len(table.endpoints), table.rows_here
+    attrs: dict[str, Any] = {"shape": [rows, table.shape[1]]}
+    if makers[0].type in DRAWN:
+        number = table.endpoints.index(endpoint)
+        whole = [rows * servers, table.shape[1]]
+        attrs |= {"whole_shape": whole, "first_row": number, "row_step": servers}
+    _add(block, makers[0], {}, attrs)
+
+
+def _set_counters(block: Block, plan: ShardingPlan) -> None:
+    """Start the counters of a schedule that trainers advance: their sum is where it began."""
+    for counter in plan.counters:
+        makers = [op for op in block.ops if counter in op.writes()]
+        begin = float(makers[-1].attrs.get("value", 0.0)) if makers else 0.0
+        for each in range(plan.trainers):
+            add_constant(block, plan.counter_name(counter, each), 0.0 if each else begin)
+
+
+def _add_backups(block: Block, plan: ShardingPlan, endpoint: str) -> None:
+    """Every trainer has received the parameters as they start."""
+    for _, part in plan.owned(endpoint):
+        for trainer in range(plan.trainers):
+            outputs = {"Out": backup_name(part.name, trainer)}
+            block.append_op("assign", inputs={"X": part.name}, outputs=outputs)

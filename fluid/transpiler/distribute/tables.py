@@ -1,0 +1,122 @@
+"""Embedding tables whose rows trainers look up on servers, instead of holding them.
+
+With `is_sparse`, a table is cut into blocks of rows like any parameter, and its lookups become one
+`distributed_lookup_table`. With `is_distributed` (fluid_spec B.7), row r of the one table lies on
+server r mod n: `split_ids`, `prefetch` and `merge_ids` look up, `split_ids` and `send` push.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.ir.program import GRAD, OpRole
+from fluid.framework import Block, Operator, Program
+
+__all__ = ["Table", "distributed_table", "insert_lookups", "remote_lookups", "shape_readers"]
+
+LOOKUPS = ("lookup_table", "lookup_table_v2")
+PREFETCH_IN, PREFETCH_OUT = "prefetch_compress_in_tmp_", "prefetch_compress_out_tmp_"
+
+
+@dataclass(frozen=True)
+class Table:
+    """An embedding table with `is_distributed`: its shape, and the servers that share its rows."""
+
+    name: str
+    shape: tuple[int, ...]
+    endpoints: tuple[str, ...]
+
+    @property
+    def rows_here(self) -> int:
+        """How many rows each server has room for."""
+        return -(-self.shape[0] // len(self.endpoints))
+
+    @property
+    def gradient(self) -> str:
+        """The gradient that trainers send."""
+        return self.name + GRAD
+
+    def prefetched(self, server: int) -> tuple[str, str]:
+        """The variables with the ids for a server, and with the rows it answers."""
+        return f"{PREFETCH_IN}{server}", f"{PREFETCH_OUT}{server}"
+
+
+def lookups(program: Program) -> list[Operator]:
+    """The ops of the main block that look up rows in the forward pass."""
+    return [op for op in program.global_block().ops if op.type in LOOKUPS]
+
+
+def distributed_table(program: Program, endpoints: Sequence[str]) -> Table | None:
+    """The table with `is_distributed`; None without one, RuntimeError for several."""
+    found = [op for op in lookups(program) if op.attrs.get("is_distributed")]
+    names = sorted({op.inputs["W"][0] for op in found})
+    if len(names) > 1:
+        raise RuntimeError(
+            "a program can have one embedding table with is_distributed=True, but has "
+            f"{', '.join(names)}; make the others is_sparse=True alone"
+        )
+    if not names:
+        return None
+    shape = program.global_block().var(names[0]).shape
+    return Table(names[0], shape, tuple(endpoints))
+
+
+def remote_lookups(program: Program) -> frozenset[str]:
+    """The tables that are read by remote lookups alone, so that trainers need not hold them."""
+    asked = [op for op in lookups(program) if op.attrs.get("remote_prefetch")]
+    tables = {op.inputs["W"][0] for op in asked}
+    asking = {id(op) for op in asked}
+    updating = OpRole.OPTIMIZE | OpRole.LRSCHED
+    for block in program.blocks:
+        for op in block.ops:
+            if id(op) in asking or op.role & updating or op.type in shape_readers():
+                continue
+            tables -= set(op.reads())
+    return frozenset(tables)
+
+
+def shape_readers() -> set[str]:
+    """The ops that read a table for its shape alone."""
+    return {f"{kind}_grad" for kind in LOOKUPS}
+
+
+def insert_lookups(
+    block: Block, name: str, make: Any, kind: str, *, distributed: bool = False
+) -> None:
+    """Replace the lookups of one table by ops that `make` inserts.
+
+    They come behind the last op that writes ids. `make(index, lookups)` inserts them there.
+    Raises ValueError where something reads the result of a lookup before that.
+    """
+    flag = "is_distributed" if distributed else "remote_prefetch"
+    chosen = [
+        op
+        for op in block.ops
+        if op.type in LOOKUPS and op.inputs["W"][0] == name and op.attrs.get(flag)
+    ]
+    for group in _alike(chosen):
+        for op in group:
+            block._remove_op(op.idx)
+        ids = {each for op in group for each in op.inputs["Ids"]}
+        outputs = {each for op in group for each in op.writes()}
+        index = 1 + max(
+            (i for i, op in enumerate(block.ops) if ids.intersection(op.writes())), default=-1
+        )
+        early = [op for op in block.ops[:index] if outputs.intersection(op.reads())]
+        if early:
+            raise ValueError(
+                f"{kind}: {early[0].type} ({early[0].source}) reads rows of table {name!r} before "
+                "all ids that are looked up in it are known; give one of the lookups a table of "
+                "its own"
+            )
+        make(index, group)
+
+
+def _alike(ops: Sequence[Operator]) -> list[list[Operator]]:
+    """Lookups of one type and padding: those that one op can do."""
+    groups: dict[Any, list[Operator]] = {}
+    for op in ops:
+        groups.setdefault((op.type, op.attrs.get("padding_idx")), []).append(op)
+    return list(groups.values())

@@ -1,0 +1,205 @@
+"""How a program updates its parameters: which ops, by which gradient, on which schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.opdef import is_registered
+from compiler.ir.program import GRAD, BlockRef, OpRole
+from fluid.framework import Operator, Parameter, Program
+from fluid.transpiler.distribute.clipping import Clipping, clip_ops, read_clipping
+
+__all__ = ["Update", "Updates", "needs_whole", "parameter", "private_names", "read_updates"]
+
+WHOLE_ONLY = {
+    "lamb": "trust ratio",
+    "lars_momentum": "local learning rate",
+    "dpsgd": "clipping of the gradient",
+    "clip_by_norm": "clipping of the gradient",
+}
+"""Ops that need the norm of a whole parameter or gradient, which is not cut into slices then."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """How one parameter is updated.
+
+    `gradient` is the variable that backward computes for it. `ops` are the numbers of the ops in
+    the main block that decay, clip and update it, without those that run on trainers.
+    """
+
+    param: str
+    gradient: str
+    ops: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Updates:
+    """All updates of a program, in their order, and the ops of its learning-rate schedule."""
+
+    updates: tuple[Update, ...]
+    schedule: tuple[int, ...]
+    clipping: Clipping
+
+    @property
+    def removed(self) -> frozenset[int]:
+        """The numbers of the ops that trainers do not run."""
+        ops = {index for update in self.updates for index in update.ops}
+        return frozenset(ops | set(self.schedule) | set(self.clipping.on_servers))
+
+
+def read_updates(program: Program, synchronous: bool) -> Updates:
+    """Read the updates of a program.
+
+    Raises ValueError where it has none, where an op of an optimizer updates through a block of its
+    own or belongs to no parameter, and for an op type that is unknown.
+    """
+    ops = program.global_block().ops
+    schedule = tuple(i for i, op in enumerate(ops) if op.role & OpRole.LRSCHED)
+    clips = clip_ops(ops)
+    optimize = [
+        index
+        for index, op in enumerate(ops)
+        if op.role & OpRole.OPTIMIZE and index not in schedule and index not in clips
+    ]
+    owners = _owners(program, optimize)
+    params = list(dict.fromkeys(owners[index] for index in optimize))
+    if not params:
+        raise ValueError(
+            "the program updates no parameter: call optimizer.minimize(loss) before transpile"
+        )
+    raw = _raw_gradients(ops)
+    clipping = read_clipping(ops, clips, raw, synchronous)
+    updates = tuple(_update(param, ops, optimize, owners, raw, clipping) for param in params)
+    return Updates(updates, schedule, clipping)
+
+
+def _update(
+    param: str,
+    ops: list[Operator],
+    optimize: list[int],
+    owners: dict[int, str],
+    raw: dict[str, str],
+    clipping: Clipping,
+) -> Update:
+    own = [index for index in optimize if owners[index] == param]
+    found = [ops[index].inputs["Grad"][0] for index in own if "Grad" in ops[index].inputs]
+    gradient = raw.get(param) or (found[0] if found else param + GRAD)
+    gradient = clipping.clipped_on_trainer.get(param, gradient)
+    own = sorted([*own, *clipping.per_slice.get(param, ())])
+    return Update(param, gradient, tuple(own))
+
+
+def _raw_gradients(ops: list[Operator]) -> dict[str, str]:
+    """The gradient that backward completes for each parameter."""
+    found: dict[str, str] = {}
+    for op in ops:
+        if op.role & OpRole.BACKWARD:
+            named = op.attrs.get("op_role_var") or []
+            found |= dict(zip(named[::2], named[1::2], strict=True))
+    return found
+
+
+def _owners(program: Program, optimize: list[int]) -> dict[int, str]:
+    """The parameter that each op of the optimizer belongs to.
+
+    It is the one that the op names in `op_role_var`, or reads as `Param`, or else the one whose
+    ops share a variable with it that no other parameter's ops use.
+    """
+    ops = program.global_block().ops
+    for index in optimize:
+        _expect_plain(ops[index])
+    owners = {index: _named_param(ops[index]) for index in optimize}
+    known = {index: owner for index, owner in owners.items() if owner}
+    while len(known) < len(optimize):
+        users = _users(ops, known)
+        fresh = {
+            index: owner
+            for index in optimize
+            if index not in known and (owner := _sharing(ops[index], users))
+        }
+        if not fresh:
+            stray = next(ops[index] for index in optimize if index not in known)
+            raise ValueError(
+                f"{stray.type} ({stray.source}) belongs to the update of no single parameter, so "
+                "no server can run it; leave it out of the program that is transpiled"
+            )
+        known |= fresh
+    return known
+
+
+def _expect_plain(op: Operator) -> None:
+    """ValueError for an op of an optimizer that is unknown or owns a block."""
+    if not is_registered(op.type):
+        raise ValueError(f"Not supported optimizer for distributed training: {op.type}")
+    if any(isinstance(value, BlockRef) for value in op.attrs.values()):
+        raise ValueError(
+            f"Not supported optimizer for distributed training: {op.type} ({op.source}) updates "
+            "through a block of its own"
+        )
+
+
+def _named_param(op: Operator) -> str:
+    """The parameter that an op names itself; "" where it names none."""
+    named = op.attrs.get("op_role_var") or []
+    read = op.inputs.get("Param") or []
+    return str(named[0] if named else read[0] if read else "")
+
+
+def _users(ops: list[Operator], known: dict[int, str]) -> dict[str, set[str]]:
+    """The parameters whose ops use a variable, by the variable."""
+    users: dict[str, set[str]] = {}
+    for index, owner in known.items():
+        for name in [*ops[index].reads(), *ops[index].writes()]:
+            users.setdefault(name, set()).add(owner)
+    return users
+
+
+def _sharing(op: Operator, users: dict[str, set[str]]) -> str:
+    """The only parameter whose ops share with `op` a variable of their own; "" for none."""
+    names = [*op.writes(), *op.reads()]
+    owners = {next(iter(users[n])) for n in names if len(users.get(n, ())) == 1}
+    return owners.pop() if len(owners) == 1 else ""
+
+
+def needs_whole(program: Program, update: Update) -> bool:
+    """Whether an update needs the norm of the whole parameter, or of its whole gradient."""
+    ops = program.global_block().ops
+    return any(ops[index].type in WHOLE_ONLY for index in update.ops)
+
+
+def private_names(program: Program, updates: Updates, update: Update) -> list[str]:
+    """The variables that only the update of one parameter uses: what it remembers, temporaries.
+
+    They are the ones that its ops write, and those of the parameter's shape, which are cut like it.
+    """
+    block = program.global_block()
+    ops = [block.ops[index] for index in update.ops]
+    elsewhere = {update.param, update.gradient, *_used_elsewhere(program, updates, update)}
+    written = {name for op in ops for name in op.writes()}
+    shape = block.var(update.param).shape
+    used = dict.fromkeys(name for op in ops for name in [*op.reads(), *op.writes()])
+    return [
+        name
+        for name in used
+        if name not in elsewhere
+        and (name in written or (name in block.vars and block.vars[name].shape == shape != (1,)))
+    ]
+
+
+def _used_elsewhere(program: Program, updates: Updates, update: Update) -> set[str]:
+    """The variables that the schedule or the updates of other parameters use."""
+    ops = program.global_block().ops
+    others = [*updates.schedule, *updates.clipping.on_servers, *updates.clipping.on_trainer]
+    others += [index for each in updates.updates if each is not update for index in each.ops]
+    rest = [ops[index] for index in others if index not in update.ops]
+    scaled = set() if updates.clipping.merged is None else {updates.clipping.merged.scale}
+    return {name for op in rest for name in [*op.reads(), *op.writes()]} | scaled
+
+
+def parameter(program: Program, name: str) -> Parameter:
+    """A parameter of the main block; ValueError where its shape is not known."""
+    var = program.global_block().var(name)
+    if not var.shape or min(var.shape) < 1:
+        raise ValueError(f"the shape of parameter {name!r} must be known, but is {var.shape}")
+    return var

@@ -1,0 +1,203 @@
+"""`DistributeTranspiler`: the programs of a distributed job, made from that of one process.
+
+This is the face: arguments are checked here, the work is in `fluid.transpiler.distribute`.
+Behaviour: fluid_spec B; where the reference is broken, what is right (surprises 2.1 to 2.25).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluid.framework import Program, default_main_program, default_startup_program
+from fluid.transpiler import collective
+from fluid.transpiler.distribute.config import (
+    DistributedMode,
+    DistributeTranspilerConfig,
+    ServerRuntimeConfig,
+    check_config,
+)
+from fluid.transpiler.distribute.endpoints import check_rank, parse_endpoints
+from fluid.transpiler.distribute.job import Job, make_job
+from fluid.transpiler.distribute.nccl2 import transpile_nccl2
+from fluid.transpiler.distribute.slicing import VarBlock, slice_variable
+
+__all__ = [
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
+    "DistributedMode",
+    "ServerRuntimeConfig",
+    "VarBlock",
+    "slice_variable",
+]
+
+COLLECTIVE_MODES = {
+    "grad_allreduce": collective.GradAllReduce,
+    "local_sgd": collective.LocalSGD,
+}
+
+
+class DistributeTranspiler:
+    """Rewrites a program for a job of many processes, see `transpile`.
+
+    Raises TypeError and ValueError for settings that cannot be, naming the field of `config`.
+    """
+
+    def __init__(self, config: DistributeTranspilerConfig | None = None) -> None:
+        self.config = check_config(DistributeTranspilerConfig() if config is None else config)
+        self._job: Job | None = None
+
+    def transpile(
+        self,
+        trainer_id: int,
+        program: Program | None = None,
+        pservers: str = "127.0.0.1:6174",
+        trainers: int | str = 1,
+        sync_mode: bool = True,
+        startup_program: Program | None = None,
+        current_endpoint: str = "127.0.0.1:6174",
+        **older: Any,
+    ) -> None:
+        """Rewrite `program` and `startup_program`, the default ones by default, in place.
+
+        In mode "pserver", `pservers` has the endpoints of the servers and `trainers` the number of
+        trainers; in the others `trainers` has the endpoints of all trainers and `current_endpoint`
+        is that of this one. Release 0.13's keywords `slice_var_up` and `split_method`, and
+        `workers` for `trainers`, are taken as well.
+
+        Raises TypeError and ValueError for arguments that cannot be, RuntimeError for programs
+        that are transpiled already; nothing is rewritten then.
+        """
+        trainers = self._take_older(older, trainers)
+        main = default_main_program() if program is None else program
+        startup = default_startup_program() if startup_program is None else startup_program
+        _expect_programs(main, startup)
+        config = check_config(self.config)
+        if config.mode == "nccl2":
+            transpile_nccl2(main, startup, trainer_id, trainers, current_endpoint, config)
+            _mark(main, trainer_id)
+        elif config.mode == "collective":
+            rewriting = _collective(config)
+            arguments = (startup, main, trainer_id, trainers, current_endpoint, config.wait_port)
+            rewriting.transpile(*arguments)
+            _mark(main, trainer_id)
+        else:
+            endpoints = parse_endpoints(pservers, "pservers")
+            count = _trainer_count(trainers)
+            check_rank(trainer_id, count)
+            numbers = (trainer_id, endpoints, count, bool(sync_mode))
+            self._job = make_job(main, startup, *numbers, config, current_endpoint)
+
+    def _take_older(self, older: dict[str, Any], trainers: Any) -> Any:
+        """Apply keywords of older releases to the settings; the trainers, by either name."""
+        known = {"slice_var_up", "split_method", "workers"}
+        unknown = sorted(older.keys() - known)
+        if unknown:
+            raise TypeError(f"transpile has no argument {unknown[0]!r}")
+        for name in ("slice_var_up", "split_method"):
+            if name in older:
+                setattr(self.config, name, older[name])
+        return older.get("workers", trainers)
+
+    # ---- what the processes run
+
+    def get_trainer_program(self, wait_port: bool = True) -> Program:
+        """The program of a trainer: the one that was passed to `transpile`.
+
+        With `wait_port` it waits until every server accepts connections. Raises RuntimeError
+        before `transpile`.
+        """
+        return self._made("get_trainer_program").trainer_program(wait_port)
+
+    def get_pserver_program(self, endpoint: str) -> Program:
+        """A new program, that a server runs. Raises RuntimeError before `transpile`, ValueError
+        for an endpoint that is no server's.
+        """
+        return self._made("get_pserver_program").server_program(endpoint)
+
+    def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
+        """The main and the startup program of a server. Raises as `get_pserver_program` does."""
+        job = self._made("get_pserver_programs")
+        return job.server_program(endpoint), job.server_startup(endpoint)
+
+    def get_startup_program(
+        self,
+        endpoint: str,
+        pserver_program: Program | None = None,
+        startup_program: Program | None = None,
+    ) -> Program:
+        """The startup program of a server; the other arguments are of older releases.
+
+        Raises as `get_pserver_program` does.
+        """
+        return self._made("get_startup_program").server_startup(endpoint)
+
+    @property
+    def sharding_plan(self) -> Any:
+        """Which server holds what: a `ShardingPlan`. Raises RuntimeError before `transpile`."""
+        return self._made("sharding_plan").plan
+
+    @property
+    def has_distributed_lookup_table(self) -> bool:
+        """Whether the program has an embedding with `is_distributed`."""
+        return self._made("has_distributed_lookup_table").plan.table is not None
+
+    @property
+    def table_name(self) -> str | None:
+        """The parameter of that embedding, or None."""
+        table = self._made("table_name").plan.table
+        return None if table is None else table.name
+
+    def _made(self, what: str) -> Job:
+        """The job; RuntimeError where `transpile` was not called, or for a job without servers."""
+        if self._job is None:
+            if self.config.mode != "pserver":
+                raise RuntimeError(
+                    f"{what} is of mode 'pserver'; in mode {self.config.mode!r} run the programs "
+                    "that were passed to transpile"
+                )
+            raise RuntimeError(f"call transpile(trainer_id, pservers=…, trainers=…) before {what}")
+        return self._job
+
+
+def _collective(config: DistributeTranspilerConfig) -> collective.Collective:
+    """The rewriting of a collective mode; ValueError naming the modes there are."""
+    if config.collective_mode == "single_process_multi_thread":
+        return collective.SingleProcessMultiThread()
+    if config.collective_mode not in COLLECTIVE_MODES:
+        known = ", ".join([*COLLECTIVE_MODES, "single_process_multi_thread"])
+        raise ValueError(
+            f"invalid collective_mode: {config.collective_mode!r}; set config.collective_mode to "
+            f"one of {known}"
+        )
+    return COLLECTIVE_MODES[config.collective_mode](config.nccl_comm_num)
+
+
+def _trainer_count(trainers: Any) -> int:
+    """The number of trainers; TypeError for what is no int, ValueError below 1."""
+    if not isinstance(trainers, int) or isinstance(trainers, bool):
+        raise TypeError(
+            "trainers must be the number of trainers in mode 'pserver', not "
+            f"{type(trainers).__name__} {trainers!r}; lists of endpoints are of modes 'nccl2' and "
+            "'collective'"
+        )
+    if trainers < 1:
+        raise ValueError(f"trainers must be at least 1, but is {trainers}")
+    return trainers
+
+
+def _expect_programs(*programs: Any) -> None:
+    """TypeError for what is no Program, RuntimeError for what is transpiled already."""
+    for program in programs:
+        if not isinstance(program, Program):
+            raise TypeError(f"transpile takes Programs, not {type(program).__name__}")
+        if getattr(program, "_is_distributed", False):
+            raise RuntimeError(
+                "the program is transpiled already, and a second time would send everything twice; "
+                "transpile a program that was built anew, or a clone made before"
+            )
+
+
+def _mark(program: Program, trainer_id: int) -> None:
+    """Note in a program that it is of a distributed job, and of which trainer."""
+    program._is_distributed = True
+    program._is_chief = trainer_id == 0

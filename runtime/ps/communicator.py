@@ -1,0 +1,167 @@
+"""Sends gradients from a thread of its own, for trainers that do not wait for each other.
+
+Gradients of several steps are merged before they are sent: the mean of dense ones, the rows of
+sparse ones added up and divided by their number. With GEO, parameters are given instead: what is
+sent is how far they moved since they were last received, divided by the number of trainers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.ps.peers import Peers
+from runtime.ps.pushes import Pushes
+
+Given = tuple[Array, Array | None]
+
+
+class Merging:
+    """Asynchronous and half-asynchronous: queues of gradients, merged and sent by a thread."""
+
+    def __init__(self, pushes: Pushes, most: int) -> None:
+        self._pushes, self._most = pushes, most
+        self._queues: dict[tuple[str, str], deque[Given]] = {}
+        self._changed = threading.Condition()
+        self._ended = False
+        self._busy = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name="fluid-ps-sends")
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive() and not self._ended
+
+    def put(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
+        """Give a gradient; waits while as many of its name wait as may be merged."""
+        kept = array.copy(), None if rows is None else rows.copy()
+        with self._changed:
+            queue = self._queues.setdefault((endpoint, name), deque())
+            self._changed.wait_for(lambda: len(queue) < self._most or self._error is not None)
+            self._expect_running()
+            queue.append(kept)
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until everything given is applied. Raises what sending raised."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (not self._busy and not any(self._queues.values())) or self._error
+            )
+            self._expect_running()
+
+    def answers(self, names: Sequence[str], endpoints: Sequence[str]) -> bool:
+        """Whether `recv` asks this object instead of the servers."""
+        return False
+
+    def recv(self, names: Sequence[str], endpoints: Sequence[str]) -> list[Array]:
+        """Nothing is answered here."""
+        raise KeyError(names[0])
+
+    def stop(self) -> None:
+        """Send what is left and end the thread. Raises what sending raised."""
+        if self._thread.is_alive():
+            self.flush()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _expect_running(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or any(self._queues.values()))
+                if self._ended:
+                    return
+                work = {key: list(queue) for key, queue in self._queues.items() if queue}
+                for key in work:
+                    self._queues[key].clear()
+                self._busy = True
+                self._changed.notify_all()
+            try:
+                for (endpoint, name), given in work.items():
+                    self._pushes.push(endpoint, name, *_merged(given))
+            except Exception as error:
+                self._error = error
+                with self._changed:
+                    self._changed.notify_all()
+                raise
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
+
+def _merged(given: Sequence[Given]) -> Given:
+    """The mean of several gradients of one variable."""
+    if len(given) == 1:
+        return given[0]
+    share = given[0][0].dtype.type(1.0 / len(given))
+    if given[0][1] is None:
+        return np.sum([array for array, _ in given], axis=0) * share, None
+    rows = [rows for _, rows in given if rows is not None]
+    return np.concatenate([array for array, _ in given]) * share, np.concatenate(rows)
+
+
+class Geo:
+    """GEO: `put` takes parameters, and `recv` answers them as they should be now."""
+
+    def __init__(self, peers: Peers, pushes: Pushes, steps: int, trainers: int, delta: str) -> None:
+        self._peers, self._pushes = peers, pushes
+        self._steps, self._trainers, self._delta = steps, trainers, delta
+        self._now: dict[tuple[str, str], Array] = {}
+        self._known: dict[tuple[str, str], Array] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self.is_running = True
+
+    def start(self, endpoint: str, name: str, array: Array) -> None:
+        """Note a parameter as it was received first."""
+        self._known[endpoint, name] = array.copy()
+
+    def put(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
+        """Give a block of a parameter; every so many times, how far it moved is sent."""
+        key = endpoint, name.removesuffix(self._delta)
+        if key not in self._known:
+            self._known[key] = self._read(key)
+        self._now[key] = array.copy()
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if self._counts[key] % self._steps == 0:
+            self._exchange(key)
+
+    def _exchange(self, key: tuple[str, str]) -> None:
+        moved = (self._now[key] - self._known[key]) / self._now[key].dtype.type(self._trainers)
+        self._pushes.push(key[0], key[1] + self._delta, moved, None)
+        self._known[key] = self._read(key)
+        self._now[key] = self._known[key].copy()
+
+    def _read(self, key: tuple[str, str]) -> Array:
+        header = {"do": "read", "names": [key[1]], "step": 0}
+        return self._peers.fetch(key[0], header)[1][0]
+
+    def flush(self) -> None:
+        """Nothing waits: sending is done at once."""
+
+    def answers(self, names: Sequence[str], endpoints: Sequence[str]) -> bool:
+        """Whether all variables were given."""
+        return all(key in self._now for key in zip(endpoints, names, strict=True))
+
+    def recv(self, names: Sequence[str], endpoints: Sequence[str]) -> list[Array]:
+        """Parameters as they were given, or as the exchange made them."""
+        return [self._now[key] for key in zip(endpoints, names, strict=True)]
+
+    def stop(self) -> None:
+        """Send how far everything moved since the last exchange."""
+        for key in self._now:
+            if self._counts[key] % self._steps:
+                self._exchange(key)
+        self.is_running = False

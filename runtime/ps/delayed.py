@@ -1,0 +1,90 @@
+"""One server's part of a job whose trainers do not wait for each other: each gradient is applied
+when it comes, exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.service import ROWS, Gradient, Service
+
+
+class Delayed:
+    """Applies gradients one at a time. `step` counts them."""
+
+    def __init__(self, service: Service, step: int = 0) -> None:
+        self.service = service
+        self.lock = RLock()
+        self.step = step
+        self.applied: dict[str, int] = {}
+        self._gradients = {each.name: each for each in service.gradients}
+
+    def push(self, sender: str, number: int, trainer: int, name: str, array: Array) -> bool:
+        """Apply a dense gradient; False where this number of a sender was applied before.
+
+        Raises WireError for a gradient that is none of this server's.
+        """
+        gradient = self._expected(name, array, trainer)
+        if gradient.is_sparse or array.shape != gradient.shape:
+            raise WireError(
+                f"trainer {trainer} sent {name!r} {list(array.shape)}, expected "
+                f"{'rows of a' if gradient.is_sparse else ''} {list(gradient.shape)}"
+            )
+        return self._apply(sender, number, trainer, {name: array})
+
+    def push_rows(
+        self, sender: str, number: int, trainer: int, name: str, rows: Array, values: Array
+    ) -> bool:
+        """Apply a sparse gradient; raises and returns as `push` does."""
+        gradient = self._expected(name, values, trainer)
+        height = gradient.shape[0]
+        if not gradient.is_sparse or values.shape != (len(rows), *gradient.shape[1:]):
+            raise WireError(f"trainer {trainer} sent rows of {name!r} {list(values.shape)}")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < height:
+            raise WireError(f"a row of {name!r} is not among its {height}")
+        return self._apply(sender, number, trainer, {name: values, name + ROWS: rows})
+
+    def count(self, sender: str, number: int, name: str, array: Array) -> bool:
+        """Add to a counter of the learning-rate schedule; returns as `push` does."""
+        found = self.service.variables().get(name)
+        if found is None or found.shape != array.shape or found.dtype != array.dtype:
+            raise WireError(f"counter {name!r} does not lie on server {self.service.endpoint}")
+        with self.lock:
+            if self._is_repeated(sender, number):
+                return False
+            self.service.count(name, array)
+            return True
+
+    def _expected(self, name: str, array: Array, trainer: int) -> Gradient:
+        gradient = self._gradients.get(name)
+        if gradient is None:
+            raise WireError(f"gradient {name!r} is none of server {self.service.endpoint}")
+        if str(array.dtype) != gradient.dtype or not 0 <= trainer < self.service.trainers:
+            raise WireError(f"trainer {trainer} sent {name!r} as {array.dtype}")
+        return gradient
+
+    def _apply(self, sender: str, number: int, trainer: int, feeds: dict[str, Array]) -> bool:
+        with self.lock:
+            if self._is_repeated(sender, number):
+                return False
+            self.service.update(feeds, trainer)
+            self.step += 1
+            return True
+
+    def _is_repeated(self, sender: str, number: int) -> bool:
+        """Whether this number was applied; else it is noted. The lock is held."""
+        if number <= self.applied.get(sender, 0):
+            return True
+        self.applied[sender] = number
+        return False
+
+    def read(self, names: Sequence[str]) -> list[Array]:
+        """Copies of variables, between two updates."""
+        with self.lock:
+            variables = self.service.variables()
+            return [np.array(variables[name]) for name in names]

@@ -1,0 +1,95 @@
+"""The open stream of a trainer in synchronous steps, on the server: gradients up, parameters down.
+
+The first message of a trainer says who it is and which variables it wants after each step; the
+first answer says which step the server has. From then on the trainer sends what is newer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from runtime.errors import WireError
+from runtime.ps.ending import ending
+from runtime.ps.frames import Frame, Kind, read_frame, text_frame
+from runtime.ps.members import Members
+from runtime.ps.packets import first_message, names_field
+from runtime.ps.shard import Shard
+
+
+@dataclass
+class Traffic:
+    """Bytes and messages that a server has received and sent."""
+
+    received: int = 0
+    sent: int = 0
+    messages: int = 0
+
+
+class Exchange:
+    """One stream; `served` yields the answers."""
+
+    def __init__(self, shard: Shard, members: Members, traffic: Traffic) -> None:
+        self._shard, self._members, self._traffic = shard, members, traffic
+
+    def served(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """Answer the messages of one trainer. Raises WireError for one that is not allowed."""
+        hello = read_frame(first_message(messages))
+        if hello.kind is not Kind.HELLO or hello.trainer >= self._shard.service.trainers:
+            raise WireError(f"an exchange begins with {hello.kind.name} of trainer {hello.trainer}")
+        key = self._shard.subscribe(_wanted(hello))
+        self._members.connect(hello.trainer)
+        ended = ending(context, self._shard.changed)
+        self._shard.admit(hello.trainer)
+        try:
+            yield from self._steps(hello.trainer, key, messages, ended)
+        finally:
+            self._members.disconnect(hello.trainer)
+
+    def _steps(
+        self,
+        trainer: int,
+        key: tuple[str, ...],
+        messages: Iterator[bytes],
+        ended: Callable[[], bool],
+    ) -> Iterator[bytes]:
+        known = json.dumps({"snapshot": self._shard.snapshot_step})
+        yield text_frame(Kind.HELLO, trainer, self._shard.step, known)
+        for message in messages:
+            frame = self._checked(trainer, message)
+            self._shard.receive(frame)
+            if not frame.ends:
+                continue
+            if self._shard.wait(frame.step, ended):
+                yield from self._version(key)
+            elif self._shard.failure:
+                yield text_frame(Kind.FAILED, trainer, frame.step, self._shard.failure)
+                return
+            else:
+                return
+
+    def _checked(self, trainer: int, message: bytes) -> Frame:
+        frame = read_frame(message)
+        self._traffic.received += len(message)
+        self._traffic.messages += 1
+        if frame.trainer != trainer or frame.kind not in (Kind.GRADIENT, Kind.ROWS, Kind.BARRIER):
+            raise WireError(f"trainer {trainer} sent {frame.kind.name} of trainer {frame.trainer}")
+        return frame
+
+    def _version(self, key: tuple[str, ...]) -> Iterator[bytes]:
+        for message in self._shard.version.messages[key]:
+            self._traffic.sent += len(message)
+            yield message
+
+
+def _wanted(hello: Frame) -> list[str]:
+    """The variables that a trainer subscribes to. Raises WireError for what is no such message."""
+    try:
+        header: Any = json.loads(hello.data.tobytes())
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the first message of an exchange is no JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise WireError("the first message of an exchange must be a JSON object")
+    return names_field(cast("dict[str, Any]", header), "names")

@@ -1,0 +1,114 @@
+"""What one trainer has sent of an unfinished step, until the step is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.frames import Frame, Kind
+from runtime.ps.layout import Layout, make_layout
+from runtime.ps.rows import read_rows
+from runtime.ps.service import ROWS, Gradient
+
+Part = tuple[Array, Array]
+
+NOTHING = -1
+"""Stands for the message of a trainer that has no gradient to send."""
+MOST_PARTS = 1 << 16
+"""The most messages of one sparse gradient: 128 GiB."""
+
+
+def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
+    """Where dense gradients lie in the vector of a trainer."""
+    dense = [each for each in gradients if not each.is_sparse]
+    return make_layout((each.name, each.dtype, each.shape) for each in dense)
+
+
+class Inbox:
+    """The gradients of one trainer. Dense ones share a vector, sparse ones are lists of parts."""
+
+    def __init__(self, gradients: Sequence[Gradient]) -> None:
+        self.layout = gradient_layout(gradients)
+        self.sparse = [each for each in gradients if each.is_sparse]
+        self._vector = np.zeros(self.layout.nbytes, np.uint8)
+        self._chunks = [chunk for chunk in self.layout.chunks if chunk[1] > chunk[0]]
+        self._starts = {start: index for index, (start, _) in enumerate(self._chunks)}
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next step."""
+        self._parts: list[dict[int, Part]] = [{} for _ in self.sparse]
+        self._counts = [0 for _ in self.sparse]
+        self._missing = set(range(len(self._chunks)))
+        if not self._chunks and not self.sparse:
+            self._missing.add(NOTHING)
+        self._missing_rows = set(range(len(self.sparse)))
+        self.is_empty = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of the step is missing."""
+        return not self._missing and not self._missing_rows
+
+    def take(self, frame: Frame) -> None:
+        """Take one message; it replaces an earlier one. WireError for what fits nowhere."""
+        self.is_empty = False
+        if frame.kind is Kind.BARRIER:
+            self._missing.discard(NOTHING)
+            return None
+        if frame.kind is Kind.ROWS:
+            return self._take_rows(frame)
+        index = self._starts.get(frame.offset)
+        sizes = [stop - start for start, stop in self._chunks]
+        if index is None or sizes[index] != len(frame.data):
+            raise WireError(
+                f"trainer {frame.trainer} sent {len(frame.data)} bytes at {frame.offset}, which is "
+                "no chunk of this server: do all processes build the same program?"
+            )
+        start, stop = self._chunks[index]
+        self._vector[start:stop] = frame.data
+        self._missing.discard(index)
+        return None
+
+    def _take_rows(self, frame: Frame) -> None:
+        if not 0 <= frame.offset < len(self.sparse):
+            raise WireError(
+                f"trainer {frame.trainer} sent sparse gradient {frame.offset}, but this server has "
+                f"{len(self.sparse)}: do all processes build the same program?"
+            )
+        slot = frame.offset
+        kind = self.sparse[slot]
+        part, parts, rows, values = read_rows(frame.data, kind.dtype, kind.shape)
+        if parts > MOST_PARTS or self._counts[slot] not in (0, parts):
+            raise WireError(f"trainer {frame.trainer} sent {kind.name} in {parts} parts")
+        self._counts[slot] = parts
+        self._parts[slot][part] = (rows, values)
+        if len(self._parts[slot]) == parts:
+            self._missing_rows.discard(slot)
+
+    def feeds(self, factor: float) -> dict[str, Array]:
+        """The gradients by name, times a factor; zeros where the step is not complete."""
+        if not self.is_complete:
+            self._vector[:] = 0
+            self._parts = [{} for _ in self.sparse]
+        found = {block.name: block.view(self._vector) for block in self.layout.blocks}
+        for each, parts in zip(self.sparse, self._parts, strict=True):
+            found |= _joined(each, [parts[number] for number in sorted(parts)])
+        if factor != 1.0:
+            scaled = [name for name in found if not name.endswith(ROWS)]
+            found |= {name: found[name] * found[name].dtype.type(factor) for name in scaled}
+        return found
+
+
+def _joined(gradient: Gradient, parts: Sequence[Part]) -> dict[str, Array]:
+    """The parts of a sparse gradient, one behind the other."""
+    if not parts:
+        empty = np.zeros((0, *gradient.shape[1:]), gradient.dtype)
+        return {gradient.name: empty, gradient.name + ROWS: np.zeros(0, np.int64)}
+    rows, values = zip(*parts, strict=True)
+    if len(parts) == 1:
+        return {gradient.name: values[0], gradient.name + ROWS: rows[0]}
+    return {gradient.name: np.concatenate(values), gradient.name + ROWS: np.concatenate(rows)}

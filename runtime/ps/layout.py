@@ -1,0 +1,73 @@
+"""What lies where on a server: all its parameter blocks in one vector of bytes, sent in chunks.
+
+Trainers and servers compute the same layout from the same sharding plan, so no message says what
+it carries but by its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+ALIGNMENT = 64
+"""Bytes to a multiple of which every block begins, so that vector instructions read it aligned."""
+
+CHUNK_BYTES = 2 << 20
+"""The most data of one message: gRPC is slower with larger ones, and with much smaller ones."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a parameter in a server's vector; `offset` and `nbytes` are in bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def view(self, vector: Array) -> Array:
+        """The block's elements in a server's vector of bytes (uint8), without a copy."""
+        raw = vector[self.offset : self.offset + self.nbytes]
+        return raw.view(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All blocks of a server, and the chunks in which its vector is sent, as (start, stop)."""
+
+    blocks: tuple[Block, ...]
+    nbytes: int
+    chunks: tuple[tuple[int, int], ...]
+
+    def block(self, name: str) -> Block:
+        """The block of a name; KeyError where there is none."""
+        return {block.name: block for block in self.blocks}[name]
+
+
+def make_layout(
+    blocks: Iterable[tuple[str, str, tuple[int, ...]]], chunk: int = CHUNK_BYTES
+) -> Layout:
+    """Lay out blocks, given as (name, dtype, shape), in their order.
+
+    >>> layout = make_layout([("w", "float32", (13, 1)), ("b", "float32", (1,))])
+    >>> [block.offset for block in layout.blocks], layout.nbytes, layout.chunks
+    ([0, 64], 68, ((0, 68),))
+    """
+    placed: list[Block] = []
+    end = 0
+    for name, dtype, shape in blocks:
+        start = -(-end // ALIGNMENT) * ALIGNMENT
+        placed.append(Block(name, dtype, shape, start))
+        end = start + placed[-1].nbytes
+    starts = range(0, max(end, 1), chunk)
+    return Layout(tuple(placed), end, tuple((start, min(start + chunk, end)) for start in starts))

@@ -1,0 +1,113 @@
+"""The trainers of a job as a server sees them: connected, lost, completed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from threading import Lock
+
+
+@dataclass
+class Member:
+    """One trainer. Times are of `time.monotonic`; `streams` counts its open exchanges."""
+
+    streams: int = 0
+    beat: float | None = None
+    broken: float | None = None
+    completed: bool = False
+    dropped: bool = False
+
+
+@dataclass
+class Members:
+    """All trainers; the methods may be called by any thread."""
+
+    trainers: int
+    lost_after: float
+    return_within: float
+    members: list[Member] = field(default_factory=list[Member])
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = Lock()
+        self.members = [Member() for _ in range(self.trainers)]
+
+    def beat(self, trainer: int) -> None:
+        """Note that a trainer is alive."""
+        with self._lock:
+            self.members[trainer].beat = time.monotonic()
+
+    def connect(self, trainer: int) -> None:
+        """Note an exchange that a trainer opened."""
+        with self._lock:
+            member = self.members[trainer]
+            member.streams += 1
+            member.beat, member.broken = time.monotonic(), None
+            member.completed = member.dropped = False
+
+    def disconnect(self, trainer: int) -> None:
+        """Note the end of an exchange."""
+        with self._lock:
+            member = self.members[trainer]
+            member.streams -= 1
+            if member.streams == 0 and not member.completed:
+                member.broken = time.monotonic()
+
+    def complete(self, trainer: int) -> None:
+        """Note that a trainer has finished."""
+        with self._lock:
+            self.members[trainer].completed = True
+
+    def drop(self, trainer: int) -> None:
+        """Note that a trainer is not waited for."""
+        with self._lock:
+            self.members[trainer].dropped = True
+
+    def abort(self, why: str) -> None:
+        """Note that a trainer ended by an error."""
+        with self._lock:
+            self.failure = self.failure or why
+
+    @property
+    def all_completed(self) -> bool:
+        """Whether every trainer that is not dropped has finished, and one has."""
+        with self._lock:
+            finished = [each.completed or each.dropped for each in self.members]
+            return all(finished) and any(each.completed for each in self.members)
+
+    @property
+    def all_told(self) -> bool:
+        """Whether every trainer has connected, and none has an exchange any more."""
+        with self._lock:
+            return all(each.beat is not None and not each.streams for each in self.members)
+
+    def lost(self) -> dict[int, str]:
+        """The trainers that seem gone, each with the reason."""
+        now = time.monotonic()
+        with self._lock:
+            found = {number: self._why(each, now) for number, each in enumerate(self.members)}
+        return {number: why for number, why in found.items() if why}
+
+    def _why(self, member: Member, now: float) -> str:
+        if member.completed or member.dropped:
+            return ""
+        if member.broken is not None and now - member.broken > self.return_within:
+            return f"its connection broke {now - member.broken:.1f} s ago"
+        if member.beat is not None and now - member.beat > self.lost_after:
+            return f"its last heartbeat was {now - member.beat:.1f} s ago"
+        return ""
+
+    def described(self) -> list[dict[str, object]]:
+        """One entry a trainer, for `fluid ps status`."""
+        now = time.monotonic()
+        with self._lock:
+            return [
+                {"trainer": number, "state": _state(each), "beat": each.beat and now - each.beat}
+                for number, each in enumerate(self.members)
+            ]
+
+
+def _state(member: Member) -> str:
+    if member.completed or member.dropped:
+        return "completed" if member.completed else "dropped"
+    return "connected" if member.streams else "absent" if member.beat is None else "known"

@@ -1,0 +1,117 @@
+"""Requests and answers of single calls: four bytes, the length of a header, JSON, raw data."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.layout import CHUNK_BYTES
+
+_MAGIC = 0x4A535046
+_HEAD = struct.Struct("<II")
+
+
+def pack(header: Mapping[str, Any], raw: bytes = b"") -> bytes:
+    """A message of a header and raw data."""
+    text = json.dumps(header).encode()
+    return _HEAD.pack(_MAGIC, len(text)) + text + raw
+
+
+def unpack(message: bytes) -> tuple[dict[str, Any], memoryview]:
+    """Header and raw data. Raises WireError for what is no message of this kind."""
+    if len(message) < _HEAD.size:
+        raise WireError(f"a call of {len(message)} bytes is shorter than its header")
+    magic, size = _HEAD.unpack_from(message)
+    if magic != _MAGIC or size > len(message) - _HEAD.size:
+        raise WireError(f"a call begins with {magic:#x} and claims a header of {size} bytes")
+    try:
+        header: Any = json.loads(message[_HEAD.size : _HEAD.size + size])
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"the header of a call is no JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise WireError(f"the header of a call is a {type(header).__name__}, expected an object")
+    return cast("dict[str, Any]", header), memoryview(message)[_HEAD.size + size :]
+
+
+def first_message(messages: Iterator[bytes]) -> bytes:
+    """The first message of a stream. Raises WireError for a stream without any."""
+    for message in messages:
+        return message
+    raise WireError("a stream ended before its first message")
+
+
+def field(header: Mapping[str, Any], name: str, kind: type) -> Any:
+    """A field of a header. Raises WireError where it is missing or of another type."""
+    value = header.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise WireError(
+            f"field {name!r} of a call must be {kind.__name__}, but is {type(value).__name__}"
+        )
+    return value
+
+
+def names_field(header: Mapping[str, Any], name: str) -> list[str]:
+    """A field that is a list of texts. Raises WireError where it is none."""
+    values: list[Any] = field(header, name, list)
+    if not all(isinstance(each, str) for each in values):
+        raise WireError(f"field {name!r} of a call must be a list of names")
+    return values
+
+
+def array_field(header: Mapping[str, Any], raw: memoryview) -> Array:
+    """The array that raw data are, described by `dtype` and `shape`; WireError where it is not."""
+    dtype, shape = field(header, "dtype", str), field(header, "shape", list)
+    if not all(isinstance(size, int) and 0 <= size < 1 << 40 for size in shape):
+        raise WireError(f"the shape of an array must be sizes, but is {shape}")
+    kind = known_dtype(dtype)
+    if prod(shape) * kind.itemsize != len(raw):
+        raise WireError(f"an array of {dtype} {shape} has {len(raw)} bytes")
+    return np.frombuffer(raw, kind).reshape(shape)
+
+
+def known_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy type of a name. Raises WireError for one that no tensor has."""
+    if name not in _DTYPES:
+        raise WireError(f"{name!r} is no element type; expected one of {', '.join(_DTYPES)}")
+    return np.dtype(name)
+
+
+def value_messages(arrays: Sequence[Array]) -> Iterator[bytes]:
+    """Arrays cut into messages, one array behind the other."""
+    for array in arrays:
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for start in range(0, len(raw), CHUNK_BYTES):
+            yield raw[start : start + CHUNK_BYTES].tobytes()
+
+
+def read_values(described: Sequence[Any], messages: Iterator[bytes], most: int) -> list[Array]:
+    """The arrays that messages bring; each is described as [dtype, shape].
+
+    Raises WireError where they are more than `most` bytes, or not those that were described.
+    """
+    shapes = [(known_dtype(str(dtype)), tuple(int(n) for n in shape)) for dtype, shape in described]
+    sizes = [prod(shape) * dtype.itemsize for dtype, shape in shapes]
+    if any(size < 0 for size in sizes) or sum(sizes) > most:
+        raise WireError(f"a server claims {sum(sizes)} bytes, expected {most} at most")
+    vector, end = np.empty(sum(sizes), np.uint8), 0
+    for message in messages:
+        if end + len(message) > len(vector):
+            raise WireError(f"a server sent more than the {len(vector)} bytes it announced")
+        vector[end : end + len(message)] = np.frombuffer(message, np.uint8)
+        end += len(message)
+    if end != len(vector):
+        raise WireError(f"a server sent {end} of the {len(vector)} bytes it announced")
+    parts = np.split(vector, np.cumsum(sizes)[:-1]) if sizes else []
+    return [part.view(t).reshape(s) for part, (t, s) in zip(parts, shapes, strict=True)]
+
+
+_DTYPES = (
+    "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool"
+)  # fmt: skip

@@ -1,0 +1,234 @@
+"""A trainer's open stream to one server in synchronous steps: repeated where the server restarts.
+
+Messages of a step are kept until a snapshot of the server covers them. When a connection breaks, a
+new one is opened, the server says which step it has, and everything newer is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from threading import Lock, Semaphore
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
+from runtime.ps.layout import Layout
+from runtime.ps.peers import RETRY_SECONDS, unreachable
+from runtime.ps.settings import Settings
+from runtime.ps.wire import grpc, open_channel, stream_call
+
+
+class Outbox:
+    """An iterator over messages that another thread puts."""
+
+    def __init__(self) -> None:
+        self._messages: deque[bytes | None] = deque()
+        self._ready = Semaphore(0)
+
+    def put(self, message: bytes | None) -> None:
+        """Add a message; None ends the iteration."""
+        self._messages.append(message)
+        self._ready.release()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        self._ready.acquire()
+        message = self._messages.popleft()
+        if message is None:
+            raise StopIteration
+        return message
+
+
+class Pair:
+    """One trainer and one server. `layout` places the variables that come after each step."""
+
+    def __init__(
+        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int
+    ) -> None:
+        self.endpoint, self.trainer, self.layout = endpoint, trainer, layout
+        self._blocks = {block.name: block for block in layout.blocks}
+        self.step = step
+        self.snapshot = step
+        self._settings = settings
+        self._vector = np.zeros(layout.nbytes, np.uint8)
+        self._log: deque[tuple[int, list[bytes]]] = deque()
+        self._held: bytes | None = None
+        self._lock = Lock()
+        self._channel: Any = None
+        self._call: Any = None
+        self._outbox = Outbox()
+        self._why = ""
+        self.waiting_since: float | None = None
+
+    # ---- sending
+
+    def put(self, step: int, message: bytes) -> None:
+        """Send a message of a step; one is held back, so that the last can be marked."""
+        self._flush()
+        if not self._log or self._log[-1][0] != step:
+            self._log.append((step, []))
+        self._log[-1][1].append(message)
+        self._held = message
+
+    def end(self, step: int) -> None:
+        """Send the last message of a step. `put` was called for the step."""
+        if self._held is not None:
+            mark_end(self._held)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._held is not None and self._call is not None:
+            self._outbox.put(self._held)
+        self._held = None
+
+    # ---- receiving
+
+    def wait(self, step: int) -> None:
+        """Receive the variables of a step or a later one.
+
+        Raises WireError for a job that failed, and for a server that does not answer in time.
+        """
+        rpc = grpc()
+        self.waiting_since = time.monotonic()
+        while self.step < step:
+            try:
+                if self._call is None:
+                    self._open(step)
+                self._receive()
+            except (rpc.RpcError, StopIteration) as error:
+                self._lose(error)
+        self.waiting_since = None
+        while self._log and self._log[0][0] <= min(self.snapshot, self.step):
+            self._log.popleft()
+
+    def has(self, name: str) -> bool:
+        """Whether a variable comes after each step."""
+        return name in self._blocks
+
+    def variable(self, name: str) -> Array:
+        """A variable as it came last: a view that the next step overwrites."""
+        return self._blocks[name].view(self._vector)
+
+    def _receive(self) -> None:
+        """Receive all messages of one version."""
+        step, lag = self.step, 0
+        for _ in self.layout.chunks:
+            frame = self._expected(read_frame(next(self._call)))
+            self._vector[frame.offset : frame.offset + len(frame.data)] = frame.data
+            step, lag = frame.step, frame.trainer
+        self.step, self.snapshot = step, step - lag
+
+    def _expected(self, frame: Frame) -> Frame:
+        if frame.kind is Kind.FAILED:
+            raise WireError(frame.data.tobytes().decode(errors="replace"))
+        if frame.kind is not Kind.PARAMETER or frame.offset + len(frame.data) > len(self._vector):
+            raise WireError(f"server {self.endpoint} sent {frame.kind.name} at {frame.offset}")
+        return frame
+
+    # ---- connections
+
+    def connect(self) -> None:
+        """Open the stream; does nothing where it is open."""
+        if self._call is None:
+            self._reopen(time.monotonic())
+
+    def _open(self, step: int) -> None:
+        self._reopen(time.monotonic())
+
+    def _reopen(self, since: float) -> None:
+        """Open a stream and send again what the server has not got, until time is up."""
+        rpc = grpc()
+        while True:
+            try:
+                return self._try_open()
+            except (rpc.RpcError, StopIteration) as error:
+                self._drop_call()
+                refused = not isinstance(error, StopIteration) and _is_refusal(rpc, error)
+                if refused or time.monotonic() - since > self._settings.reconnect:
+                    raise unreachable(self.endpoint, error) from error
+                time.sleep(RETRY_SECONDS)
+
+    def _try_open(self) -> None:
+        self._channel = open_channel(self.endpoint, self._settings.security)
+        rpc = grpc()
+        try:
+            rpc.channel_ready_future(self._channel).result(timeout=2.0)
+        except rpc.FutureTimeoutError as error:
+            raise StopIteration from error
+        self._outbox = Outbox()
+        names = [block.name for block in self.layout.blocks]
+        hello = text_frame(Kind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
+        self._outbox.put(hello)
+        metadata = self._settings.security.metadata()
+        call = stream_call(self._channel, "Exchange")(self._outbox, metadata=metadata)
+        with self._lock:
+            self._call = call
+        answer = read_frame(next(call))
+        if answer.kind is not Kind.HELLO:
+            raise WireError(answer.data.tobytes().decode(errors="replace"))
+        self._send_again(answer.step)
+
+    def _send_again(self, step: int) -> None:
+        """Send the messages of all steps after one, which the server has."""
+        if (self._log and self._log[0][0] > step + 1) or (not self._log and step < self.step):
+            raise WireError(
+                f"server {self.endpoint} is at step {step}, of which this trainer keeps nothing: "
+                f"it is at step {self.step}",
+                hint="set FLUID_PS_SNAPSHOT_DIR, so that a server that restarts continues",
+            )
+        for number, messages in self._log:
+            if number > step:
+                for message in messages:
+                    if message is not self._held:
+                        self._outbox.put(message)
+
+    def _lose(self, error: Any) -> None:
+        """Reopen after a stream broke; WireError where the server refused or the time is up."""
+        rpc = grpc()
+        self._drop_call()
+        if self._why:
+            raise WireError(self._why) from error
+        if isinstance(error, rpc.RpcError) and _is_refusal(rpc, error):
+            raise unreachable(self.endpoint, error) from error
+        self._reopen(time.monotonic())
+
+    def cancel(self, why: str) -> None:
+        """Break the stream and let `wait` raise; any thread may call."""
+        with self._lock:
+            self._why = why
+            if self._call is not None:
+                self._call.cancel()
+
+    def _drop_call(self) -> None:
+        with self._lock:
+            call, self._call = self._call, None
+        self._outbox.put(None)
+        if call is not None:
+            call.cancel()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._drop_call()
+
+
+def _is_refusal(rpc: Any, error: Any) -> bool:
+    """Whether a server answered with an error of its own: trying again is of no use."""
+    code = error.code()
+    return code in (rpc.StatusCode.FAILED_PRECONDITION, rpc.StatusCode.UNAUTHENTICATED)
+
+
+def wait_all(pairs: Sequence[Pair], step: int) -> None:
+    """Receive the variables of a step from all servers."""
+    for pair in pairs:
+        pair.wait(step)

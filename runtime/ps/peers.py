@@ -1,0 +1,102 @@
+"""Single calls to servers: with deadlines, repeated until the server answers or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.packets import field, pack, read_values, unpack
+from runtime.ps.settings import Settings
+from runtime.ps.wire import grpc, open_channel, stream_call, unary_call
+
+RETRY_SECONDS = 0.2
+MOST_BYTES = 1 << 38
+"""The most bytes of one answer, where the caller expects no particular number."""
+
+
+class Peers:
+    """Channels to servers, opened when first used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._channels: dict[str, Any] = {}
+        self._lock = Lock()
+
+    def channel(self, endpoint: str) -> Any:
+        """The channel to a server."""
+        with self._lock:
+            if endpoint not in self._channels:
+                self._channels[endpoint] = open_channel(endpoint, self.settings.security)
+            return self._channels[endpoint]
+
+    def call(
+        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", seconds: float = 0.0
+    ) -> tuple[dict[str, Any], memoryview]:
+        """Call a server, again where it does not answer. Raises WireError naming it in the end."""
+        send = unary_call(self.channel(endpoint), "Call")
+        message = pack(header, raw)
+        limit = seconds or self.settings.reconnect
+        metadata = self.settings.security.metadata()
+
+        def once(left: float) -> tuple[dict[str, Any], memoryview]:
+            return unpack(send(message, timeout=left, metadata=metadata, wait_for_ready=True))
+
+        return self._repeated(endpoint, limit, once)
+
+    def fetch(
+        self, endpoint: str, header: Mapping[str, Any], raw: bytes = b"", most: int = MOST_BYTES
+    ) -> tuple[dict[str, Any], list[Array]]:
+        """Variables of a server; raises as `call` does, and for more than `most` bytes."""
+        request = pack(header, raw)
+        stream = stream_call(self.channel(endpoint), "Fetch")
+        metadata = self.settings.security.metadata()
+
+        def once(left: float) -> tuple[dict[str, Any], list[Array]]:
+            calls = stream(iter([request]), timeout=left, metadata=metadata, wait_for_ready=True)
+            known, _ = unpack(next(calls))
+            return known, read_values(field(known, "arrays", list), calls, most)
+
+        return self._repeated(endpoint, self.settings.deadline, once)
+
+    def contribution(self, endpoint: str, name: str, step: int) -> bytes:
+        """What a server contributed to a sum at a step."""
+        header = {"do": "sum", "name": name, "step": step}
+        return bytes(self.call(endpoint, header, seconds=self.settings.deadline)[1])
+
+    def close(self) -> None:
+        """Close all channels."""
+        with self._lock:
+            for channel in self._channels.values():
+                channel.close()
+            self._channels.clear()
+
+    def _repeated(self, endpoint: str, limit: float, once: Callable[[float], Any]) -> Any:
+        """The result of a call that is repeated while its server does not answer."""
+        rpc, end = grpc(), time.monotonic() + limit
+        while True:
+            try:
+                return once(max(0.01, end - time.monotonic()))
+            except rpc.RpcError as error:
+                if time.monotonic() + RETRY_SECONDS >= end or not is_passing(rpc, error):
+                    raise unreachable(endpoint, error) from error
+                time.sleep(RETRY_SECONDS)
+
+
+def is_passing(rpc: Any, error: Any) -> bool:
+    """Whether a call that failed so may succeed when it is repeated."""
+    return error.code() in (rpc.StatusCode.UNAVAILABLE, rpc.StatusCode.CANCELLED)
+
+
+def unreachable(endpoint: str, error: Any) -> WireError:
+    """The error of a call that failed: what the server said, or that it does not answer."""
+    code, details = error.code().name, error.details() or ""
+    if code in ("FAILED_PRECONDITION", "UNAUTHENTICATED"):
+        return WireError(f"server {endpoint}: {details}")
+    return WireError(
+        f"server {endpoint} does not answer ({code}: {details[:200]})",
+        hint="is it running? FLUID_PS_RECONNECT_SECONDS says how long trainers wait for it",
+    )

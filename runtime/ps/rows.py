@@ -1,0 +1,84 @@
+"""Sparse gradients on the wire: row numbers and values, in parts that fit a message.
+
+The data of a part are its number and how many there are (uint32 each), the count of its rows
+(uint64), row numbers (int64 [count]) and values ([count, width]).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.frames import Kind, new_frame
+from runtime.ps.layout import CHUNK_BYTES
+
+_PART = struct.Struct("<IIQ")
+_PACKED_BITS = 24
+"""Bits for the position of a row, where row number and position are sorted as one integer."""
+
+
+def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
+    """Add up the values of equal row numbers; rows rise. int64 [n] and [n, width].
+
+    Row numbers and positions are sorted as single integers, which is the fastest sort NumPy has.
+    """
+    count = len(rows)
+    if count < 2 or not (np.diff(rows) <= 0).any():
+        return rows, values
+    if count >= 1 << _PACKED_BITS or rows.max() >= 1 << (62 - _PACKED_BITS):
+        order = np.argsort(rows, kind="stable")
+    else:
+        order = np.sort((rows << _PACKED_BITS) | np.arange(count)) & ((1 << _PACKED_BITS) - 1)
+    ordered = rows[order]
+    is_first = np.ones(count, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    first, repeated = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+    merged = values[order[first]]
+    np.add.at(merged, np.cumsum(is_first)[repeated] - 1, values[order[repeated]])
+    return ordered[first], merged
+
+
+def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -> Iterator[bytes]:
+    """The messages of one sparse gradient; there is at least one, so that it can be complete."""
+    width = values.dtype.itemsize * prod(values.shape[1:])
+    each = max(1, CHUNK_BYTES // (8 + width))
+    parts = max(1, -(-len(rows) // each))
+    for part in range(parts):
+        some = slice(part * each, (part + 1) * each)
+        numbers, data = rows[some], np.ascontiguousarray(values[some])
+        nbytes = _PART.size + len(numbers) * (8 + width)
+        message, view = new_frame(Kind.ROWS, trainer, step, slot, nbytes)
+        view[: _PART.size] = np.frombuffer(_PART.pack(part, parts, len(numbers)), np.uint8)
+        middle = _PART.size + len(numbers) * 8
+        view[_PART.size : middle] = np.ascontiguousarray(numbers, np.int64).view(np.uint8)
+        view[middle:] = data.reshape(-1).view(np.uint8)
+        yield message
+
+
+def read_rows(data: Array, dtype: str, shape: Sequence[int]) -> tuple[int, int, Array, Array]:
+    """Number of the part, how many parts there are, row numbers and values.
+
+    `shape` is that of the whole. Raises WireError where sizes or row numbers do not fit.
+    """
+    width = prod(shape[1:]) * np.dtype(dtype).itemsize
+    if len(data) < _PART.size:
+        raise WireError(f"a message of rows has {len(data)} bytes, fewer than its header")
+    part, parts, count = _PART.unpack(data[: _PART.size].tobytes())
+    if not part < parts or _PART.size + count * (8 + width) != len(data):
+        raise WireError(
+            f"a message of rows says part {part} of {parts} with {count} rows, which are not "
+            f"its {len(data)} bytes"
+        )
+    middle = _PART.size + count * 8
+    rows = np.frombuffer(data[_PART.size : middle].tobytes(), np.int64)
+    if count and not 0 <= rows.min() <= rows.max() < shape[0]:
+        raise WireError(
+            f"a row is not among the {shape[0]} of the table: {rows.min()}, {rows.max()}"
+        )
+    values = np.frombuffer(data[middle:].tobytes(), dtype).reshape(count, *shape[1:])
+    return part, parts, rows, values

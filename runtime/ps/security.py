@@ -1,0 +1,71 @@
+"""Who may talk to a server: an optional token, and TLS, mutual if trainers have certificates."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import WireError
+
+TOKEN_KEY = "x-fluid-token"
+"""The key of the token among a call's metadata."""
+
+
+@dataclass(frozen=True)
+class Security:
+    """The token and the files of TLS; all are None for a job without them.
+
+    `authority` is the certificate that signed those of the others: servers that have one take
+    trainers with such a certificate only.
+    """
+
+    token: str | None = None
+    certificate: bytes | None = None
+    key: bytes | None = None
+    authority: bytes | None = None
+
+    @staticmethod
+    def from_env(environ: Mapping[str, str] = os.environ) -> Security:
+        """Read FLUID_PS_TOKEN, and the files FLUID_PS_CERT, FLUID_PS_KEY and FLUID_PS_CA.
+
+        Raises WireError for a file that cannot be read, and for a certificate without its key.
+        """
+        token = environ.get("FLUID_PS_TOKEN") or None
+        names = ("FLUID_PS_CERT", "FLUID_PS_KEY", "FLUID_PS_CA")
+        certificate, key, authority = (_file(environ, name) for name in names)
+        if (certificate is None) != (key is None):
+            raise WireError("FLUID_PS_CERT and FLUID_PS_KEY belong together: one is not set")
+        return Security(token, certificate, key, authority)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.certificate is not None or self.authority is not None
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What a trainer sends with every call."""
+        return () if self.token is None else ((TOKEN_KEY, self.token),)
+
+    def accepts(self, metadata: Iterable[tuple[str, str | bytes]]) -> bool:
+        """Whether a call's metadata hold the token; compared in constant time."""
+        if self.token is None:
+            return True
+        given = [value for key, value in metadata if key == TOKEN_KEY]
+        return any(hmac.compare_digest(_raw(value), self.token.encode()) for value in given)
+
+
+def _raw(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _file(environ: Mapping[str, str], name: str) -> bytes | None:
+    path = environ.get(name)
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise WireError(f"{name} is {path}, which cannot be read: {error.strerror}") from error

@@ -1,0 +1,226 @@
+"""A parameter server: it serves until all trainers have completed, or a signal ends it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.allocator import keep_freed_memory
+from runtime.ps.calls import Calls
+from runtime.ps.delayed import Delayed
+from runtime.ps.exchange import Exchange, Traffic
+from runtime.ps.members import Members
+from runtime.ps.peers import Peers
+from runtime.ps.service import Service
+from runtime.ps.settings import Settings
+from runtime.ps.shard import Shard
+from runtime.ps.snapshot import Snapshot, read_snapshot, snapshot_path, write_snapshot
+from runtime.ps.sums import Sums
+from runtime.ps.wire import make_server
+
+log = logging.getLogger("fluid.ps")
+LOOK_SECONDS = 0.1
+"""How often a server looks after its trainers."""
+GRACE_SECONDS = 2.0
+"""How long open calls may take when a server ends."""
+
+
+class Server:
+    """Everything of one server. `sums` is what its modules call `parameter_server`.
+
+    `attach` gives it the service, whose update needs `sums`.
+    """
+
+    def __init__(self, endpoints: Sequence[str], number: int, settings: Settings) -> None:
+        self.endpoint, self.settings = endpoints[number], settings
+        self._peers = Peers(settings)
+        self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
+        self._stopping = threading.Event()
+        self._writer: threading.Thread | None = None
+        self._path: Path | None = None
+        if settings.snapshot_dir:
+            self._path = snapshot_path(settings.snapshot_dir, self.endpoint)
+
+    def attach(self, service: Service) -> None:
+        """Take a service, and restore its variables from the last snapshot if there is one.
+
+        Raises WireError for a snapshot that is damaged or of another program.
+        """
+        self.service = service
+        found = None if self._path is None else read_snapshot(self._path)
+        step = 0 if found is None else found.step
+        self.shard = Shard(service, step, self._after_step)
+        self.shard.takes_snapshots = self._path is not None
+        self.delayed = Delayed(service, step)
+        self.sums.step = step
+        self.members = Members(
+            service.trainers, self.settings.lost_after, self.settings.return_within
+        )
+        self.traffic = Traffic()
+        if found is not None:
+            self._restore(found)
+
+    def serve(self) -> None:
+        """Serve until the end. Raises WireError for a job that failed, naming the trainer."""
+        keep_freed_memory()
+        calls = Calls(self.service, self.shard, self.delayed, self.members, self.sums, self.traffic)
+        threads = 4 * self.service.trainers + 16
+        listening = make_server(
+            self.endpoint, {"Call": calls.answer},
+            {"Fetch": calls.fetch, "Exchange": self._exchange},
+            threads, self.settings.security,
+        )  # fmt: skip
+        listening.start()
+        log.info("server %s serves %d trainers", self.endpoint, self.service.trainers)
+        try:
+            with _signals(self._stopping.set):
+                self._look_after()
+        finally:
+            listening.stop(GRACE_SECONDS).wait()
+            self._join_writer()
+            self._peers.close()
+
+    def _exchange(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        yield from Exchange(self.shard, self.members, self.traffic).served(messages, context)
+
+    # ---- trainers that are lost
+
+    def _look_after(self) -> None:
+        """Wait for the end; deal with trainers that are lost or late meanwhile."""
+        while not self._stopping.wait(LOOK_SECONDS):
+            if self.members.all_completed:
+                log.info("server %s: all trainers have completed", self.endpoint)
+                self._remove_snapshot()
+                return
+            if self.members.failure:
+                self.shard.fail(self.members.failure)
+            for trainer, why in self.members.lost().items():
+                self._lose(trainer, why)
+            self._expect_no_stall()
+            if self.shard.failure:
+                self._tell()
+                raise WireError(self.shard.failure)
+        log.info("server %s ends on a signal at step %d", self.endpoint, self.shard.step)
+        self._snapshot_now()
+
+    def _tell(self) -> None:
+        """Let trainers hear why the job fails: those that wait, and those that come soon."""
+        end = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < end and not self.members.all_told:
+            time.sleep(LOOK_SECONDS)
+
+    def _lose(self, trainer: int, why: str) -> None:
+        policy = self.settings.policy
+        if policy == "wait":
+            return
+        text = f"trainer {trainer} is lost: {why}"
+        if policy == "fail":
+            self.shard.fail(f"{text}, at step {self.shard.step + 1} of server {self.endpoint}")
+            return
+        log.warning("server %s continues without it: %s", self.endpoint, text)
+        self.members.drop(trainer)
+        self.shard.drop(trainer)
+
+    def _expect_no_stall(self) -> None:
+        """A step that takes longer than the deadline fails, or loses those that are late."""
+        since = self.shard.waiting_since
+        if since is None or time.monotonic() - since < self.settings.deadline:
+            return
+        for trainer in self.shard.late_trainers():
+            why = f"it sent nothing complete for {self.settings.deadline:g} s"
+            self._lose(trainer, why)
+
+    # ---- snapshots
+
+    def _after_step(self, step: int) -> None:
+        """Take a snapshot where one is due; the lock of the shard is held."""
+        self.sums.step = step
+        if self._path is None or step - self.shard.snapshot_step < self.settings.snapshot_steps:
+            return
+        if self._writer is not None and self._writer.is_alive():
+            return
+        snapshot = self._copied(step)
+        self._writer = threading.Thread(target=self._write, args=(snapshot,), daemon=True)
+        self._writer.start()
+
+    def _copied(self, step: int) -> Snapshot:
+        arrays = {name: np.array(value) for name, value in self.service.variables().items()}
+        kept = {
+            name: {str(number): raw.hex() for number, raw in steps.items()}
+            for name, steps in self.sums.kept().items()
+        }
+        return Snapshot(step, arrays, {"sums": kept, "applied": dict(self.delayed.applied)})
+
+    def _write(self, snapshot: Snapshot) -> None:
+        assert self._path is not None
+        write_snapshot(self._path, snapshot)
+        self.shard.snapshot_step = snapshot.step
+
+    def _snapshot_now(self) -> None:
+        if self._path is None:
+            return
+        self._join_writer()
+        with self.shard.changed, self.delayed.lock:
+            step = self.shard.step if self.service.is_synchronous else self.delayed.step
+            snapshot = self._copied(step)
+        self._write(snapshot)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        variables = self.service.variables()
+        for name, array in snapshot.arrays.items():
+            _expect_alike(name, array, variables)
+            self.service.assign(name, array)
+        for name, steps in snapshot.extra.get("sums", {}).items():
+            for number, raw in steps.items():
+                self.sums.put(str(name), int(number), bytes.fromhex(raw))
+        self.delayed.applied |= snapshot.extra.get("applied", {})
+        log.info("server %s continues from step %d", self.endpoint, snapshot.step)
+
+    def _join_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.join()
+
+    def _remove_snapshot(self) -> None:
+        """A finished job leaves no snapshot, from which the next one would begin."""
+        self._join_writer()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _expect_alike(name: str, array: Array, variables: Mapping[str, Array]) -> None:
+    found = variables.get(name)
+    if found is None or found.shape != array.shape or found.dtype != array.dtype:
+        held = "nothing" if found is None else f"{found.dtype} {found.shape}"
+        raise WireError(
+            f"the snapshot has {name!r} as {array.dtype} {array.shape}, the program has {held}",
+            hint="remove the snapshot to start from the startup program",
+        )
+
+
+class _signals:
+    """Calls a function at SIGTERM within a `with` block of the main thread."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._handle)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._call()

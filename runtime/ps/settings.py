@@ -1,0 +1,79 @@
+"""Settings of parameter servers and their trainers, from environment variables.
+
+| variable | default | meaning |
+|---|---|---|
+| FLUID_PS_POLICY | fail | a lost trainer: `fail` ends the job, `shrink` continues without it, `wait` waits for its return |
+| FLUID_PS_HEARTBEAT_SECONDS | 10 | interval of trainers' heartbeats |
+| FLUID_PS_LOST_SECONDS | 30 | without a heartbeat for so long a trainer is lost |
+| FLUID_PS_RETURN_SECONDS | 5 | a trainer whose connection broke is lost after so long |
+| FLUID_PS_RECONNECT_SECONDS | 60 | trainers wait so long for a server that does not answer |
+| FLUID_PS_SNAPSHOT_DIR | | folder of servers' snapshots; none are taken without it |
+| FLUID_PS_SNAPSHOT_STEPS | 100 | steps between two snapshots |
+| FLUID_PS_TOKEN | | secret that every call must carry |
+| FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual where servers have a CA |
+| FLAGS_rpc_deadline | 180000 | milliseconds a step may take until it fails |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runtime.errors import WireError
+from runtime.ps.security import Security
+
+POLICIES = ("fail", "shrink", "wait")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one process; times are in seconds. The module's docstring lists them."""
+
+    policy: str = "fail"
+    heartbeat: float = 10.0
+    lost_after: float = 30.0
+    return_within: float = 5.0
+    reconnect: float = 60.0
+    deadline: float = 180.0
+    snapshot_dir: str = ""
+    snapshot_steps: int = 100
+    security: Security = field(default_factory=Security)
+
+    @staticmethod
+    def from_env(
+        environ: Mapping[str, str] = os.environ, given: Mapping[str, Any] | None = None
+    ) -> Settings:
+        """Read the environment; it has priority over `given`, which has fields by name.
+
+        Raises WireError naming the variable whose value is none of those possible.
+        """
+        known = {name: value for name, value in (given or {}).items() if value is not None}
+        base = replace(Settings(security=Security.from_env(environ)), **known)
+        policy = environ.get("FLUID_PS_POLICY") or base.policy
+        if policy not in POLICIES:
+            raise WireError(f"FLUID_PS_POLICY is {policy!r}; expected one of {', '.join(POLICIES)}")
+        return replace(
+            base,
+            policy=policy,
+            heartbeat=_number(environ, "FLUID_PS_HEARTBEAT_SECONDS", base.heartbeat),
+            lost_after=_number(environ, "FLUID_PS_LOST_SECONDS", base.lost_after),
+            return_within=_number(environ, "FLUID_PS_RETURN_SECONDS", base.return_within),
+            reconnect=_number(environ, "FLUID_PS_RECONNECT_SECONDS", base.reconnect),
+            deadline=_number(environ, "FLAGS_rpc_deadline", base.deadline * 1000) / 1000,
+            snapshot_dir=environ.get("FLUID_PS_SNAPSHOT_DIR") or base.snapshot_dir,
+            snapshot_steps=int(_number(environ, "FLUID_PS_SNAPSHOT_STEPS", base.snapshot_steps)),
+        )
+
+
+def _number(environ: Mapping[str, str], name: str, default: float) -> float:
+    """A positive number; WireError naming the variable where it is none."""
+    text = environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise WireError(f"{name} must be a positive number, but is {text!r}")
+    return value

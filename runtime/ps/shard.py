@@ -1,0 +1,200 @@
+"""One server's part of a job whose trainers make steps together.
+
+Gradients come in messages, in any order and possibly twice. When the last one of a step is in, the
+compiled program of the server's blocks runs once, and the new parameters are copied into messages
+that are never written again: they are the version that trainers see. A step is applied exactly
+once, however often its messages are sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Condition
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.frames import Frame, Kind, new_frame
+from runtime.ps.inbox import Inbox
+from runtime.ps.layout import Layout, make_layout
+from runtime.ps.service import Service
+
+MOST_LAG = (1 << 16) - 1
+"""The most steps that a message can say since the last snapshot."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """The parameters after a step: one message a chunk, for each subscription."""
+
+    step: int
+    messages: Mapping[tuple[str, ...], tuple[bytes, ...]]
+
+
+class Shard:
+    """The state machine of synchronous steps. `step` is the one that the variables are of.
+
+    `after_step` is called with the lock held, when a step was applied.
+    """
+
+    def __init__(
+        self, service: Service, step: int = 0, after_step: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.service = service
+        self.changed = Condition()
+        self.expected = set(range(service.trainers))
+        self.failure = ""
+        self.waiting_since: float | None = None
+        self.snapshot_step = step
+        self.takes_snapshots = False
+        self._after_step = after_step
+        self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self.version = Version(step, {})
+        self.previous = self.version
+
+    @property
+    def step(self) -> int:
+        """The last step that was applied."""
+        return self.version.step
+
+    def subscribe(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Let versions have messages with these variables; the key of the messages.
+
+        Raises WireError for a variable that does not lie here.
+        """
+        key = tuple(names)
+        with self.changed:
+            if key not in self._layouts:
+                self._layouts[key] = make_layout(_described(self.service, name) for name in key)
+                self.version = self._read(self.version.step)
+        return key
+
+    def layout(self, key: tuple[str, ...]) -> Layout:
+        """Where variables lie in the messages of a subscription."""
+        return self._layouts[key]
+
+    def receive(self, frame: Frame) -> None:
+        """Take a message of a trainer's gradients; the one that completes a step applies it.
+
+        A message of a step that was applied already is ignored. Raises WireError for a message
+        that fits nowhere, and of a step after the next one.
+        """
+        if not 0 <= frame.trainer < self.service.trainers:
+            raise WireError(
+                f"trainer {frame.trainer} sent a message: there are {self.service.trainers}"
+            )
+        with self.changed:
+            if frame.step <= self.version.step:
+                return
+            if frame.step > self.version.step + 1:
+                raise WireError(
+                    f"trainer {frame.trainer} sent step {frame.step}, but the last step here is "
+                    f"{self.version.step}"
+                )
+            self._inboxes[frame.trainer].take(frame)
+            self.waiting_since = self.waiting_since or time.monotonic()
+            self._apply_if_complete()
+
+    def drop(self, trainer: int) -> None:
+        """Wait for a trainer no longer: what it sent of an unfinished step does not count.
+
+        The others' step is applied if only this trainer's gradients were missing.
+        """
+        with self.changed:
+            self.expected.discard(trainer)
+            if not self._inboxes[trainer].is_complete:
+                self._inboxes[trainer].clear()
+            self._apply_if_complete()
+            self.changed.notify_all()
+
+    def admit(self, trainer: int) -> None:
+        """Wait for a trainer again, from the next step on."""
+        with self.changed:
+            self.expected.add(trainer)
+
+    def fail(self, why: str) -> None:
+        """Make every waiting trainer end with an error; the first reason is kept."""
+        with self.changed:
+            self.failure = self.failure or why
+            self.changed.notify_all()
+
+    def wait(self, step: int, until: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Whether a step was applied; False where `until` holds first, at a failure or too late."""
+        with self.changed:
+            self.changed.wait_for(
+                lambda: self.version.step >= step or bool(self.failure) or until(), seconds
+            )
+            return self.version.step >= step
+
+    def late_trainers(self) -> list[int]:
+        """The trainers whose gradients the next step still lacks."""
+        with self.changed:
+            return sorted(t for t in self.expected if not self._inboxes[t].is_complete)
+
+    def _apply_if_complete(self) -> None:
+        """Run the update and publish the next version; the lock is held."""
+        ready = [t for t, inbox in enumerate(self._inboxes) if inbox.is_complete]
+        if self.failure or not ready or not self.expected.issubset(ready):
+            return
+        if not any(not inbox.is_empty for inbox in self._inboxes):
+            return
+        try:
+            self._update(len(self._inboxes) / len(ready))
+        except Exception as error:
+            self.failure = (
+                f"step {self.version.step + 1} failed on {self.service.endpoint}: {error}"
+            )
+            self.changed.notify_all()
+            raise
+        self.waiting_since = None
+        self.previous, self.version = self.version, self._read(self.version.step + 1)
+        self._after_step(self.version.step)
+        self.changed.notify_all()
+
+    def _update(self, factor: float) -> None:
+        """Run the update on the gradients of all; the mean is that of the trainers that sent."""
+        feeds: dict[str, Array] = {}
+        for inbox in self._inboxes:
+            feeds |= inbox.feeds(factor)
+        self.service.update(feeds, 0)
+        for inbox in self._inboxes:
+            inbox.clear()
+
+    def _read(self, step: int) -> Version:
+        """Copy the variables of every subscription into messages."""
+        lag = min(step - self.snapshot_step, MOST_LAG) if self.takes_snapshots else 0
+        return Version(step, {key: self._messages(key, step, lag) for key in self._layouts})
+
+    def _messages(self, key: tuple[str, ...], step: int, lag: int) -> tuple[bytes, ...]:
+        layout, variables = self._layouts[key], self.service.variables()
+        made = [
+            new_frame(Kind.PARAMETER, lag, step, start, stop - start)
+            for start, stop in layout.chunks
+        ]
+        for block in layout.blocks:
+            values = np.ascontiguousarray(variables[block.name]).reshape(-1).view(np.uint8)
+            scatter(values, block.offset, layout.chunks, [view for _, view in made])
+        return tuple(message for message, _ in made)
+
+
+def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
+    """Name, dtype and shape of a variable; WireError where it does not lie here."""
+    found = service.variables().get(name)
+    if found is None:
+        raise WireError(f"variable {name!r} does not lie on server {service.endpoint}")
+    return name, str(found.dtype), found.shape
+
+
+def scatter(
+    values: Array, offset: int, chunks: Sequence[tuple[int, int]], views: Sequence[Array]
+) -> None:
+    """Copy bytes that begin at `offset` of a vector to the chunks that the vector is cut into."""
+    end = offset + len(values)
+    for (start, stop), view in zip(chunks, views, strict=True):
+        low, high = max(start, offset), min(stop, end)
+        if low < high:
+            view[low - start : high - start] = values[low - offset : high - offset]

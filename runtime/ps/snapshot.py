@@ -1,0 +1,102 @@
+"""Snapshots of a server: all its variables after one step, in one file that is replaced at once.
+
+The file is eight bytes, the length of a header (uint64), the header (JSON: step, arrays, what else
+a server must remember), and the arrays one behind the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.packets import known_dtype
+
+_MAGIC = b"FPSSNAP1"
+_LENGTH = struct.Struct("<Q")
+MOST_HEADER = 64 << 20
+"""The most bytes of a header."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The variables of a server after a step, and `extra`, which JSON can hold."""
+
+    step: int
+    arrays: Mapping[str, Array]
+    extra: Mapping[str, Any]
+
+
+def snapshot_path(folder: str, endpoint: str) -> Path:
+    """The file of a server's snapshot."""
+    return Path(folder) / f"{endpoint.replace(':', '_').replace('/', '_')}.snapshot"
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Write a file and move it in the place of the last one, when it is safe on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    described = [[n, str(a.dtype), list(a.shape)] for n, a in snapshot.arrays.items()]
+    header = {"step": snapshot.step, "arrays": described, "extra": snapshot.extra}
+    text = json.dumps(header).encode()
+    temporary = path.with_suffix(f".{os.getpid()}.part")
+    with temporary.open("wb") as file:
+        file.write(_MAGIC + _LENGTH.pack(len(text)) + text)
+        for array in snapshot.arrays.values():
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_folder(path.parent)
+
+
+def read_snapshot(path: Path) -> Snapshot | None:
+    """The snapshot of a file, or None where there is no file.
+
+    Raises WireError naming the file where it is no snapshot, or is damaged.
+    """
+    if not path.exists():
+        return None
+    raw = np.fromfile(path, np.uint8)
+    try:
+        return _parsed(raw)
+    except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
+        hint = "remove it to start from the startup program"
+        raise WireError(f"{path} is no whole snapshot: {error}", hint=hint) from error
+
+
+def _parsed(raw: Array) -> Snapshot:
+    head = raw[: len(_MAGIC) + _LENGTH.size].tobytes()
+    if head[: len(_MAGIC)] != _MAGIC:
+        raise ValueError("it begins with other bytes")
+    (size,) = _LENGTH.unpack(head[len(_MAGIC) :])
+    if size > min(MOST_HEADER, len(raw)):
+        raise ValueError(f"its header claims {size} bytes")
+    end = len(head) + size
+    header = json.loads(raw[len(head) : end].tobytes())
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape in header["arrays"]:
+        kind = known_dtype(dtype)
+        stop = end + prod(shape) * kind.itemsize
+        if min(shape, default=0) < 0 or stop > len(raw):
+            raise ValueError(f"{name!r} is {shape}, which is beyond its end")
+        arrays[str(name)] = raw[end:stop].copy().view(kind).reshape(shape)
+        end = stop
+    return Snapshot(int(header["step"]), arrays, dict(header["extra"]))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last: a folder is synchronised like a file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,49 @@
+"""What `fluid ps status` shows of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.ps.peers import Peers
+from runtime.ps.settings import Settings
+
+STATUS_SECONDS = 5.0
+"""How long a server may take to answer."""
+MOST_TABLES = 8
+"""The most tables that are listed, the largest first."""
+
+
+def read_status(endpoint: str, settings: Settings) -> dict[str, Any]:
+    """The status of a server. Raises WireError where it does not answer."""
+    peers = Peers(settings)
+    try:
+        return peers.call(endpoint, {"do": "status"}, seconds=STATUS_SECONDS)[0]
+    finally:
+        peers.close()
+
+
+def status_lines(status: Mapping[str, Any]) -> list[str]:
+    """The status of a server as lines of text."""
+    seconds = max(1e-9, float(status["seconds"]))
+    step, kind = int(status["step"]), "steps" if status["synchronous"] else "updates"
+    lines = [
+        f"server {status['endpoint']}  pid {status['pid']}  up {seconds:.0f} s",
+        f"  {kind} {step}, {step / seconds:.1f} a second since the start; last snapshot: "
+        f"{status['snapshot']}",
+        f"  received {_mega(status['received'])}, sent {_mega(status['sent'])}, "
+        f"{status['messages']} messages",
+    ]
+    for each in status["trainers"]:
+        beat = "never" if each["beat"] is None else f"{float(each['beat']):.1f} s ago"
+        late = ", the step waits for it" if each["trainer"] in status["waiting_for"] else ""
+        lines.append(f"  trainer {each['trainer']}: {each['state']}, last seen {beat}{late}")
+    tables = sorted(status["tables"].items(), key=lambda each: -each[1][1])
+    lines += [f"  {name} {shape}, {_mega(size)}" for name, (shape, size) in tables[:MOST_TABLES]]
+    if len(tables) > MOST_TABLES:
+        lines.append(f"  and {len(tables) - MOST_TABLES} smaller variables")
+    return [*lines, f"  failed: {status['failure']}"] if status["failure"] else lines
+
+
+def _mega(count: Any) -> str:
+    return f"{int(count) / 1e6:.2f} MB"

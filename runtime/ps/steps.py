@@ -1,0 +1,125 @@
+"""The gradients of one trainer for one server: written into the messages of a step as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.frames import Kind, new_frame
+from runtime.ps.inbox import gradient_layout
+from runtime.ps.rows import merge_rows, row_frames
+from runtime.ps.service import Gradient
+
+Put = Callable[[int, bytes], None]
+
+
+def read_gradients(catalogue: dict[str, Any], trainer: int) -> list[Gradient]:
+    """The gradients that a server's catalogue lists."""
+    return [
+        Gradient(str(name), str(dtype), tuple(int(n) for n in shape), bool(sparse), trainer)
+        for name, dtype, shape, sparse in catalogue["gradients"]
+    ]
+
+
+class Steps:
+    """Collects gradients; `put` is called with each message when it is whole."""
+
+    def __init__(
+        self, endpoint: str, trainer: int, gradients: Sequence[Gradient], put: Put
+    ) -> None:
+        self._endpoint, self._trainer, self._put = endpoint, trainer, put
+        self._known = {each.name: each for each in gradients}
+        self._sparse = [each.name for each in gradients if each.is_sparse]
+        self._layout = gradient_layout(gradients)
+        self._blocks = {block.name: block for block in self._layout.blocks}
+        self._chunks = [chunk for chunk in self._layout.chunks if chunk[1] > chunk[0]]
+        self._sizes = [self._filled(*chunk) for chunk in self._chunks]
+        self._begin()
+
+    def _filled(self, start: int, stop: int) -> int:
+        """The bytes of a chunk that belong to blocks; the others are gaps."""
+        ends = [(max(start, b.offset), min(stop, b.offset + b.nbytes)) for b in self._layout.blocks]
+        return sum(high - low for low, high in ends if high > low)
+
+    def _begin(self) -> None:
+        self._open: dict[int, tuple[bytes, Array]] = {}
+        self._left = list(self._sizes)
+        self._sent: set[str] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the step was sent yet."""
+        return not self._sent
+
+    def has(self, name: str) -> bool:
+        """Whether the server takes a gradient of this name."""
+        return name in self._known
+
+    def send(self, step: int, name: str, array: Array, rows: Array | None) -> None:
+        """Send one gradient. Raises WireError for one that the server does not expect so."""
+        known = self._known.get(name)
+        if known is None or name in self._sent:
+            what = "twice in a step" if known else "which it does not take"
+            raise WireError(f"{name!r} is sent to server {self._endpoint} {what}")
+        self._expect(known, array, rows)
+        self._sent.add(name)
+        if not known.is_sparse:
+            return self._send_dense(step, name, array)
+        if rows is None:
+            rows = np.arange(len(array))
+        for message in row_frames(
+            self._trainer, step, self._sparse.index(name), *merge_rows(rows, array)
+        ):
+            self._put(step, message)
+        return None
+
+    def _expect(self, known: Gradient, array: Array, rows: Array | None) -> None:
+        shape = (len(array), *known.shape[1:]) if known.is_sparse else known.shape
+        if (
+            str(array.dtype) != known.dtype
+            or array.shape != shape
+            or (rows is not None and not known.is_sparse)
+        ):
+            raise WireError(
+                f"{known.name!r} is {array.dtype} {list(array.shape)}, but server {self._endpoint} "
+                f"takes {known.dtype} {list(known.shape)}: do all processes build the same program?"
+            )
+
+    def _send_dense(self, step: int, name: str, array: Array) -> None:
+        block = self._blocks[name]
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        end = block.offset + block.nbytes
+        for index, (start, stop) in enumerate(self._chunks):
+            low, high = max(start, block.offset), min(stop, end)
+            if low >= high:
+                continue
+            view = self._chunk(step, index)[1]
+            view[low - start : high - start] = raw[low - block.offset : high - block.offset]
+            self._left[index] -= high - low
+            if not self._left[index]:
+                self._put(step, self._open.pop(index)[0])
+
+    def _chunk(self, step: int, index: int) -> tuple[bytes, Array]:
+        if index not in self._open:
+            start, stop = self._chunks[index]
+            made = new_frame(Kind.GRADIENT, self._trainer, step, start, stop - start)
+            if self._sizes[index] < stop - start:
+                made[1][:] = 0
+            self._open[index] = made
+        return self._open[index]
+
+    def end(self, step: int) -> None:
+        """End a step. Raises WireError naming a gradient that was not sent."""
+        missing = [name for name in self._known if name not in self._sent]
+        if missing:
+            raise WireError(
+                f"{missing[0]!r} was not sent to server {self._endpoint} in step {step}: do all "
+                "processes build the same program?"
+            )
+        if not self._known:
+            self._put(step, new_frame(Kind.BARRIER, self._trainer, step, 0, 0)[0])
+        self._begin()

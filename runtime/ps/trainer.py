@@ -1,0 +1,280 @@
+"""What modules of a trainer call `parameter_server`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import WireError
+from runtime.ps.allocator import keep_freed_memory
+from runtime.ps.communicator import Geo, Merging
+from runtime.ps.layout import make_layout
+from runtime.ps.pair import Pair
+from runtime.ps.peers import Peers
+from runtime.ps.pushes import Pushes
+from runtime.ps.settings import Settings
+from runtime.ps.steps import Steps, read_gradients
+from runtime.ps.watch import Watch
+
+MOST_IDS = 1 << 17
+"""The most rows that one call asks for."""
+
+
+class Remote:
+    """One server as a trainer sees it."""
+
+    def __init__(self, catalogue: dict[str, Any], trainer: int) -> None:
+        self.endpoint = str(catalogue["endpoint"])
+        self.is_synchronous = bool(catalogue["synchronous"])
+        self.trainers = int(catalogue["trainers"])
+        self.step = int(catalogue["step"])
+        self.gradients = read_gradients(catalogue, trainer)
+        self.pair: Pair | None = None
+        self.steps: Steps | None = None
+
+
+class Trainer:
+    """One trainer of a job whose servers are at `endpoints`.
+
+    Threads: the one that runs programs calls the methods that modules call; `complete` and `close`
+    may be called by any.
+    """
+
+    def __init__(self, number: int, endpoints: Sequence[str], settings: Settings) -> None:
+        keep_freed_memory()
+        self.number, self.settings = number, settings
+        self._endpoints = list(endpoints)
+        self._received: dict[str, list[str]] = {}
+        self.sender = f"{number}-{os.getpid()}-{uuid4().hex[:8]}"
+        self.communicator: Merging | Geo | None = None
+        self._peers = Peers(settings)
+        self._pushes = Pushes(self._peers, number, self.sender)
+        self._remotes: dict[str, Remote] = {}
+        self._making = 0
+        self._is_sending = False
+        self._watch = Watch(number, settings, self._lose)
+        self._closed = False
+
+    # ---- what modules call
+
+    def send(
+        self,
+        names: Sequence[str],
+        endpoints: Sequence[str],
+        arrays: Sequence[Array],
+        rows: Sequence[Array] | None,
+        trainer_id: int,
+        merge_add: bool,
+        through_communicator: bool,
+    ) -> None:
+        """Send gradients, or with `merge_add` add to counters; see `compiler.ops.ps.absent`."""
+        for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
+            numbers = rows[index] if rows else None
+            if merge_add:
+                self._pushes.add(endpoint, name, arrays[index])
+                continue
+            remote = self.remote(endpoint)
+            if remote.is_synchronous:
+                self._send_step(remote, name, arrays[index], numbers)
+            elif self.communicator is not None and through_communicator:
+                self.communicator.put(endpoint, name, arrays[index], numbers)
+            else:
+                self._pushes.push(endpoint, name, arrays[index], numbers)
+
+    def send_barrier(self, endpoints: Sequence[str], trainer_id: int, half_async: bool) -> None:
+        """End a step; with `half_async`, wait until the communicator has sent everything."""
+        if self.communicator is not None:
+            self.communicator.flush()
+        self._end_step(endpoints)
+
+    def recv(
+        self, names: Sequence[str], endpoints: Sequence[str], trainer_id: int
+    ) -> Sequence[Array]:
+        """Variables as they are after the step that was sent last."""
+        self._end_step(endpoints)
+        if self.communicator is not None and self.communicator.answers(names, endpoints):
+            return self.communicator.recv(names, endpoints)
+        found: list[Array] = [np.empty(0)] * len(names)
+        asked: dict[str, list[int]] = {}
+        for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
+            pair = self.remote(endpoint).pair
+            if pair is not None and pair.has(name):
+                pair.wait(self._making)
+                found[index] = pair.variable(name)
+            else:
+                asked.setdefault(endpoint, []).append(index)
+        for endpoint, places in asked.items():
+            values = self.read(endpoint, [names[index] for index in places])
+            for index, value in zip(places, values, strict=True):
+                found[index] = value
+        return found
+
+    def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
+        """Wait for every server, so that those that send nothing keep step as well."""
+        for endpoint in endpoints:
+            pair = self.remote(endpoint).pair
+            if pair is not None:
+                pair.wait(self._making)
+
+    def prefetch(
+        self,
+        names: Sequence[str],
+        endpoints: Sequence[str],
+        rows: Sequence[Array],
+        trainer_id: int,
+    ) -> Sequence[Array]:
+        """Rows of tables, [count, width] each."""
+        return [
+            self._rows(endpoint, name, np.ascontiguousarray(ids, np.int64))
+            for name, endpoint, ids in zip(names, endpoints, rows, strict=True)
+        ]
+
+    def checkpoint_notify(
+        self, endpoints: Sequence[str], directory: str, table: str, trainer_id: int
+    ) -> None:
+        """Let servers save their part of a table below a directory."""
+        for endpoint in endpoints:
+            header = {"do": "save", "name": table, "folder": directory}
+            self._peers.call(endpoint, header, seconds=self.settings.deadline)
+
+    def sum_over_servers(self, name: str, array: Array) -> Array:
+        """Servers alone add up over servers."""
+        raise WireError(f"{name!r} is summed over servers, which a trainer cannot do")
+
+    # ---- servers
+
+    def remote(self, endpoint: str) -> Remote:
+        """A server, asked for its catalogue when it is first needed."""
+        if endpoint not in self._remotes:
+            self._join(dict.fromkeys([*self._endpoints, endpoint]))
+        return self._remotes[endpoint]
+
+    def _join(self, endpoints: Iterable[str]) -> None:
+        """Ask servers for their catalogues; begin at the step that all of them have."""
+        is_first = not self._remotes
+        for endpoint in endpoints:
+            if endpoint not in self._remotes:
+                catalogue, _ = self._peers.call(endpoint, {"do": "hello", "trainer": self.number})
+                self._remotes[endpoint] = Remote(catalogue, self.number)
+                self._watch.add(endpoint)
+        if is_first:
+            self._making = min(each.step for each in self._remotes.values())
+
+    def subscribe(self, received: Mapping[str, Sequence[str]]) -> None:
+        """Let the servers of some endpoints send these variables after each step.
+
+        What is not subscribed to is asked for by a call of its own. It has an effect before the
+        first step.
+        """
+        for endpoint, names in received.items():
+            known = self._received.setdefault(endpoint, [])
+            known += [name for name in names if name not in known]
+
+    def read(self, endpoint: str, names: Sequence[str]) -> list[Array]:
+        """Variables of a server after the step this trainer has made last."""
+        header = {"do": "read", "names": list(names), "step": self._making}
+        if not self.remote(endpoint).is_synchronous:
+            header |= {"step": 0, "trainer": self.number}
+        return self._peers.fetch(endpoint, header)[1]
+
+    def start_merging(self, most: int) -> None:
+        """Send gradients from a thread, merged up to a number."""
+        self.communicator = Merging(self._pushes, most)
+
+    def start_geo(self, steps: int, delta: str) -> None:
+        """Send how far parameters moved, every so many steps."""
+        self._join(self._endpoints)
+        trainers = max(each.trainers for each in self._remotes.values())
+        self.communicator = Geo(self._peers, self._pushes, steps, trainers, delta)
+
+    @property
+    def step(self) -> int:
+        """The last step that this trainer has made, or its servers before it came."""
+        if not self._remotes:
+            self._join(self._endpoints)
+        return self._making
+
+    def complete(self) -> None:
+        """Say to all servers that this trainer has finished."""
+        if self.communicator is not None:
+            self.communicator.stop()
+        for endpoint in self._remotes:
+            self._peers.call(endpoint, {"do": "complete", "trainer": self.number})
+        self.close()
+
+    def abort(self, why: str) -> None:
+        """Say to all servers that this trainer ends by an error, and close."""
+        for endpoint in self._remotes:
+            try:
+                header = {"do": "abort", "trainer": self.number, "why": why}
+                self._peers.call(endpoint, header, seconds=2.0)
+            except WireError:
+                continue
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; another call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watch.close()
+        for remote in self._remotes.values():
+            if remote.pair is not None:
+                remote.pair.close()
+        self._peers.close()
+
+    # ---- steps
+
+    def _send_step(self, remote: Remote, name: str, array: Array, rows: Array | None) -> None:
+        if not self._is_sending:
+            self._is_sending = True
+            self._making += 1
+        self._steps(remote).send(self._making, name, array, rows)
+
+    def _steps(self, remote: Remote) -> Steps:
+        if remote.steps is None or remote.pair is None:
+            names = self._received.get(remote.endpoint, [])
+            before = self._making - 1
+            arrays = self._peers.fetch(remote.endpoint, {"do": "read", "names": names, "step": 0})[
+                1
+            ]
+            described = zip(names, arrays, strict=True)
+            layout = make_layout((n, str(a.dtype), a.shape) for n, a in described)
+            pair = Pair(remote.endpoint, self.number, layout, self.settings, before)
+            pair.connect()
+            remote.pair = pair
+            remote.steps = Steps(remote.endpoint, self.number, remote.gradients, pair.put)
+        return remote.steps
+
+    def _end_step(self, endpoints: Sequence[str]) -> None:
+        """Say that the step is complete, unless that was said."""
+        if not self._is_sending:
+            return
+        self._is_sending = False
+        for endpoint in dict.fromkeys([*endpoints, *self._remotes]):
+            remote = self.remote(endpoint)
+            if remote.is_synchronous:
+                steps = self._steps(remote)
+                steps.end(self._making)
+                assert remote.pair is not None
+                remote.pair.end(self._making)
+
+    def _rows(self, endpoint: str, name: str, ids: Array) -> Array:
+        self.remote(endpoint)
+        parts: list[Array] = []
+        for start in range(0, max(1, len(ids)), MOST_IDS):
+            some = ids[start : start + MOST_IDS]
+            header = {"do": "rows", "name": name}
+            parts += self._peers.fetch(endpoint, header, some.tobytes())[1]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _lose(self, endpoint: str, why: str) -> None:
+        """A server gave no sign of life: what waits for it raises. A thread of its own calls."""
+        remote = self._remotes.get(endpoint)
+        if remote is not None and remote.pair is not None:
+            remote.pair.cancel(why)

@@ -1,0 +1,181 @@
+"""One process of a job with parameter servers: `role.py JOB ROLE NUMBER`, JOB is JSON.
+
+Trainers write their parameters and the losses of all steps to `OUT/trainer_NUMBER.npz`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fluid
+from fluid.communicator import Communicator
+from fluid.parameter_server.saving import merged_values
+from tests.golden import zoo
+
+
+def two_layers_wide(fluid: Any) -> Any:
+    """A layer of a million weights, and one behind it."""
+    x = fluid.layers.data("x", [1000])
+    y = fluid.layers.data("y", [1])
+    hidden = fluid.layers.fc(x, 1000, act="relu")
+    error = fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y)
+    draw = zoo.normal
+    feed = lambda random, n: {"x": draw(random, n, 1000) / 30, "y": draw(random, n, 1)}  # noqa: E731
+    return fluid.layers.mean(error), [], feed
+
+
+WORDS = 2000
+"""Rows of the table, which is cut into two slices."""
+
+
+def word2vec(fluid: Any, **table: Any) -> Any:
+    """The next of four words, from a shared sparse table."""
+    words = [fluid.layers.data(f"word{i}", [1], dtype="int64") for i in range(4)]
+    label = fluid.layers.data("label", [1], dtype="int64")
+    kind = {"is_sparse": True, "param_attr": "shared", **table}
+    vectors = [fluid.layers.embedding(word, [WORDS, 16], **kind) for word in words]
+    hidden = fluid.layers.fc(fluid.layers.concat(vectors, axis=1), 32, act="sigmoid")
+    chances = fluid.layers.fc(hidden, 50, act="softmax")
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
+
+    def draw(random: Any, n: int) -> Any:
+        found = {f"word{i}": random.integers(0, WORDS, (n, 1)) for i in range(4)}
+        found["word1"] = found["word0"] % 5  # some rows come several times
+        return {**found, "label": found["word0"] % 50}
+
+    return loss, [], draw
+
+
+def far_words(fluid: Any) -> Any:
+    """The same with `is_distributed`."""
+    return word2vec(fluid, is_distributed=True)
+
+
+def ctr_wide_deep(fluid: Any) -> Any:
+    """A wide and a deep sparse table, and numbers beside them."""
+    clicks = fluid.layers.data("clicks", [1], dtype="int64", lod_level=1)
+    user = fluid.layers.data("user", [1], dtype="int64")
+    numbers = fluid.layers.data("numbers", [8])
+    label = fluid.layers.data("label", [1], dtype="int64")
+    deep = fluid.layers.embedding(user, [WORDS, 16], is_sparse=True, param_attr="deep")
+    wide = fluid.layers.embedding(clicks, [300, 1], is_sparse=True, param_attr="wide")
+    hidden = fluid.layers.fc([deep, numbers], 16, act="relu")
+    scores = fluid.layers.fc([hidden, fluid.layers.sequence_pool(wide, "sum")], 2, act="softmax")
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
+
+    def draw(random: Any, n: int) -> Any:
+        return {
+            "clicks": random.integers(0, 300, (n, 3, 1)),
+            "user": random.integers(0, WORDS, (n, 1)),
+            "numbers": zoo.normal(random, n, 8),
+            "label": random.integers(0, 2, (n, 1)),
+        }
+
+    return loss, [], draw
+
+
+SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep)}
+MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, **SPARSE}
+
+
+def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """Main program, startup program, loss and what draws a feed."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss, _, draw = MODELS[job["model"]](fluid)
+        zoo.optimizer(fluid, job["optimizer"]).minimize(loss)
+    return main, startup, loss, draw
+
+
+def batches(job: dict[str, Any], draw: Any) -> list[dict[str, Any]]:
+    """The whole batch of every step."""
+    random = np.random.default_rng(3)
+    return [draw(random, job["rows"]) for _ in range(job["steps"])]
+
+
+def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, Any]:
+    """The programs of one process, and the transpiler."""
+    main, startup, loss, draw = build(job)
+    config = fluid.DistributeTranspilerConfig()
+    for name, value in job.get("config", {}).items():
+        setattr(config, name, value)
+    transpiler = fluid.DistributeTranspiler(config=config)
+    transpiler.transpile(
+        number, main, ",".join(job["endpoints"]), job["trainers"], job.get("sync", True), startup
+    )
+    return transpiler, main, startup, loss, draw
+
+
+def fed(batch: dict[str, Any]) -> dict[str, Any]:
+    """A batch with each row of `clicks` as one sequence."""
+    found = dict(batch)
+    if "clicks" in found:
+        rows, count = found["clicks"].shape[:2]
+        flat = found["clicks"].reshape(-1, 1)
+        found["clicks"] = fluid.create_lod_tensor(flat, [[count] * rows], fluid.CPUPlace())
+    return found
+
+
+def parameters(program: Any, scope: Any) -> dict[str, Any]:
+    """The parameters that a scope holds."""
+    names = [param.name for param in program.all_parameters()]
+    return {name: np.array(scope.find_var(name).get_tensor()) for name in names}
+
+
+def serve(job: dict[str, Any], number: int) -> None:
+    """Run a server."""
+    endpoint = job["endpoints"][number]
+    main, startup = transpiled(job, 0)[0].get_pserver_programs(endpoint)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(startup)
+    executor.run(main)
+
+
+def train(job: dict[str, Any], number: int) -> None:
+    """Run a trainer on its share of every batch."""
+    train_transpiled(job, number, transpiled(job, number))
+
+
+def train_transpiled(job: dict[str, Any], number: int, made: Any) -> None:
+    """Run a trainer whose programs are made."""
+    transpiler, _, startup, loss, draw = made
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    main = transpiler.get_trainer_program()
+    executor.run(startup, scope=scope)
+    communicator = Communicator(main) if job.get("communicator") else None
+    if communicator is not None:
+        communicator.start()
+    losses = []
+    for batch in batches(job, draw):
+        share = {name: np.array_split(v, job["trainers"])[number] for name, v in batch.items()}
+        (value,) = executor.run(main, feed=fed(share), fetch_list=[loss], scope=scope)
+        losses.append(float(value[0]))
+    found = parameters(main, scope)
+    found |= {n: value for n, value in merged_values(main).items() if n in found}
+    if communicator is not None:
+        communicator.stop()
+    executor.close()
+    np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **found)
+
+
+def alone(job: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
+    """Parameters and losses of one process on whole batches."""
+    main, startup, loss, draw = build(job)
+    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    executor.run(startup, scope=scope)
+    losses = []
+    for batch in batches(job, draw):
+        (value,) = executor.run(main, feed=fed(batch), fetch_list=[loss], scope=scope)
+        losses.append(float(value[0]))
+    return parameters(main, scope), losses
+
+
+if __name__ == "__main__":
+    settings = json.loads(sys.argv[1])
+    {"server": serve, "trainer": train}[sys.argv[2]](settings, int(sys.argv[3]))

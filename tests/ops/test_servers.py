@@ -1,0 +1,109 @@
+"""Ops that reach parameter servers: what they ask for, and what they do with the answer."""
+
+import numpy as np
+import pytest
+
+from compiler.ir.opdef import find
+from tests.ops.samples import numbers
+
+ENDPOINTS = ["a:1", "b:1"]
+
+
+class Servers:
+    """Two servers that note what is sent; prefetch answers rows of one table."""
+
+    def __init__(self, table=None, sections=()):
+        self.calls, self.table, self.sections = [], table, sections
+
+    def send(self, *given):
+        self.calls.append(given)
+
+    def recv(self, names, endpoints, trainer_id):
+        self.calls.append((names, endpoints, trainer_id))
+        return [np.full((2, 3), i, np.float32) for i, _ in enumerate(names)]
+
+    def prefetch(self, names, endpoints, rows, trainer_id):
+        starts = {f"w.block{i}": s for i, s in enumerate(np.cumsum([0, *self.sections])[:-1])}
+        self.calls.append(names)
+        return [self.table[each + starts[name]] for name, each in zip(names, rows, strict=True)]
+
+
+def evaluated(kind, attrs, inputs, server=None):
+    op = find(kind)(attrs)
+    op.parameter_server = server
+    return op.evaluate(inputs)
+
+
+def test_send_cuts_a_gradient_into_the_blocks_of_its_names():
+    server, gradient = Servers(), numbers(5, 2)
+    attrs = {"epmap": ENDPOINTS, "send_varnames": ["g.block0", "g.block1"], "sections": [3, 2]}
+    evaluated("send", attrs, {"X": [gradient]}, server)
+    names, endpoints, arrays, rows, trainer, merge_add, through = server.calls[0]
+    assert (names, endpoints, rows) == (["g.block0", "g.block1"], ENDPOINTS, None)
+    assert (trainer, merge_add, through) == (0, False, True)
+    np.testing.assert_array_equal(np.concatenate(arrays), gradient)
+
+
+def test_send_numbers_sparse_rows_within_their_block():
+    server, values, rows = Servers(), numbers(4, 2), np.array([4, 0, 3, 4])
+    attrs = {"epmap": ENDPOINTS, "send_varnames": ["g.block0", "g.block1"], "sections": [3, 2]}
+    evaluated("send", attrs, {"X": [values], "X_rows": [rows]}, server)
+    _, _, arrays, numbered, *_ = server.calls[0]
+    assert [each.tolist() for each in numbered] == [[0], [1, 0, 1]]
+    np.testing.assert_array_equal(arrays[1], values[[0, 2, 3]])
+
+
+def test_send_scales_by_the_norm_of_all_gradients():
+    server, gradient = Servers(), np.array([3.0, 4.0], np.float32)
+    attrs = {"epmap": ["a:1"], "clip_norm": 1.0, "X_names": ["g"]}
+    found = evaluated("send", attrs, {"X": [gradient], "ClipX": [gradient]}, server)
+    np.testing.assert_allclose(found["Scale"], [0.2])
+    np.testing.assert_allclose(server.calls[0][2][0], [0.6, 0.8], rtol=1e-6)
+    given = {"X": [gradient], "Factor": found["Scale"]}
+    evaluated("send", {"epmap": ["a:1"], "X_names": ["h"]}, given, server)
+    np.testing.assert_allclose(server.calls[1][2][0], [0.6, 0.8], rtol=1e-6)
+
+
+def test_recv_joins_the_blocks_of_one_variable():
+    attrs = {"epmap": ENDPOINTS, "recv_varnames": ["w.block0", "w.block1"], "Out_names": ["w"]}
+    found = evaluated("recv", attrs, {}, Servers())["Out"]
+    assert [each.shape for each in found] == [(4, 3)]
+    attrs = {"epmap": ENDPOINTS, "Out_names": ["w.block0", "w.block1"]}
+    assert len(evaluated("recv", attrs, {}, Servers())["Out"]) == 2
+
+
+def test_a_remote_lookup_asks_for_each_row_once_and_only_where_it_is():
+    table = numbers(5, 2)
+    server = Servers(table, [3, 2])
+    attrs = {
+        "table_names": ["w.block0", "w.block1"],
+        "height_sections": [3, 2],
+        "endpoints": ENDPOINTS,
+        "padding_idx": 1,
+    }
+    ids = [np.array([[4], [4], [1]]), np.array([[[3]], [[4]]])]
+    found = evaluated("distributed_lookup_table", attrs, {"Ids": ids, "W": table}, server)
+    first, second = found["Outputs"]
+    np.testing.assert_array_equal(first, np.stack([table[4], table[4], np.zeros(2)]))
+    np.testing.assert_array_equal(second, table[[[3], [4]]])
+    evaluated("distributed_lookup_table", attrs, {"Ids": ids[1:], "W": table}, server)
+    assert server.calls == [["w.block0", "w.block1"], ["w.block1"]]
+
+
+def test_an_id_beyond_the_table_is_an_error():
+    attrs = {"table_names": ["w"], "height_sections": [5], "endpoints": ["a:1"]}
+    with pytest.raises(IndexError, match="not among the 5"):
+        given = {"Ids": [np.array([[7]])], "W": numbers(5, 2)}
+        evaluated("distributed_lookup_table", attrs, given, Servers())
+
+
+def test_without_servers_the_error_says_what_to_run():
+    with pytest.raises(RuntimeError, match="connected to none; run it by an Executor in a job"):
+        evaluated("send", {"epmap": ["a:1"], "X_names": ["g"]}, {"X": [numbers(2)]})
+
+
+def test_rows_of_a_whole_are_drawn_as_the_whole_is():
+    whole = find("uniform_random")({"shape": [6, 2], "seed": 3}).evaluate({})["Out"]
+    part = {"shape": [2, 2], "seed": 3, "whole_shape": [6, 2], "first_row": 1, "row_step": 3}
+    found = find("uniform_random")(part).evaluate({})["Out"]
+    np.testing.assert_array_equal(found, whole[1::3])

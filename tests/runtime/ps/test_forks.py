@@ -1,0 +1,43 @@
+"""`os.fork` in a process that serves and calls parameter servers: the child runs on."""
+
+import os
+import threading
+
+from runtime.ps.wire import grpc
+from tests.runtime.ps.world import receive, send, world
+
+
+def codes_of_children(count: int) -> list[int]:
+    """The exit codes of children that end at once, forked one after another."""
+    codes: list[int] = []
+    for _ in range(count):
+        process = os.fork()
+        if not process:
+            threading.Event().wait(0.05)
+            os._exit(0)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+    return codes
+
+
+def test_grpc_does_nothing_at_a_fork() -> None:
+    grpc()
+    assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"
+
+
+def test_a_child_ends_well_beside_a_running_server() -> None:
+    stopped = threading.Event()
+    with world(1) as job:
+        trainer = job.trainer(0)
+
+        def steps() -> None:
+            while not stopped.is_set():
+                send(trainer, job.endpoint, 1.0)
+                receive(trainer, job.endpoint)
+
+        thread = threading.Thread(target=steps)
+        thread.start()
+        try:
+            assert codes_of_children(30) == [0] * 30
+        finally:
+            stopped.set()
+            thread.join()

@@ -1,0 +1,202 @@
+"""Servers and trainers over sockets: steps, lost trainers, restarts, tokens, TLS."""
+
+import shutil
+import subprocess
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from runtime.errors import WireError
+from runtime.ps.frames import read_frame
+from runtime.ps.packets import pack
+from runtime.ps.security import Security
+from runtime.ps.settings import Settings
+from runtime.ps.status import read_status, status_lines
+from runtime.ps.wire import open_channel, stream_call, unary_call
+from tests.runtime.ps.world import receive, send, world
+
+
+def step(made, trainers, value):
+    for trainer in trainers:
+        send(trainer, made.endpoint, value)
+    return [receive(trainer, made.endpoint) for trainer in trainers]
+
+
+def test_steps_and_completion():
+    with world() as made:
+        trainers = [made.trainer(0), made.trainer(1)]
+        for count in range(1, 4):
+            for found in step(made, trainers, 1.0):
+                np.testing.assert_array_equal(found, -count)
+        np.testing.assert_array_equal(made.variables["t"][[3, 7, 8], 0], [-6, -3, 0])
+        rows = trainers[0].prefetch(["t"], [made.endpoint], [np.array([7, 3])], 0)[0]
+        np.testing.assert_array_equal(rows[:, 0], [-3, -6])
+        lines = status_lines(read_status(made.endpoint, made.settings))
+        assert any("steps 3" in line for line in lines)
+        for trainer in trainers:
+            trainer.complete()
+        made.thread.join(5)
+        assert not made.thread.is_alive()
+        assert not made.errors
+
+
+def test_repeated_messages_change_nothing():
+    with world(1) as made:
+        trainer = made.trainer(0)
+        step(made, [trainer], 1.0)
+        send(trainer, made.endpoint, 1.0)
+        pair = trainer.remote(made.endpoint).pair
+        messages = [message for _, each in pair._log for message in each]
+        receive(trainer, made.endpoint)
+        for message in messages:
+            made.server.shard.receive(read_frame(message))
+        np.testing.assert_array_equal(made.variables["w"], -2)
+
+
+def test_a_completed_trainer_is_not_waited_for():
+    with world() as made:
+        trainers = [made.trainer(0), made.trainer(1)]
+        step(made, trainers, 1.0)
+        trainers[1].complete()
+        np.testing.assert_array_equal(step(made, trainers[:1], 1.0)[0], -2)
+        trainers[0].complete()
+
+
+def test_a_lost_trainer_fails_the_job_by_name():
+    with world() as made:
+        trainers = [made.trainer(0), made.trainer(1)]
+        step(made, trainers, 1.0)
+        trainers[1].close()
+        send(trainers[0], made.endpoint, 1.0)
+        with pytest.raises(WireError, match="trainer 1 is lost"):
+            receive(trainers[0], made.endpoint)
+        trainers[0].close()
+        made.thread.join(5)
+        assert "trainer 1 is lost" in str(made.errors[0])
+
+
+def test_shrink_continues_without_a_lost_trainer():
+    with world(policy="shrink") as made:
+        trainers = [made.trainer(0), made.trainer(1)]
+        step(made, trainers, 1.0)
+        trainers[1].close()
+        np.testing.assert_array_equal(step(made, trainers[:1], 1.0)[0], -2)
+        trainers[0].complete()
+
+
+def test_wait_waits_for_the_return(monkeypatch):
+    with world(policy="wait") as made:
+        trainers = [made.trainer(0), made.trainer(1)]
+        step(made, trainers, 1.0)
+        trainers[1].close()
+        again = made.trainer(1)
+        assert again.step == 1
+        np.testing.assert_array_equal(step(made, [trainers[0], again], 1.0)[1], -2)
+        trainers[0].complete()
+        again.complete()
+
+
+def test_a_server_restarts_from_its_snapshot(tmp_path):
+    with world(
+        1, snapshot_dir=str(tmp_path), snapshot_steps=2, reconnect=20.0, lost_after=9.0
+    ) as made:
+        trainers = [made.trainer(0)]
+        for _ in range(5):
+            step(made, trainers, 1.0)
+        made.server._join_writer()
+        made.server._path = None  # it dies: nothing is written at its end
+        made.end()
+        for value in made.variables.values():
+            value[...] = 99
+        made.start()
+        assert 0 < made.server.shard.step < 5
+        for found in step(made, trainers, 1.0):
+            np.testing.assert_array_equal(found, -6)
+        for trainer in trainers:
+            trainer.complete()
+        made.thread.join(5)
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_server_without_snapshots_cannot_be_replaced():
+    with world(1, reconnect=20.0) as made:
+        trainer = made.trainer(0)
+        for _ in range(3):
+            step(made, [trainer], 1.0)
+        made.end()
+        made.start()
+        with pytest.raises(WireError, match="FLUID_PS_SNAPSHOT_DIR"):
+            step(made, [trainer], 1.0)
+        trainer.close()
+
+
+def test_without_the_token_nothing_is_read():
+    with world(1, security=Security(token="secret")) as made:
+        stranger = made.trainer(0, replace(made.settings, security=Security(token="guess")))
+        with pytest.raises(WireError, match="token"):
+            receive(stranger, made.endpoint)
+        stranger.close()
+        trainer = made.trainer(0)
+        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -1)
+        trainer.complete()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+def test_mutual_tls(tmp_path):
+    pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=127.0.0.1 -addext".split()
+    subprocess.run(
+        ["openssl", *command, "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    environ = {"FLUID_PS_CERT": str(pem), "FLUID_PS_KEY": str(key), "FLUID_PS_CA": str(pem)}
+    with world(1, security=Security.from_env(environ)) as made:
+        trainer = made.trainer(0)
+        np.testing.assert_array_equal(step(made, [trainer], 1.0)[0], -1)
+        trainer.complete()
+        plain = made.trainer(0, replace(made.settings, security=Security(), reconnect=1.0))
+        with pytest.raises(WireError, match="does not answer"):
+            receive(plain, made.endpoint)
+        plain.close()
+
+
+def test_a_wrong_program_is_named():
+    with world(1) as made:
+        trainer = made.trainer(0)
+        array = np.zeros(7, np.float32)
+        with pytest.raises(WireError, match="do all processes build the same program"):
+            trainer.send(["g.trainer_0"], [made.endpoint], [array], None, 0, False, True)
+        trainer.close()
+        other = made.trainer(0)
+        with pytest.raises(WireError, match="does not lie on server"):
+            other.recv(["nothing"], [made.endpoint], 0)
+        other.close()
+
+
+def test_settings_name_the_variable():
+    with pytest.raises(WireError, match="FLUID_PS_POLICY"):
+        Settings.from_env({"FLUID_PS_POLICY": "panic"})
+    with pytest.raises(WireError, match="FLUID_PS_HEARTBEAT_SECONDS"):
+        Settings.from_env({"FLUID_PS_HEARTBEAT_SECONDS": "-1"})
+
+
+@pytest.mark.parametrize("does", ["read", "sum"])
+def test_calls_that_wait_end_with_the_server(does):
+    before = set(threading.enumerate())
+    with world(1, deadline=60.0) as job:
+        channel = open_channel(job.endpoint, Security())
+        message = pack({"do": does, "name": "w", "names": ["w"], "step": 9})
+        if does == "read":
+            waiting = stream_call(channel, "Fetch")(iter([message]), wait_for_ready=True)
+        else:
+            waiting = unary_call(channel, "Call").future(message, wait_for_ready=True)
+        time.sleep(0.3)
+        job.end()
+        assert waiting.code().name in ("CANCELLED", "UNAVAILABLE", "FAILED_PRECONDITION")
+        channel.close()
+    time.sleep(0.5)
+    pools = [each for each in set(threading.enumerate()) - before if "Pool" in each.name]
+    assert not pools, "a thread of the server still waits"
