@@ -1,0 +1,84 @@
+"""Checkpoints of collective training: numbered folders with parameters and the epoch.
+
+A folder `__paddle_fleet_checkpoint__.<n>` has all persistable variables in `_paddle_fleet_param__`
+and the last complete epoch in `fleet_train_status`, JSON, as release 1.8 writes them. Every worker
+has equal parameters, so any number of workers can load what another number saved.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fleet.file_systems import FS
+
+__all__ = ["PARAMS", "PREFIX", "TrainStatus", "last_number", "numbers", "read_status"]
+
+PREFIX = "__paddle_fleet_checkpoint__"
+PARAMS = "_paddle_fleet_param__"
+STATUS = "fleet_train_status"
+STATUS_BYTES = 4096
+"""A larger status file is not read."""
+
+
+class TrainStatus:
+    """How far training is: the last complete epoch, -1 before the first."""
+
+    def __init__(self, epoch_no: int = -1) -> None:
+        self._epoch_no = epoch_no
+
+    def next(self) -> int:
+        """The epoch to train next."""
+        return self._epoch_no + 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrainStatus) and self._epoch_no == other._epoch_no
+
+    def __hash__(self) -> int:
+        return hash(self._epoch_no)
+
+    def __repr__(self) -> str:
+        return f"TrainStatus(epoch_no={self._epoch_no})"
+
+
+def numbers(fs: FS, root: str) -> list[int]:
+    """The numbers of complete checkpoints in a folder, ascending; other names are skipped."""
+    parts = [name.split(".") for name in fs.list_dirs(root)]
+    found = [each[1] for each in parts if len(each) == 2 and each[0] == PREFIX]
+    return sorted(int(text) for text in found if text.isascii() and text.isdecimal())
+
+
+def last_number(fs: FS, root: str) -> int:
+    """The number of the newest checkpoint, -1 where there is none."""
+    return max(numbers(fs, root), default=-1)
+
+
+def write_status(folder: str, status: TrainStatus) -> None:
+    """Write the status of a checkpoint."""
+    text = json.dumps({"epoch_no": status._epoch_no})
+    (Path(folder) / STATUS).write_text(text, encoding="utf-8")
+
+
+def read_status(folder: str) -> TrainStatus:
+    """The status of a checkpoint; a new one where it has none.
+
+    Raises ValueError naming the file for one that is no status.
+    """
+    path = Path(folder) / STATUS
+    if not path.is_file():
+        return TrainStatus()
+    return TrainStatus(_epoch(path))
+
+
+def _epoch(path: Path) -> int:
+    if path.stat().st_size > STATUS_BYTES:
+        raise ValueError(f"{path} is larger than {STATUS_BYTES} bytes: it is no train status")
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from error
+    epoch = found.get("epoch_no") if isinstance(found, dict) else None
+    if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+        raise ValueError(f'{path}: expected {{"epoch_no": NUMBER}}, a number from 0, got {found!r}')
+    return epoch

@@ -1,0 +1,229 @@
+"""`CollectiveOptimizer`: `minimize` that distributes a program by collectives (fluid_spec F.4)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from copy import copy
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from fleet.algorithm import DistributedOptimizer
+from fleet.collective_strategy import DistributedStrategy
+from fluid.compiler import CompiledProgram
+from fluid.contrib.mixed_precision import decorate
+from fluid.framework import Program, Variable, default_startup_program
+from fluid.optimizer import RecomputeOptimizer
+from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
+
+__all__ = ["CollectiveOptimizer"]
+
+SYNC_FLAG = "FLAGS_sync_nccl_allreduce"
+LOG = logging.getLogger(__name__)
+COLLECTIVE_MODES = ("local_sgd", "grad_allreduce")
+
+
+class Workers(Protocol):
+    """What an optimizer asks of its fleet."""
+
+    def worker_endpoints(self, to_string: bool = False) -> Any:
+        """The workers' endpoints."""
+
+    def worker_index(self) -> int:
+        """This worker's number."""
+
+    def worker_num(self) -> int:
+        """The number of workers."""
+
+    def _set_programs(
+        self, startup: Program, origin: Program, transpiled: Program, main: Any
+    ) -> None:
+        """Keep what the optimizer made of a program."""
+
+
+class CollectiveOptimizer(DistributedOptimizer):
+    """Wraps an optimizer of a collective fleet, by default that of `fleet.collective`.
+
+    `strategy` is copied; its defaults apply unless given. Raises TypeError for what is no optimizer
+    or no DistributedStrategy, ValueError for `recompute_checkpoints` that are no list.
+    """
+
+    default_fleet: ClassVar[Any] = None
+
+    def __init__(
+        self, optimizer: Any, strategy: DistributedStrategy | None = None,
+        algorithm: Workers | None = None,
+    ) -> None:  # fmt: skip
+        given = DistributedStrategy() if strategy is None else strategy
+        if not isinstance(given, DistributedStrategy):
+            kind = type(given).__name__
+            raise TypeError(f"strategy must be a collective DistributedStrategy, not {kind}")
+        if not isinstance(given.recompute_checkpoints, list):
+            kind = type(given.recompute_checkpoints).__name__
+            raise ValueError(f"DistStrategy.recompute_checkpoints should be a List, not {kind}")
+        own = copy(given)
+        own.exec_strategy = copy(given.exec_strategy)
+        super().__init__(optimizer, own)
+        self._fleet: Workers = self.default_fleet if algorithm is None else algorithm
+        self._loss: Variable | None = None
+        self.print_config = False
+
+    # ---- minimize
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Append gradient and update ops to the program of `loss`, then distribute it.
+
+        Recomputation and mixed precision wrap the optimizer first, as the strategy asks. Returns
+        the update ops and (parameter, gradient) pairs. Raises ValueError for an optimizer that is
+        wrapped already and for recomputation without checkpoints, AssertionError for settings that
+        exclude each other, RuntimeError before `init`.
+        """
+        optimizer = self._wrapped()
+        main = loss.block.program
+        startup = default_startup_program() if startup_program is None else startup_program
+        self._loss = loss
+        self._check_collective_mode(main, optimizer, self._strategy)
+        made = optimizer.minimize(loss, startup, parameter_list, no_grad_set)
+        origin = main.clone(for_test=False)
+        compiled = self._try_to_compile(startup, main)
+        self._fleet._set_programs(startup, origin, main, compiled)
+        return made
+
+    def _wrapped(self) -> Any:
+        """The optimizer with recomputation and mixed precision, as the strategy asks."""
+        optimizer, strategy = self._optimizer, self._strategy
+        kind = type(optimizer).__name__
+        if strategy.forward_recompute:
+            if not strategy.recompute_checkpoints:
+                raise ValueError(
+                    "please set strategy.recompute_checkpoints when set strategy.forward_recompute "
+                    "as True"
+                )
+            if kind in ("RecomputeOptimizer", "OptimizerWithMixedPrecision"):
+                self.raiseOptimizeError("forward_recompute", kind)
+            optimizer = RecomputeOptimizer(optimizer)
+            optimizer._set_checkpoints(strategy.recompute_checkpoints)
+        if strategy.use_amp:
+            if kind in ("OptimizerWithMixedPrecision", "DGCMomentumOptimizer"):
+                self.raiseOptimizeError("mixed_precision", kind)
+            scale = float(strategy.amp_loss_scaling)
+            optimizer = decorate(optimizer, init_loss_scaling=scale, use_dynamic_loss_scaling=True)
+        return optimizer
+
+    def raiseOptimizeError(self, strategy_name: str, optimize_name: str) -> NoReturn:
+        """Raise ValueError: a strategy asks for what the optimizer has already."""
+        raise ValueError(
+            f"can not use {optimize_name} when you set DistStrategy.{strategy_name} as True"
+        )
+
+    # ---- settings that exclude each other
+
+    def _check_collective_mode(
+        self, main_program: Program, optimizer: Any, strategy: DistributedStrategy
+    ) -> None:
+        """Derive the mode. Raises AssertionError for settings that exclude each other."""
+        kind = _innermost(optimizer)
+        dgc = kind.startswith("DGCMomentum") or getattr(main_program, "_enable_dgc", False)
+        lamb = kind.startswith("Lamb") or getattr(main_program, "_use_lamb", False)
+        if strategy.use_local_sgd:
+            strategy.mode, strategy.collective_mode = "collective", "local_sgd"
+            self._check_condition(
+                "use_local_sgd", use_dgc=dgc, use_dist_fc=strategy.use_dist_fc, use_lamb=lamb
+            )
+        if strategy.use_dist_fc:
+            self._check_condition("use_dist_fc", use_dgc=dgc, use_lamb=lamb)
+            if strategy.dist_fc_config is None:
+                raise AssertionError("DistributedStrategy.dist_fc_config should be set")
+        if strategy._ut4grad_allreduce:
+            strategy.mode, strategy.collective_mode = "collective", "grad_allreduce"
+            self._check_condition("_ut4grad_allreduce", use_dgc=dgc, use_lamb=lamb)
+        if strategy.collective_mode in COLLECTIVE_MODES and strategy.mode != "collective":
+            raise AssertionError(
+                "local_sgd and grad_allreduce can be used under collective mode: set "
+                f"strategy.mode to 'collective', it is {strategy.mode!r}"
+            )
+
+    def _check_condition(self, name: str, **others: Any) -> None:
+        """AssertionError naming the first of `others` that is set."""
+        for other, value in others.items():
+            if value is True:
+                raise AssertionError(f"you can't use {name} and {other} together")
+
+    # ---- the program of this process
+
+    def _try_to_compile(self, startup_program: Program, main_program: Program) -> Any:
+        """Rewrite both programs for this worker; the program to run.
+
+        In mode "collective" it is `main_program` itself, else a CompiledProgram with data
+        parallelism over the workers. Rings and levels of rings are for several machines: on one
+        there is one ring.
+        """
+        strategy = self._strategy
+        self._limit_rings(strategy)
+        self._transpile(startup_program, main_program)
+        if strategy.mode == "collective":
+            return main_program
+        if self._loss is None:
+            raise RuntimeError("call minimize(loss), which compiles the program of that loss")
+        strategy.num_trainers = self._fleet.worker_num()
+        strategy.trainer_id = self._fleet.worker_index()
+        strategy.trainers_endpoints = list(self._fleet.worker_endpoints())
+        strategy.enable_backward_optimizer_op_deps = True
+        return CompiledProgram(main_program).with_data_parallel(
+            loss_name=self._loss.name,
+            build_strategy=strategy,
+            exec_strategy=strategy.exec_strategy,
+            share_vars_from=None,
+        )
+
+    def _limit_rings(self, strategy: DistributedStrategy) -> None:
+        """Set rings and threads by the number of machines, as release 1.8 does."""
+        if self._node_num() <= 1:
+            if strategy.nccl_comm_num > 1:
+                LOG.warning("set nccl_comm_num=1 since you only have 1 node.")
+            if strategy.use_hierarchical_allreduce:
+                LOG.warning("set use_hierarchical_allreduce=False since you only have 1 node.")
+            strategy.nccl_comm_num, strategy.use_hierarchical_allreduce = 1, False
+        if os.environ.get(SYNC_FLAG, "1") == "1":
+            levels = 2 if strategy.use_hierarchical_allreduce else 1
+            strategy.exec_strategy.num_threads = levels * strategy.nccl_comm_num + 1
+        if strategy.sync_batch_norm:
+            strategy.nccl_comm_num, strategy.use_hierarchical_allreduce = 1, False
+            strategy.exec_strategy.num_threads = 1
+
+    def _node_num(self) -> int:
+        """The number of machines that the workers run on."""
+        return len({each.rpartition(":")[0].strip() for each in self._fleet.worker_endpoints()})
+
+    def _transpile(self, startup_program: Program, main_program: Program) -> None:
+        """Rewrite both programs for this worker; one worker alone needs no rewriting.
+
+        Nobody waits for ports here: the workers meet when the startup program runs.
+        """
+        number, endpoints = self._fleet.worker_index(), self._fleet.worker_endpoints()
+        if self.print_config:
+            print(f"worker {number} of {len(endpoints)}: {', '.join(endpoints)}")
+        if len(endpoints) == 1:
+            return
+        config = DistributeTranspilerConfig()
+        config.wait_port = False
+        for name in (
+            "mode", "collective_mode", "nccl_comm_num", "use_hierarchical_allreduce",
+            "hierarchical_allreduce_inter_nranks",
+        ):  # fmt: skip
+            setattr(config, name, getattr(self._strategy, name))
+        DistributeTranspiler(config).transpile(
+            trainer_id=number, program=main_program, startup_program=startup_program,
+            trainers=",".join(endpoints), current_endpoint=endpoints[number],
+        )  # fmt: skip
+
+
+def _innermost(optimizer: Any) -> str:
+    """The class name of the optimizer that others wrap."""
+    inner = getattr(optimizer, "_optimizer", None)
+    return type(optimizer).__name__ if inner is None else _innermost(inner)

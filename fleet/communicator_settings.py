@@ -1,0 +1,95 @@
+"""Settings of a trainer's communicator, which exchanges with servers beside the program's steps."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from fluid.transpiler.distribute.config import DistributedMode
+
+__all__ = ["TrainerRuntimeConfig", "device_count"]
+
+SYNCHRONOUS_FLAGS = (
+    "communicator_max_merge_var_num",
+    "communicator_send_wait_times",
+    "communicator_thread_pool_size",
+    "communicator_send_queue_size",
+)
+GEO_FLAGS = ("communicator_thread_pool_size", "communicator_send_wait_times")
+AS_MANY_AS_THREADS = ("communicator_max_merge_var_num", "communicator_send_queue_size")
+"""What equals CPU_NUM where all threads of a trainer make a step together."""
+
+
+class TrainerRuntimeConfig:
+    """Settings of a trainer's communicator, as text by name in `runtime_configs`.
+
+    Each is read from the environment variable `FLAGS_<name>`, with the defaults of release 1.8.5;
+    several are CPU_NUM by default.
+    """
+
+    def __init__(self) -> None:
+        self.mode: DistributedMode | None = None
+        threads = device_count()
+        defaults = {
+            "communicator_max_merge_var_num": threads,
+            "communicator_send_queue_size": threads,
+            "communicator_independent_recv_thread": "1",
+            "communicator_min_send_grad_num_before_recv": threads,
+            "communicator_thread_pool_size": "5",
+            "communicator_send_wait_times": "5",
+            "communicator_is_sgd_optimizer": "1",
+            "rpc_deadline": "180000",
+            "rpc_retry_times": "3",
+        }
+        self.runtime_configs: dict[str, Any] = {
+            name: os.environ.get(f"FLAGS_{name}", value) for name, value in defaults.items()
+        }
+
+    def get_communicator_flags(self) -> dict[str, str]:
+        """The settings that a communicator of this mode reads, as text.
+
+        In synchronous and half-asynchronous mode, queues and merges must have the size CPU_NUM:
+        other values are replaced, with a warning. Raises ValueError for an unknown mode.
+        """
+        flags = {name: str(self.runtime_configs[name]) for name in self._names()}
+        if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
+            for name in AS_MANY_AS_THREADS:
+                flags[name] = self._expect_threads(name, flags[name])
+        return flags
+
+    def _names(self) -> tuple[str, ...]:
+        if self.mode is None or self.mode == DistributedMode.ASYNC:
+            return tuple(self.runtime_configs)
+        if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
+            return SYNCHRONOUS_FLAGS
+        if self.mode == DistributedMode.GEO:
+            return GEO_FLAGS
+        raise ValueError(f"Unsupported Mode {self.mode!r}: expected a DistributedMode")
+
+    def _expect_threads(self, name: str, value: str) -> str:
+        threads = device_count()
+        if value != threads:
+            warnings.warn(
+                f"in sync and half_async mode {name} must equal CPU_NUM, {threads}, but is "
+                f"{value}; {threads} is used",
+                stacklevel=3,
+            )
+        return threads
+
+    def display(self, configs: dict[str, Any]) -> str:
+        """A table of settings, for people."""
+        lines = [f"{'TrainerRuntimeConfig Overview':^45s}{'Value':<5s}", "-" * 50]
+        lines += [f"{name:<45s}{value!s:<5s}" for name, value in configs.items()]
+        return "\n".join(["", "=" * 50, *lines, "=" * 50, ""])
+
+    def __repr__(self) -> str:
+        return self.display(self.get_communicator_flags())
+
+
+def device_count() -> str:
+    """CPU_NUM, 1 unless set. Raises ValueError naming the variable."""
+    text = os.environ.get("CPU_NUM", "1")
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"CPU_NUM must be a positive number of devices, but is {text!r}")
+    return text

@@ -1,0 +1,88 @@
+"""Finds the classes of a few-shot data set below a folder (seed 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fleet.few_shot.classes import Open_KS_Character, Open_KS_ImageNet
+from fleet.few_shot.images import ImageDataError
+
+__all__ = ["Open_KS_Read_Character", "Open_KS_read"]
+
+ROTATIONS = (0, 90, 180, 270)
+"""Degrees by which characters are rotated to make further classes of them."""
+
+
+class Open_KS_read:
+    """Reads data sets of photographs: a folder with `train`, `val` and `test`, a folder a class."""
+
+    @staticmethod
+    def read_dataset(
+        data_dir: str | Path, generator: np.random.Generator | None = None
+    ) -> tuple[list[Open_KS_ImageNet], list[Open_KS_ImageNet], list[Open_KS_ImageNet]]:
+        """The classes for training, for validation and for testing.
+
+        Raises ImageDataError where one of the three folders is missing or has no class.
+        """
+        parts = (Path(data_dir) / part for part in ("train", "val", "test"))
+        train, val, test = (Open_KS_read._read_classes(part, generator) for part in parts)
+        return train, val, test
+
+    @staticmethod
+    def _read_classes(
+        dir_path: str | Path, generator: np.random.Generator | None = None
+    ) -> list[Open_KS_ImageNet]:
+        """A class for each folder whose name begins with `n`, as WordNet's do, sorted by name."""
+        found = [each for each in _folders(Path(dir_path)) if each.name.startswith("n")]
+        if not found:
+            raise ImageDataError(
+                f"{dir_path} has no class: expected folders such as n01532829 (WordNet ids)"
+            )
+        return [Open_KS_ImageNet(each, generator) for each in found]
+
+
+class Open_KS_Read_Character:
+    """Reads data sets of characters: a folder an alphabet, with a folder a character."""
+
+    @staticmethod
+    def read_dataset(
+        data_dir: str | Path, generator: np.random.Generator | None = None
+    ) -> list[Open_KS_Character]:
+        """A class for each `alphabet/character…` folder, sorted, not rotated.
+
+        Raises ImageDataError where there is none.
+        """
+        alphabets = _folders(Path(data_dir))
+        found = [each for alphabet in alphabets for each in _folders(alphabet)]
+        characters = [each for each in found if each.name.startswith("character")]
+        if not characters:
+            raise ImageDataError(f"{data_dir} has no class: expected ALPHABET/character01 folders")
+        return [Open_KS_Character(each, 0, generator) for each in characters]
+
+    @staticmethod
+    def split_dataset(
+        dataset: Sequence[Open_KS_Character],
+        num_train: int = 1200,
+        generator: np.random.Generator | None = None,
+    ) -> tuple[list[Open_KS_Character], list[Open_KS_Character]]:
+        """Shuffle the classes and divide them: the first `num_train`, and the others."""
+        order = (generator or np.random.default_rng()).permutation(len(dataset))
+        shuffled = [dataset[index] for index in order]
+        return shuffled[:num_train], shuffled[num_train:]
+
+    @staticmethod
+    def augment_dataset(dataset: Sequence[Open_KS_Character]) -> Iterator[Open_KS_Character]:
+        """Each class in four rotations, which count as classes of their own."""
+        for each in dataset:
+            for rotation in ROTATIONS:
+                yield Open_KS_Character(each.dir_path, rotation, each.generator)
+
+
+def _folders(path: Path) -> list[Path]:
+    """The folders in a folder, sorted by name. Raises ImageDataError where it is missing."""
+    if not path.is_dir():
+        raise ImageDataError(f"{path}: there is no such folder")
+    return sorted(each for each in path.iterdir() if each.is_dir())

@@ -1,0 +1,83 @@
+"""N-way K-shot episodes: a few classes, a few labelled images of each, others to be recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.ir.types import Array
+from fleet.few_shot.classes import ImageClass
+from fleet.few_shot.images import ImageDataError
+
+__all__ = ["Episode", "episode_reader", "sample_episode"]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One task of `ways` classes, labelled 0 to ways - 1 in the order of `classes`.
+
+    Images are float32 [count, *shape of an image], labels int64 [count, 1]; no image is in both
+    sets.
+    """
+
+    classes: tuple[str, ...]
+    support_images: Array
+    support_labels: Array
+    query_images: Array
+    query_labels: Array
+
+
+def sample_episode(
+    classes: Sequence[ImageClass],
+    ways: int,
+    shots: int,
+    queries: int = 1,
+    generator: np.random.Generator | None = None,
+) -> Episode:
+    """Sample `ways` classes, and of each `shots` images to learn from and `queries` others.
+
+    Raises ImageDataError where there are fewer classes, or a class has fewer images.
+    """
+    random = generator or np.random.default_rng()
+    if not 1 <= ways <= len(classes):
+        raise ImageDataError(f"an episode of {ways} classes, but the data set has {len(classes)}")
+    chosen = [classes[index] for index in random.permutation(len(classes))[:ways]]
+    images = np.stack([each.sample(shots + queries, random) for each in chosen])
+    support, query = images[:, :shots], images[:, shots:]
+    names = tuple(each.name for each in chosen)
+    return Episode(
+        names, _rows(support), _labels(ways, shots), _rows(query), _labels(ways, queries)
+    )
+
+
+def _rows(images: Array) -> Array:
+    """[ways, count, …] as [ways * count, …]."""
+    return images.reshape(-1, *images.shape[2:])
+
+
+def _labels(ways: int, count: int) -> Array:
+    return np.repeat(np.arange(ways, dtype=np.int64), count)[:, np.newaxis]
+
+
+def episode_reader(
+    classes: Sequence[ImageClass],
+    ways: int,
+    shots: int,
+    queries: int = 1,
+    episodes: int = 100,
+    seed: int = 0,
+) -> Callable[[], Iterator[tuple[Array, Array, Array, Array]]]:
+    """A reader of episodes for `DataLoader.set_batch_generator`, the same ones for the same seed.
+
+    A batch is (support images, support labels, query images, query labels).
+    """
+
+    def read() -> Iterator[tuple[Array, Array, Array, Array]]:
+        random = np.random.default_rng(seed)
+        for _ in range(episodes):
+            found = sample_episode(classes, ways, shots, queries, random)
+            yield found.support_images, found.support_labels, found.query_images, found.query_labels
+
+    return read

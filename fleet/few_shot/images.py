@@ -1,0 +1,43 @@
+"""Reads an image file as a small array, with limits on what a file may claim."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+PIXELS = 64_000_000
+"""The most pixels a file may have; larger ones are refused before they are decoded."""
+
+
+class ImageDataError(ValueError):
+    """A folder or file of a few-shot data set that cannot be used."""
+
+
+def read_image(path: Path, size: int, mode: str, rotation: float = 0) -> Array:
+    """Decode an image, resize it to `size` × `size` and rotate it counter-clockwise, as uint8.
+
+    `mode` is Pillow's: "RGB" gives [size, size, 3]; "L" (grey) and "1" (black and white) give
+    [size, size]. Raises ImageDataError for a file that is missing, no image, damaged, or larger
+    than `PIXELS`.
+    """
+    pillow = import_module("PIL.Image")
+    try:
+        with pillow.open(path) as image:
+            _expect_small(path, image)
+            found = image.resize((size, size)).convert(mode)
+            return np.asarray(found.rotate(rotation) if rotation else found).astype(np.uint8)
+    except FileNotFoundError as error:
+        raise ImageDataError(f"{path}: there is no such file") from error
+    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ImageDataError(f"{path}: not an image that can be read ({error})") from error
+
+
+def _expect_small(path: Path, image: Any) -> None:
+    width, height = image.size
+    if width * height > PIXELS:
+        raise ImageDataError(f"{path}: {width} × {height} pixels, expected at most {PIXELS}")

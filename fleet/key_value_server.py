@@ -1,0 +1,165 @@
+"""A server of keys and values over HTTP, by which the processes of a job find each other.
+
+`GET`, `PUT` and `DELETE` of `/scope/key`, as `incubate.fleet.utils.http_server` of release 1.8. It
+listens at one address alone, by default that of this machine for itself; keys, values, their number
+and the time of a request are limited. Nothing that arrives is executed or written to a file.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+__all__ = ["KVHTTPServer", "KVHandler", "KVServer"]
+
+VALUE_BYTES = 1 << 20
+"""The largest value."""
+TOTAL_BYTES = 1 << 26
+"""The most bytes of all values."""
+KEYS = 1 << 16
+"""The most keys."""
+REQUEST_SECONDS = 10
+"""How long a request may take."""
+PATH = re.compile(r"/([\w.:@-]{1,256})/([\w.:@-]{1,256})")
+
+
+class KVHandler(BaseHTTPRequestHandler):
+    """Answers requests: 200, 400 for another path, 404 for no such key, 411 and 413 for sizes."""
+
+    timeout = REQUEST_SECONDS
+    server: KVHTTPServer
+
+    def do_GET(self) -> None:
+        """Answer the value of a key."""
+        place = self._place()
+        if place is None:
+            return
+        value = self.server.get(*place)
+        if value is None:
+            self.send_status_code(404)
+        else:
+            self._answer(200, value)
+
+    def do_PUT(self) -> None:
+        """Set the value of a key to the body."""
+        place = self._place()
+        if place is None:
+            return
+        text = self.headers.get("Content-Length", "")
+        if not re.fullmatch(r"\d{1,10}", text):
+            self.send_status_code(411)
+        elif int(text) > VALUE_BYTES:
+            self.send_status_code(413)
+        else:
+            value = self.rfile.read(int(text))
+            whole = len(value) == int(text)
+            self.send_status_code(200 if whole and self.server.put(*place, value) else 413)
+
+    def do_DELETE(self) -> None:
+        """Note that a process needs a key no longer; the value stays for others."""
+        place = self._place()
+        if place is not None:
+            self.send_status_code(200 if self.server.note_deleted(*place) else 413)
+
+    def send_status_code(self, code: int) -> None:
+        """Answer without a body."""
+        self._answer(code, b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged."""
+
+    def _place(self) -> tuple[str, str] | None:
+        """The scope and the key of the path; answers 400 where there are none."""
+        found = PATH.fullmatch(self.path)
+        if found is None:
+            self.send_status_code(400)
+            return None
+        return found[1], found[2]
+
+    def _answer(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class KVHTTPServer(ThreadingHTTPServer):
+    """Holds keys and values; each request has a thread of its own."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(address, KVHandler)
+        self._lock = threading.Lock()
+        self._values: dict[tuple[str, str], bytes] = {}
+        self._deleted: dict[str, set[str]] = {}
+
+    def get(self, scope: str, key: str) -> bytes | None:
+        """The value of a key, or None."""
+        with self._lock:
+            return self._values.get((scope, key))
+
+    def put(self, scope: str, key: str, value: bytes) -> bool:
+        """Set the value of a key; False where there is no room for it."""
+        with self._lock:
+            others = {place: len(v) for place, v in self._values.items() if place != (scope, key)}
+            if len(others) >= KEYS or sum(others.values()) + len(value) > TOTAL_BYTES:
+                return False
+            self._values[scope, key] = value
+            return True
+
+    def note_deleted(self, scope: str, key: str) -> bool:
+        """Note that a process needs a key no longer; False where there are too many."""
+        with self._lock:
+            if sum(map(len, self._deleted.values())) >= KEYS:
+                return False
+            self._deleted.setdefault(scope, set()).add(key)
+            return True
+
+    def get_deleted_size(self, key: str) -> int:
+        """How many keys of a scope are needed no longer."""
+        with self._lock:
+            return len(self._deleted.get(key, ()))
+
+
+class KVServer:
+    """A `KVHTTPServer` in a thread. `size` has the keys of each scope that are deleted at the end.
+
+    `port` may be 0 for a free one. Raises OSError for an address that is taken.
+    """
+
+    def __init__(
+        self, port: int, size: Mapping[str, int] | None = None, host: str = "127.0.0.1"
+    ) -> None:
+        self.http_server = KVHTTPServer((host, port))
+        self.listen_thread: threading.Thread | None = None
+        self.size = dict(size or {})
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens, host:port."""
+        host, port = self.http_server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def start(self) -> None:
+        """Answer requests, in a thread, until `stop`."""
+        self.listen_thread = threading.Thread(target=self.http_server.serve_forever, daemon=True)
+        self.listen_thread.start()
+
+    def stop(self) -> None:
+        """End the thread and close the port."""
+        if self.listen_thread is not None:
+            self.http_server.shutdown()
+            self.listen_thread.join()
+            self.listen_thread = None
+        self.http_server.server_close()
+
+    def should_stop(self) -> bool:
+        """Whether all keys that `size` counts are needed no longer."""
+        counts = self.http_server.get_deleted_size
+        return all(counts(scope) >= number for scope, number in self.size.items())
+
+    shoud_stop = should_stop
+    """The name in release 1.8."""

@@ -1,0 +1,79 @@
+"""Completes the environment of a process that torchrun, srun or this launcher started.
+
+Done once, before a script runs: every process listens at an endpoint of its own, all exchange these
+through the job's store, and each sets the variables that scripts of Paddle 1.8 read.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from fleet.launch.variables import (
+    Member,
+    listener,
+    member_of,
+    own_host,
+    paddle_variables,
+)
+from runtime.collective.endpoint import ENDPOINT_FD
+
+KNOWN = {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_PSERVERS_IP_PORT_LIST"}
+"""Where one of these is set, the process has its role already."""
+SECONDS_TO_MEET = 300
+"""How long the processes of a job may take to find each other."""
+
+
+def adopt(gpus: str = "", started_port: int | None = None) -> None:
+    """Set this process's PADDLE_* variables if a launcher started it and they are not set.
+
+    `gpus` are those of this machine, with commas between; `started_port` is the port of the first
+    process's endpoint, None for free ports. Raises ValueError for a variable that is malformed and
+    OSError for a port that is taken.
+    """
+    member = member_of(os.environ)
+    if member is None or KNOWN & os.environ.keys():
+        return
+    host = own_host(member.master, member.port)
+    own = listener(host, 0 if started_port is None else started_port + member.local_rank)
+    endpoints = exchange(_store(member), member, own) if member.world > 1 else [_text(own)]
+    os.environ[ENDPOINT_FD] = str(own.detach())
+    os.environ.update(paddle_variables(member, endpoints, [g for g in gpus.split(",") if g]))
+    os.environ.setdefault("CPU_NUM", "1")
+
+
+def exchange(store: Any, member: Member, own: socket.socket) -> list[str]:
+    """Publish this process's endpoint and read those of all, in the order of ranks."""
+    store.set(f"fluid/endpoint/{member.rank}", _text(own))
+    found = [store.get(f"fluid/endpoint/{rank}").decode() for rank in range(member.world)]
+    _leave(store, member)
+    return found
+
+
+def _text(own: socket.socket) -> str:
+    """The endpoint at which a socket listens, as `host:port`."""
+    host, port = own.getsockname()
+    return f"{host}:{port}"
+
+
+def _leave(store: Any, member: Member) -> None:
+    """Return when no other process needs the store any more, if this one hosts it."""
+    others = member.world - 1
+    if member.rank and store.add("fluid/left", 1) == others:
+        store.set("fluid/all left", "1")
+    if member.rank == 0 and others:
+        store.wait(["fluid/all left"])
+
+
+def _store(member: Member) -> Any:
+    """The store of the job: torch's own rules say who hosts it."""
+    os.environ.update(
+        RANK=str(member.rank), WORLD_SIZE=str(member.world), LOCAL_RANK=str(member.local_rank),
+        MASTER_ADDR=member.master, MASTER_PORT=str(member.port),
+    )  # fmt: skip
+    rendezvous = import_module("torch.distributed").rendezvous
+    store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=SECONDS_TO_MEET)))
+    return store

@@ -1,0 +1,131 @@
+"""Runs a job by torch's elastic agent: its rendezvous, its restarts, its end.
+
+No process is supervised here. What this adds: names of logs, the first failure's exit code and
+traceback, and a setting without which a restarted job would meet the addresses of the dead one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fleet.launch.logs import log_specs
+from fleet.launch.variables import PADDLE_VARIABLES
+
+SECONDS_TO_END = 10
+"""How long processes may take to end when they are asked to; then they are killed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A script to run in `processes` processes on each of several machines.
+
+    `gpus` are those of this machine, none on CPUs; `started_port` is the first process's port, None
+    for free ones; `master` is `host:port` where machines meet, "" for one machine; `address` is
+    this machine's, None to look it up; `log_dir` is None to show everything here.
+    """
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    processes: int = 1
+    gpus: tuple[str, ...] = ()
+    started_port: int | None = None
+    least_machines: int = 1
+    most_machines: int = 1
+    master: str = ""
+    address: str | None = None
+    max_restarts: int = 0
+    log_dir: Path | None = None
+    job_id: str = "fluid"
+    force: bool = False
+
+
+def run_job(job: Job) -> int:
+    """Run a job to its end; 0, or the exit code of the process that failed first.
+
+    A process that a signal ended counts as 128 + its number, as in a shell. The first failure is
+    reported last, with its traceback.
+    """
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    for name in PADDLE_VARIABLES:  # those of a job around this one
+        os.environ.pop(name, None)
+    if job.log_dir is not None:
+        return _run(job, job.log_dir, {0})
+    with TemporaryDirectory(prefix="fluid-launch-") as folder:
+        return _run(job, Path(folder), None)
+
+
+def _run(job: Job, folder: Path, shows: set[int] | None) -> int:
+    elastic = import_module("torch.distributed.launcher.api")
+    errors = import_module("torch.distributed.elastic.multiprocessing.errors")
+    ended = import_module("torch.distributed.elastic.multiprocessing.api").SignalException
+    launch = elastic.elastic_launch(_config(elastic, job, folder, shows), sys.executable)
+    try:
+        launch("-m", "fleet.launch.worker", *_worker_arguments(job))
+    except errors.ChildFailedError as failed:
+        return report(*failed.get_first_failure(), job.script)
+    except ended as stopped:
+        print(f"fluid launch: stopped by {stopped.sigval.name}; all ended", file=sys.stderr)
+        return 128 + int(stopped.sigval)
+    return 0
+
+
+def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any:
+    """What torch's agent is told of a job; fields that its version lacks are left out."""
+    wanted: dict[str, Any] = {
+        "min_nodes": job.least_machines,
+        "max_nodes": job.most_machines,
+        "nproc_per_node": job.processes,
+        "run_id": job.job_id,
+        "role": "trainer",
+        "rdzv_backend": "c10d",
+        "rdzv_endpoint": job.master or "localhost:0",
+        "max_restarts": job.max_restarts,
+        "monitor_interval": 0.1,
+        "local_addr": job.address or (None if job.master else "127.0.0.1"),
+        "logs_specs": log_specs(folder, shows),
+        "log_line_prefix_template": "[${rank}] ",
+        "shutdown_timeout": SECONDS_TO_END,
+    }
+    known = {each.name for each in fields(elastic.LaunchConfig)}
+    return elastic.LaunchConfig(**{name: wanted[name] for name in wanted if name in known})
+
+
+def _worker_arguments(job: Job) -> list[str]:
+    """The command line of `fleet.launch.worker`."""
+    flags = [f"--gpus={','.join(job.gpus)}", *(["--force"] if job.force else [])]
+    flags += [] if job.started_port is None else [f"--started-port={job.started_port}"]
+    return [*flags, "--", str(job.script), *job.arguments]
+
+
+def report(rank: int, failure: Any, script: Path) -> int:
+    """Print the first failure of a job, its traceback last; returns the job's exit code."""
+    where = f"rank {rank} (local rank {failure.local_rank}, pid {failure.pid})"
+    text, code = failure_text(where, failure, script)
+    print(f"\nfluid launch: {text}", file=sys.stderr)
+    return code
+
+
+def failure_text(where: str, failure: Any, script: Path) -> tuple[str, int]:
+    """What happened to the process that failed first, its traceback last; the job's exit code."""
+    code = int(failure.exitcode)
+    by = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    text = f"{where} failed first, with {by}"
+    if code >= 0:
+        text += f"\n{_traceback(failure.message, script)}"
+    return text, 128 - code if code < 0 else code or 1
+
+
+def _traceback(message: Any, script: Path) -> str:
+    """What a process recorded of its error, without the frames before those of the script."""
+    if not isinstance(message, dict):
+        return str(message)
+    text = message.get("extraInfo", {}).get("py_callstack") or str(message.get("message"))
+    head, first, rest = text.partition(f'  File "{script}"')
+    return f"{head.splitlines()[0]}\n{first}{rest}".rstrip() if first else text.rstrip()

@@ -1,0 +1,157 @@
+"""The command line of `fluid launch`: flags of Paddle 1.8's launcher and of torchrun."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleet.launch.agent import Job, run_job
+
+__all__ = ["add_arguments", "job_of", "main"]
+
+DESCRIPTION = """\
+Start a script once for each device, on this machine or on several, with the environment variables
+that scripts of Paddle 1.8 and of torchrun read. Processes are started, watched, restarted and ended
+by torch.distributed.elastic. If one fails, all are ended; the exit code is that of the first that
+failed, and its traceback is printed last. Inside, `import paddle.fluid` works as under `fluid run`.
+"""
+EXAMPLES = """\
+examples:
+  fluid launch --nproc_per_node 2 train.py --epochs 5        two processes on this machine
+  fluid launch --selected_gpus 0,1,2,3 train.py              one process for each of four GPUs
+  fluid launch --cluster_node_ips 10.0.0.1,10.0.0.2 --node_ip 10.0.0.1 train.py
+                                        the same on 10.0.0.2 with its own --node_ip
+  fluid launch --nnodes 1:4 --master 10.0.0.1:29400 --max_restarts 3 train.py
+                                        one to four machines may take part, and may come and go
+  fluid launch --nproc_per_node 2 --log_dir logs train.py    logs/workerlog.0, logs/workerlog.1
+"""
+MASTER_PORT = 29400
+"""The rendezvous port of a job on several machines, unless --master names another."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `python -m fleet.launch`; its exit code."""
+    command = argparse.ArgumentParser(
+        "fleet.launch", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=DESCRIPTION, epilog=EXAMPLES,
+    )  # fmt: skip
+    add_arguments(command)
+    given = command.parse_args(arguments)
+    try:
+        return run_job(job_of(given, os.environ))
+    except ValueError as error:
+        command.error(str(error))
+
+
+def add_arguments(command: Any) -> None:
+    """Add the flags and the script to a parser of the command line."""
+    node = command.add_argument_group("processes of this machine")
+    node.add_argument(
+        "--nproc_per_node", type=int, metavar="N",
+        help="processes to start (as many as --selected_gpus, else CPU_NUM, else 1)",
+    )  # fmt: skip
+    node.add_argument("--selected_gpus", metavar="0,1", help="GPUs, one for each process")
+    node.add_argument(
+        "--started_port", type=int, metavar="PORT",
+        help="the processes' endpoints are at this port and those after it (free ports)",
+    )  # fmt: skip
+    _add_machines(command.add_argument_group("several machines"))
+    logs = command.add_argument_group("failures and logs")
+    logs.add_argument(
+        "--max_restarts", type=int, default=0, metavar="N",
+        help="start all processes again after a failure, N times at most (%(default)s)",
+    )  # fmt: skip
+    logs.add_argument(
+        "--log_dir", type=Path, metavar="DIR",
+        help="write workerlog.RANK for each process there, and show only rank 0 here",
+    )  # fmt: skip
+    logs.add_argument("--force", action="store_true", help="even if another paddle is installed")
+    command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
+    command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
+    )
+
+
+def _add_machines(group: Any) -> None:
+    group.add_argument(
+        "--nnodes", default="1", metavar="N|MIN:MAX", help="how many take part (%(default)s)"
+    )
+    group.add_argument(
+        "--master", metavar="HOST[:PORT]",
+        help=f"where the machines meet (the first of --cluster_node_ips, port {MASTER_PORT})",
+    )  # fmt: skip
+    group.add_argument("--cluster_node_ips", metavar="IP,IP", help="all machines, the first leads")
+    group.add_argument("--node_ip", metavar="IP", help="this machine's address among them")
+    group.add_argument("--job_id", default="fluid", metavar="NAME", help="tells jobs apart")
+
+
+@dataclass(frozen=True)
+class _Machines:
+    """How many machines take part, at least and at most, and where they meet."""
+
+    least: int
+    most: int
+    master: str
+
+
+def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
+    """The job that parsed flags ask for. Raises ValueError for flags that do not go together."""
+    if not given.script.is_file():
+        raise ValueError(f"{given.script} is no file: name a script, and after it its arguments")
+    gpus = _listed(given.selected_gpus or environ.get("FLAGS_selected_gpus", ""))
+    machines = _machines(given)
+    return Job(
+        script=given.script,
+        arguments=tuple(given.arguments),
+        processes=_processes(given.nproc_per_node, gpus, environ),
+        gpus=tuple(gpus),
+        started_port=given.started_port,
+        least_machines=machines.least,
+        most_machines=machines.most,
+        master=machines.master,
+        address=given.node_ip,
+        max_restarts=given.max_restarts,
+        log_dir=given.log_dir,
+        job_id=given.job_id,
+        force=given.force,
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _processes(asked: int | None, gpus: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Processes of this machine. Raises ValueError where more are asked for than GPUs named."""
+    count = asked or len(gpus) or int(environ.get("CPU_NUM") or 1)
+    if count < 1 or (gpus and count > len(gpus)):
+        raise ValueError(f"--nproc_per_node is {count}, expected from 1 to the {len(gpus)} GPUs")
+    return count
+
+
+def _machines(given: argparse.Namespace) -> _Machines:
+    cluster = _listed(given.cluster_node_ips or "")
+    if cluster and given.node_ip not in cluster:
+        raise ValueError(f"--node_ip is {given.node_ip!r}, expected one of {', '.join(cluster)}")
+    least, most = (len(cluster),) * 2 if cluster else _node_range(given.nnodes)
+    master = given.master or (cluster[0] if cluster else "")
+    if most > 1 and not master:
+        raise ValueError("several machines need --master HOST:PORT, the place where they meet")
+    if master and ":" not in master:
+        master = f"{master}:{MASTER_PORT}"
+    return _Machines(least, most, master)
+
+
+def _node_range(text: str) -> tuple[int, int]:
+    """The least and the most machines: `4` or `1:4`."""
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    least = int(found[1]) if found else 0
+    most = int(found[2] or least) if found else 0
+    if not 1 <= least <= most:
+        raise ValueError(f"--nnodes is {text!r}, expected a number such as 2, or a range 1:4")
+    return least, most

@@ -1,0 +1,126 @@
+"""Environment variables of launchers: those of Paddle 1.8, derived from torchrun's or Slurm's.
+
+Scripts of release 1.8 read PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS and
+PADDLE_CURRENT_ENDPOINT. torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, Slurm sets
+SLURM_PROCID, SLURM_NTASKS and SLURM_JOB_NODELIST; neither knows the endpoints of all processes, so
+these are exchanged through a store at the master's address.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PADDLE_VARIABLES = (
+    "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT "
+    "PADDLE_TRAINING_ROLE TRAINING_ROLE"
+).split()
+"""What scripts of release 1.8 read of a collective job; besides, FLAGS_selected_gpus."""
+
+SLURM_PORTS = (20_000, 20_000)
+"""First port, and number of ports, among which a Slurm job's number chooses its master port."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of a job: its rank among `world` processes, and where the job's store is."""
+
+    rank: int
+    world: int
+    local_rank: int
+    master: str
+    port: int
+
+
+def member_of(environ: Mapping[str, str]) -> Member | None:
+    """Read this process's place in its job; None for a process that no launcher started.
+
+    Variables of torchrun are read first, then those of Slurm. Raises ValueError for a variable that
+    is missing or no number.
+
+    >>> member_of({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29"})
+    Member(rank=1, world=2, local_rank=0, master='10.0.0.1', port=29)
+    """
+    if "RANK" in environ and "WORLD_SIZE" in environ:
+        return _torchrun_member(environ)
+    return _slurm_member(environ) if int(environ.get("SLURM_NTASKS") or 1) > 1 else None
+
+
+def _torchrun_member(environ: Mapping[str, str]) -> Member:
+    rank, world = (_number(environ, name, "torchrun") for name in ("RANK", "WORLD_SIZE"))
+    port = _number(environ, "MASTER_PORT", "torchrun")
+    local = int(environ.get("LOCAL_RANK") or 0)
+    return Member(rank, world, local, environ.get("MASTER_ADDR") or "127.0.0.1", port)
+
+
+def _slurm_member(environ: Mapping[str, str]) -> Member:
+    rank, world = (_number(environ, name, "srun") for name in ("SLURM_PROCID", "SLURM_NTASKS"))
+    first, count = SLURM_PORTS
+    port = environ.get("MASTER_PORT") or first + int(environ.get("SLURM_JOB_ID") or 0) % count
+    nodes = environ.get("SLURM_JOB_NODELIST") or "127.0.0.1"
+    master = environ.get("MASTER_ADDR") or first_host(nodes)
+    return Member(rank, world, int(environ.get("SLURM_LOCALID") or 0), master, int(port))
+
+
+def _number(environ: Mapping[str, str], name: str, launcher: str) -> int:
+    """A variable's value as a whole number; ValueError that names the variable and who sets it."""
+    text = environ.get(name)
+    if text is None or not text.isdecimal():
+        got = "not set" if text is None else repr(text)
+        raise ValueError(f"{name} is {got}, expected a whole number; {launcher} usually sets it")
+    return int(text)
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a Slurm node list.
+
+    >>> first_host("node[03-04,07]"), first_host("a,b"), first_host("rack1-n[1,5]")
+    ('node03', 'a', 'rack1-n1')
+    """
+    found = re.match(r"([^,\[]+)(?:\[(\w+))?", nodes)
+    if found is None:
+        raise ValueError(f"SLURM_JOB_NODELIST is {nodes!r}, expected hosts such as 'node[01-04]'")
+    return found[1] + (found[2] or "")
+
+
+def paddle_variables(member: Member, endpoints: list[str], devices: list[str]) -> dict[str, str]:
+    """The variables that a script of release 1.8 reads; `devices` are the GPUs of this machine.
+
+    >>> paddle_variables(Member(1, 2, 1, "h", 1), ["h:7", "h:8"], ["4", "5"])["FLAGS_selected_gpus"]
+    '5'
+    """
+    gpu = {"FLAGS_selected_gpus": devices[member.local_rank]} if devices else {}
+    return {
+        "PADDLE_TRAINER_ID": str(member.rank),
+        "PADDLE_TRAINERS_NUM": str(member.world),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[member.rank],
+        "PADDLE_TRAINING_ROLE": "TRAINER",
+        "TRAINING_ROLE": "TRAINER",
+    } | gpu
+
+
+def own_host(master: str, port: int) -> str:
+    """The address of this machine that others of the job reach, by the way to the master.
+
+    >>> own_host("127.0.0.1", 6170)
+    '127.0.0.1'
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((master, port or 9))  # sends nothing: it only chooses an interface
+        return str(probe.getsockname()[0])
+
+
+def listener(host: str, port: int = 0) -> socket.socket:
+    """A socket that listens at `host`, on a free port unless one is given. OSError if taken."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(128)
+    except OSError:
+        made.close()
+        raise
+    return made

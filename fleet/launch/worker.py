@@ -1,0 +1,66 @@
+"""One process of a launched job: its environment is completed, then its script runs.
+
+Run by torch's agent as `python -m fleet.launch.worker -- SCRIPT ARGUMENTS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from fleet.launch.adopt import adopt
+from fluid.cli.model import CommandError
+from fluid.cli.run import prepare, run_script
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): a signal to receive when the parent ends."""
+
+
+def main() -> int:
+    """Run the script of the command line in this process; 0, or 2 for what cannot be run."""
+    die_with_parent(os.getppid())
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the script runs, there is nothing to save
+    os.dup2(sys.stdout.fileno(), sys.stderr.fileno())  # one log, in order
+    record = import_module("torch.distributed.elastic.multiprocessing.errors").record
+    return int(record(_run)() or 0)
+
+
+def _run() -> int:
+    """Complete the environment and run the script; torch records what it raises."""
+    given = _arguments()
+    try:
+        adopt(given.gpus, given.started_port)
+        prepare(given)
+    except (CommandError, ValueError, OSError) as error:
+        print(f"fluid launch: {error}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return run_script(given.script)
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when the launcher ends, whatever ended it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _arguments() -> argparse.Namespace:
+    command = argparse.ArgumentParser("fleet.launch.worker")
+    command.add_argument("--gpus", default="")
+    command.add_argument("--started-port", type=int)
+    command.add_argument("--force", action="store_true")
+    command.set_defaults(module=False)
+    command.add_argument("script", type=Path)
+    command.add_argument("arguments", nargs=argparse.REMAINDER)
+    return command.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

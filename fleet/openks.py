@@ -1,0 +1,111 @@
+"""OpenKS names of seed 003 for the fleets and optimizers of this package.
+
+Where document and source differ, both spellings work: `is_worker` and `_is_worker`,
+`barrier_worker` and `barrier_workers`, the constructor and `init(mode)`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from fleet.algorithm import DistributedOptimizer, Fleet
+from fleet.collective import Collective
+from fleet.collective_optimizer import CollectiveOptimizer
+from fleet.collective_strategy import DistributedStrategy
+from fleet.parameter_server import DistributedTranspiler, TranspilerOptimizer
+from fleet.roles.base import RoleMakerBase
+from fluid.framework import Program, Variable, is_compiled_with_cuda
+from fluid.optimizer import Optimizer
+
+__all__ = [
+    "BaseDistributedAlgorithm",
+    "BaseDistributedOptimizer",
+    "CPUDistributedAlgorithm",
+    "GPUDistributedAlgorithm",
+    "GeneralDistributedOptimizer",
+    "HeterogeneousDistributedOptimizer",
+    "KSDistributedFactory",
+]
+
+BaseDistributedAlgorithm = Fleet
+BaseDistributedOptimizer = DistributedOptimizer
+
+
+class GeneralDistributedOptimizer(TranspilerOptimizer):
+    """Wraps an optimizer of the CPU algorithm; `minimize` takes its arguments in seed order."""
+
+    def __init__(
+        self, optimizer: Optimizer, strategy: Any = None,
+        algorithm: DistributedTranspiler | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(optimizer, strategy, CPU if algorithm is None else algorithm)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+        *,
+        scopes: Any = None,
+    ) -> tuple[list[Any], list[Any]]:
+        """Append gradient and update ops to the program of `loss`, then make this process's.
+
+        Returns the update ops and (parameter, gradient) pairs; raises as TranspilerOptimizer does.
+        """
+        return super().minimize(loss, scopes, startup_program, parameter_list, no_grad_set)
+
+
+class HeterogeneousDistributedOptimizer(CollectiveOptimizer):
+    """Wraps an optimizer of the GPU algorithm; without `strategy`, its defaults apply."""
+
+    def __init__(
+        self, optimizer: Any, strategy: DistributedStrategy | None = None, algorithm: Any = None
+    ) -> None:
+        super().__init__(optimizer, strategy, GPU if algorithm is None else algorithm)
+
+
+class CPUDistributedAlgorithm(DistributedTranspiler):
+    """Training with parameter servers: `DistributeTranspiler` makes the program of each process."""
+
+    def _wrap(self, optimizer: Optimizer, strategy: Any) -> GeneralDistributedOptimizer:
+        return GeneralDistributedOptimizer(optimizer, strategy, self)
+
+
+class GPUDistributedAlgorithm(Collective):
+    """Collective training, by NCCL on GPUs; where there is none by Gloo on CPUs, after a notice."""
+
+    _noted = False
+
+    def init(self, role_maker: RoleMakerBase | Any = None) -> None:
+        """Find out this process's role, as `BaseDistributedAlgorithm.init` does."""
+        super().init(role_maker)
+        if not (is_compiled_with_cuda() or GPUDistributedAlgorithm._noted):
+            GPUDistributedAlgorithm._noted = True
+            print("fleet: no GPU here; collectives run on CPUs, over Gloo", file=sys.stderr)
+
+    def _wrap(
+        self, optimizer: Any, strategy: DistributedStrategy | None
+    ) -> HeterogeneousDistributedOptimizer:
+        return HeterogeneousDistributedOptimizer(optimizer, strategy, self)
+
+
+CPU = CPUDistributedAlgorithm()
+GPU = GPUDistributedAlgorithm()
+
+
+class KSDistributedFactory:
+    """Chooses a distributed algorithm by a number."""
+
+    @staticmethod
+    def instantiation(flag: int | str) -> CPUDistributedAlgorithm | GPUDistributedAlgorithm:
+        """The algorithm of this process: on CPUs for 0 or "cpu", on GPUs for 1 or "gpu".
+
+        The same object at every call. Raises ValueError for another flag.
+        """
+        if flag in (0, "cpu"):
+            return CPU
+        if flag in (1, "gpu"):
+            return GPU
+        raise ValueError(f"flag must be 0 or 'cpu', or 1 or 'gpu', but is {flag!r}")

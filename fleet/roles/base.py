@@ -1,0 +1,177 @@
+"""`RoleMakerBase`: what every role maker answers, and collectives between processes (seed 003)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from fleet.roles.meeting import MODES, Meeting, as_vector
+from fleet.roles.variables import MEETING
+
+__all__ = ["Role", "RoleMakerBase"]
+
+
+class Role:
+    """The two roles of a process."""
+
+    WORKER = 1
+    SERVER = 2
+
+
+class RoleMakerBase:
+    """Says who this process is: a worker or a server, its number, and where the others are.
+
+    A subclass sets the fields in `generate_role`, which every question calls first; the base class
+    has no role, and its questions raise NotImplementedError.
+    """
+
+    def __init__(self) -> None:
+        self._worker_endpoints: list[str] = []
+        self._server_endpoints: list[str] = []
+        self._role_is_generated = False
+        self._role: int | None = None
+        self._current_id = -1
+        self._workers = 0
+        self._met: Meeting | None = None
+
+    def generate_role(self) -> None:
+        """Find out who this process is, once. Raises what the subclass documents."""
+        if not self._role_is_generated:
+            self._generate()
+            self._role_is_generated = True
+
+    def _generate(self) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__} has no role: use PaddleCloudRoleMaker or UserDefinedRoleMaker"
+        )
+
+    # ---- who this process is ----
+
+    def is_worker(self) -> bool:
+        """Whether this process trains."""
+        self.generate_role()
+        return self._role == Role.WORKER
+
+    def is_server(self) -> bool:
+        """Whether this process holds parameters."""
+        self.generate_role()
+        return self._role == Role.SERVER
+
+    def is_first_worker(self) -> bool:
+        """Whether this process is worker 0."""
+        return self.is_worker() and self._current_id == 0
+
+    def worker_num(self) -> int:
+        """The number of workers."""
+        self.generate_role()
+        return self._workers
+
+    def server_num(self) -> int:
+        """The number of servers."""
+        return len(self.get_pserver_endpoints())
+
+    def worker_index(self) -> int:
+        """This process's number among those of its role."""
+        self.generate_role()
+        return self._current_id
+
+    def server_index(self) -> int:
+        """This process's number among those of its role."""
+        self.generate_role()
+        return self._current_id
+
+    def role_id(self) -> int:
+        """This process's number among those of its role."""
+        return self.worker_index()
+
+    def get_trainer_endpoints(self) -> list[str]:
+        """The workers' endpoints; empty where workers are known by number only."""
+        self._generate_if_possible()
+        return self._worker_endpoints
+
+    def get_pserver_endpoints(self) -> list[str]:
+        """The servers' endpoints; empty for collective training."""
+        self._generate_if_possible()
+        return self._server_endpoints
+
+    def _generate_if_possible(self) -> None:
+        if type(self)._generate is not RoleMakerBase._generate:
+            self.generate_role()
+
+    def to_string(self) -> str:
+        """The role, the number and all endpoints as one line."""
+        return (
+            f"role: {self._role}, current_id: {self._current_id}, "
+            f"worker_endpoints: {self._worker_endpoints}, "
+            f"server_endpoints: {self._server_endpoints}"
+        )
+
+    # ---- collectives between processes ----
+
+    def all_gather(self, input: float) -> list[float]:
+        """One number of every process, workers first and then servers; int or float everywhere."""
+        if isinstance(input, bool) or not isinstance(input, int | float | np.number):
+            raise TypeError(f"all_gather takes an int or a float, not {type(input).__name__}")
+        return self._meeting().gather(input, "all")
+
+    def all_reduce_worker(
+        self, input: Sequence[Any] | Array, output: list[Any] | Array, mode: str = "sum"
+    ) -> None:
+        """Reduce one-dimensional `input` over the workers and write the result to `output`.
+
+        `mode` is `sum`, `min` or `max`; both have the same length on every worker. On a server
+        nothing is done, with a warning. Raises ValueError for another mode, length or number of
+        dimensions.
+        """
+        if mode not in MODES:
+            raise ValueError(f"all_reduce_worker: unknown mode {mode!r}, expected sum, min or max")
+        given, result = as_vector(input, "input"), as_vector(output, "output")
+        if len(given) != len(result):
+            raise ValueError(f"output has {len(result)} elements, but input has {len(given)}")
+        if not self.is_worker():
+            warnings.warn("all_reduce_worker does nothing on a server", stacklevel=2)
+            return
+        output[:] = _like(output, self._meeting().all_reduce(given, mode))
+
+    def barrier_worker(self) -> None:
+        """Wait until every worker has come here; nothing is done on a server."""
+        if self.is_worker():
+            self._meeting().barrier("workers")
+
+    def barrier_all(self) -> None:
+        """Wait until every worker and every server has come here."""
+        self._meeting().barrier("all")
+
+    def finalize(self) -> None:
+        """Leave the collectives of this role maker."""
+        if self._met is not None:
+            self._met.close()
+            self._met = None
+
+    def _meeting(self) -> Meeting:
+        """Where all processes meet: at trainer 0's endpoint, or where PADDLE_GLOO_ENDPOINT says."""
+        self.generate_role()
+        if self._met is None:
+            servers, rank = len(self._server_endpoints), self._current_id
+            rank += 0 if self._role == Role.WORKER else self._workers
+            self._met = Meeting(self._place(), self._workers, servers, rank, self._patience())
+        return self._met
+
+    def _patience(self) -> float | None:
+        """Seconds that a collective may take, None for FLAGS_rpc_deadline."""
+        return None
+
+    def _place(self) -> str:
+        alone = self._workers == 1 and not self._server_endpoints
+        if alone or self._worker_endpoints:
+            return self._worker_endpoints[0] if self._worker_endpoints else "127.0.0.1:0"
+        return MEETING.read_endpoints(os.environ)[0]
+
+
+def _like(output: list[Any] | Array, result: Array) -> list[Any] | Array:
+    return result if isinstance(output, np.ndarray) else result.tolist()

@@ -1,0 +1,147 @@
+"""`GeneralRoleMaker`: workers and servers, all with endpoints of their own (fluid_spec F.1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from compiler.ir.types import Array
+from fleet.roles.base import Role, RoleMakerBase
+from fleet.roles.variables import (
+    ENDPOINTS,
+    HOST,
+    MEETING,
+    PORT,
+    ROLE,
+    SERVER,
+    SERVERS,
+    WORKER,
+    is_endpoint,
+)
+
+__all__ = ["CommunicatingRoleMaker", "GeneralRoleMaker"]
+
+
+class CommunicatingRoleMaker(RoleMakerBase):
+    """What role makers of release 1.8 that have collectives of their own call them."""
+
+    def _all_gather(self, obj: float) -> list[float]:
+        """One number of every process."""
+        return self.all_gather(obj)
+
+    def _worker_gather(self, obj: float) -> list[float] | None:
+        """One number of every worker; None on a server."""
+        return self._meeting().gather(obj, "workers") if self.is_worker() else None
+
+    def _all_reduce(
+        self, input: Sequence[Any] | Array, output: list[Any] | Array, mode: str = "sum"
+    ) -> None:
+        """Reduce over the workers, see `all_reduce_worker`."""
+        self.all_reduce_worker(input, output, mode)
+
+    def _barrier_worker(self) -> None:
+        """Wait until every worker has come here; nothing is done on a server."""
+        self.barrier_worker()
+
+    def _barrier_all(self) -> None:
+        """Wait until every process has come here."""
+        self.barrier_all()
+
+    def _worker_num(self) -> int:
+        """The number of workers."""
+        return self.worker_num()
+
+    def _server_num(self) -> int:
+        """The number of servers."""
+        return self.server_num()
+
+    def _get_rank(self) -> int:
+        """This process's number among all: workers first."""
+        first = 0 if self.is_worker() else self.worker_num()
+        return first + self.worker_index()
+
+    def _get_size(self) -> int:
+        """The number of processes."""
+        return self.worker_num() + self.server_num()
+
+    def _finalize(self) -> None:
+        """Leave the collectives."""
+        self.finalize()
+
+
+class GeneralRoleMaker(CommunicatingRoleMaker):
+    """Reads the role of a process, and the endpoints of all, from the environment.
+
+    PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS, TRAINING_ROLE, and PADDLE_TRAINER_ID of
+    a trainer, PADDLE_PSERVER_ID or POD_IP and PADDLE_PORT of a server. All processes meet at
+    `http_ip_port` (host:port on trainer 0's machine), at PADDLE_GLOO_ENDPOINT unless given, else at
+    trainer 0's endpoint. Keywords for HDFS are accepted and not used. Raises TypeError for other
+    keywords, ValueError for times that are not positive and for variables that are missing or
+    malformed.
+    """
+
+    def __init__(
+        self,
+        *,
+        hdfs_name: str = "",
+        hdfs_ugi: str = "",
+        path: str = "",
+        init_timeout_seconds: float = 3600,
+        run_timeout_seconds: float = 9999999,
+        http_ip_port: str = "",
+    ) -> None:
+        super().__init__()
+        if http_ip_port and not is_endpoint(http_ip_port):
+            raise ValueError(f"http_ip_port must be host:port, but is {http_ip_port!r}")
+        if init_timeout_seconds <= 0 or run_timeout_seconds <= 0:
+            raise ValueError("init_timeout_seconds and run_timeout_seconds must be positive")
+        self._http_ip_port = http_ip_port
+        self._init_timeout_seconds = init_timeout_seconds
+        self._run_timeout_seconds = run_timeout_seconds
+        self._cur_endpoint = ""
+
+    def get_local_endpoint(self) -> str:
+        """This process's endpoint."""
+        self.generate_role()
+        return self._cur_endpoint
+
+    def _generate(self) -> None:
+        environ = os.environ
+        servers, workers = SERVERS.read_endpoints(environ), ENDPOINTS.read_endpoints(environ)
+        role = ROLE.read_choice(environ, ("TRAINER", "PSERVER"))
+        own = workers if role == "TRAINER" else servers
+        number = _worker_number(workers) if role == "TRAINER" else _server_number(servers)
+        self._worker_endpoints, self._server_endpoints = workers, servers
+        self._workers, self._current_id = len(workers), number
+        self._role = Role.WORKER if role == "TRAINER" else Role.SERVER
+        self._cur_endpoint = own[number]
+
+    def _place(self) -> str:
+        return self._http_ip_port or MEETING.read_endpoints({MEETING.name: self._first()})[0]
+
+    def _first(self) -> str:
+        """Where all meet unless `http_ip_port` says: PADDLE_GLOO_ENDPOINT, or trainer 0."""
+        return os.environ.get(MEETING.name) or self._worker_endpoints[0]
+
+    def _patience(self) -> float:
+        return min(self._init_timeout_seconds, self._run_timeout_seconds)
+
+
+def _worker_number(workers: list[str]) -> int:
+    number = WORKER.read_number(os.environ)
+    if number >= len(workers):
+        raise WORKER.error(f"{number}, but PADDLE_TRAINER_ENDPOINTS has {len(workers)}")
+    return number
+
+
+def _server_number(servers: list[str]) -> int:
+    if SERVER.name in os.environ:
+        number = SERVER.read_number(os.environ)
+        if number >= len(servers):
+            raise SERVER.error(f"{number}, but PADDLE_PSERVERS_IP_PORT_LIST has {len(servers)}")
+        return number
+    own = f"{HOST.read(os.environ)}:{PORT.read_number(os.environ, least=1)}"
+    if own not in servers:
+        raise HOST.error(f"{own!r} with PADDLE_PORT, which is not among {', '.join(servers)}")
+    return servers.index(own)

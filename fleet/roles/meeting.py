@@ -1,0 +1,92 @@
+"""Collectives between the processes of a job, workers alone or servers too, over Gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.collective.rings import Rings
+
+MODES = ("sum", "min", "max")
+"""What `all_reduce_worker` can compute."""
+
+
+GROUPS = ("workers", "all")
+"""The groups of processes; the position is the ring."""
+
+
+class Meeting:
+    """The processes of a job at one endpoint: a ring of the workers and one of all processes.
+
+    Nothing is connected before the first collective. Worker i has rank i of both rings, server j
+    has rank `workers` + j among all. `deadline` is how many seconds a collective may take,
+    FLAGS_rpc_deadline unless given.
+    """
+
+    def __init__(
+        self, endpoint: str, workers: int, servers: int, rank: int, deadline: float | None = None
+    ) -> None:
+        self._endpoint = endpoint
+        self._workers = workers
+        self._servers = servers
+        self._deadline = deadline
+        self._rank = rank
+        self._rings: Rings | None = None
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this process is among the workers."""
+        return self._rank < self._workers
+
+    def all_reduce(self, values: Array, mode: str) -> Array:
+        """Reduce an array over the workers; the result is a new array."""
+        result = np.array(values)
+        self._joined("workers").all_reduce(0, f"all_reduce_worker {mode}", mode, result)
+        return result
+
+    def gather(self, value: Any, group: str) -> list[Any]:
+        """One number of every process of a group, in order of ranks."""
+        rings = self._joined(self._named(group))
+        ring = GROUPS.index(self._named(group))
+        return rings.all_gather(ring, f"gather {group}", np.asarray(value).reshape(1)).tolist()
+
+    def barrier(self, group: str) -> None:
+        """Wait until every process of a group has come here."""
+        named = self._named(group)
+        self._joined(named).barrier(GROUPS.index(named), "barrier")
+
+    def close(self) -> None:
+        """Leave; the other processes are told."""
+        if self._rings is not None:
+            self._rings.close()
+            self._rings = None
+
+    def _named(self, group: str) -> str:
+        """The group itself; all processes are the workers where there are no servers."""
+        return "workers" if group == "all" and not self._servers else group
+
+    def _joined(self, group: str) -> Rings:
+        """The rings, of which that of a group is ready."""
+        rings = self._rings = self._rings or Rings(self._deadline)
+        ring = GROUPS.index(group)
+        size = self._workers + (self._servers if group == "all" else 0)
+        if not rings.has_ring(ring):
+            rings.create_id(group, self._rank, [self._endpoint], size=size)
+            rings.init_ring(ring, group, size, self._rank)
+        return rings
+
+
+def as_vector(values: Sequence[Any] | Array, what: str) -> Array:
+    """Numbers as a one-dimensional array of int64 or float64, or of the array's own type.
+
+    Raises ValueError for several dimensions and TypeError for what are no numbers.
+    """
+    found = np.asarray(values)
+    if found.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, but has the shape {found.shape}")
+    if not np.issubdtype(found.dtype, np.number):
+        raise TypeError(f"{what} must be numbers, not {found.dtype}")
+    return found

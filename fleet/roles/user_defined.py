@@ -1,0 +1,72 @@
+"""Role makers whose roles a script states itself (fluid_spec F.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fleet.roles.base import Role, RoleMakerBase
+
+__all__ = ["UserDefinedCollectiveRoleMaker", "UserDefinedRoleMaker"]
+
+
+class UserDefinedRoleMaker(RoleMakerBase):
+    """A worker or a server of a job with parameter servers, as its arguments say.
+
+    Raises TypeError and ValueError for endpoints that are not a list of different strings, for
+    another role, and for numbers that are out of range.
+    """
+
+    def __init__(
+        self,
+        current_id: int = 0,
+        role: int = Role.WORKER,
+        worker_num: int = 0,
+        server_endpoints: list[str] | None = None,
+    ) -> None:
+        super().__init__()
+        _expect_endpoints(server_endpoints, "server_endpoints")
+        if role not in (Role.WORKER, Role.SERVER):
+            raise TypeError(f"role must be Role.WORKER or Role.SERVER, not {role!r}")
+        _expect_number(worker_num, "worker_num", least=1)
+        most = worker_num if role == Role.WORKER else len(server_endpoints or ())
+        _expect_number(current_id, "current_id", least=0, below=most)
+        self._server_endpoints = list(server_endpoints or ())
+        self._role, self._current_id, self._workers = role, current_id, worker_num
+
+    def _generate(self) -> None:
+        """Nothing: the constructor was told everything."""
+
+
+class UserDefinedCollectiveRoleMaker(RoleMakerBase):
+    """A worker of collective training, as its arguments say; raises as `UserDefinedRoleMaker`."""
+
+    def __init__(self, current_id: int = 0, worker_endpoints: list[str] | None = None) -> None:
+        super().__init__()
+        _expect_endpoints(worker_endpoints, "worker_endpoints")
+        self._worker_endpoints = list(worker_endpoints or ())
+        self._workers = len(self._worker_endpoints)
+        _expect_number(current_id, "current_id", least=0, below=self._workers)
+        self._role, self._current_id = Role.WORKER, current_id
+
+    def _generate(self) -> None:
+        """Nothing: the constructor was told everything."""
+
+
+def _expect_endpoints(endpoints: Any, name: str) -> None:
+    if not isinstance(endpoints, list):
+        raise TypeError(f"{name} must be a list of host:port, not {type(endpoints).__name__}")
+    if not endpoints:
+        raise ValueError(f"{name} is empty: expected at least one host:port")
+    for each in endpoints:
+        if not isinstance(each, str):
+            raise TypeError(f"{name} must hold strings such as '127.0.0.1:6174', not {each!r}")
+    if len(set(endpoints)) != len(endpoints):
+        raise ValueError(f"{name} has an endpoint twice: {', '.join(endpoints)}")
+
+
+def _expect_number(number: Any, name: str, least: int, below: int | None = None) -> None:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{name} must be an int, not {type(number).__name__}")
+    if number < least or (below is not None and number >= below):
+        most = "" if below is None else f" and less than {below}"
+        raise ValueError(f"{name} is {number}, expected at least {least}{most}")

@@ -1,0 +1,319 @@
+"""Strategies of training with parameter servers: synchronous, asynchronous, in between, and GEO.
+
+A strategy holds five settings: of the transpiler, of the trainers' communicator, of the servers,
+and how trainers build and execute their programs. Names, defaults and errors are those of release
+1.8.5 (`incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy`); a config that
+a setter is given is copied, so no strategy changes an object of the user's.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+from compiler.errors import did_you_mean
+from fleet.communicator_settings import TrainerRuntimeConfig, device_count
+from fluid.compiler import BuildStrategy, ExecutionStrategy
+from fluid.transpiler.distribute.config import (
+    DistributedMode,
+    DistributeTranspilerConfig,
+    ServerRuntimeConfig,
+)
+
+__all__ = [
+    "AsyncStrategy",
+    "DistributedStrategy",
+    "GeoStrategy",
+    "HalfAsyncStrategy",
+    "ServerRuntimeConfig",
+    "StrategyFactory",
+    "SyncStrategy",
+    "TrainerRuntimeConfig",
+    "strategy_for",
+]
+
+
+class DistributedStrategy:
+    """The settings of a job with parameter servers; use `StrategyFactory` to create one.
+
+    Setters take an object of the setting's class, or a dict of its fields. They raise TypeError
+    for anything else and ValueError for a field that there is not.
+    """
+
+    mode: ClassVar[DistributedMode | None] = None
+    """How servers wait for trainers."""
+
+    def __init__(self) -> None:
+        threads = int(device_count())
+        self._program_config = DistributeTranspilerConfig()
+        self._trainer_runtime_config = TrainerRuntimeConfig()
+        self._server_runtime_config = ServerRuntimeConfig()
+        self._execute_strategy = ExecutionStrategy()
+        self._build_strategy = BuildStrategy()
+        self._execute_strategy.num_threads = threads
+        if threads > 1:
+            self._build_strategy.reduce_strategy = BuildStrategy.ReduceStrategy.Reduce
+        self.debug_opt: Any = None
+        if self.mode is not None:
+            self._check_all()
+
+    def _check_all(self) -> None:
+        self.check_program_config()
+        self.check_trainer_runtime_config()
+        self.check_server_runtime_config()
+        self.check_build_strategy()
+        self.check_execute_strategy()
+
+    def transpiler_config(self) -> DistributeTranspilerConfig:
+        """A copy of the transpiler's settings, as a transpiler takes them."""
+        return copy.copy(self._program_config)
+
+    # ---- what is dumped for debugging
+
+    def set_debug_opt(self, opt_info: dict[str, Any] | None) -> None:
+        """Choose what a trainer dumps; fields are `dump_slot`, `dump_fields`, `dump_param`, …."""
+        self.debug_opt = opt_info
+
+    def get_debug_opt(self) -> dict[str, Any]:
+        """What a trainer dumps, with defaults; empty where nothing was chosen."""
+        if not isinstance(self.debug_opt, dict):
+            return {}
+        given = self.debug_opt
+        return {
+            "dump_slot": bool(given.get("dump_slot", 0)),
+            "dump_converter": str(given.get("dump_converter", "")),
+            "dump_fields": given.get("dump_fields", []),
+            "dump_file_num": given.get("dump_file_num", 16),
+            "dump_fields_path": given.get("dump_fields_path", ""),
+            "dump_param": given.get("dump_param", []),
+        }
+
+    # ---- the transpiler
+
+    def get_program_config(self) -> DistributeTranspilerConfig:
+        """The settings of the transpiler."""
+        return self._program_config
+
+    def set_program_config(self, config: DistributeTranspilerConfig | dict[str, Any]) -> None:
+        """Change settings of the transpiler."""
+        self._program_config = _changed(self._program_config, config, "program_config")
+        self.check_program_config()
+
+    def check_program_config(self) -> None:
+        """Set what this mode asks of the transpiler."""
+        raise _base_error("check_program_config")
+
+    # ---- the trainers' communicator
+
+    def get_trainer_runtime_config(self) -> TrainerRuntimeConfig:
+        """The settings of the trainers' communicator."""
+        return self._trainer_runtime_config
+
+    def set_trainer_runtime_config(self, config: TrainerRuntimeConfig | dict[str, Any]) -> None:
+        """Change settings of the trainers' communicator."""
+        if isinstance(config, dict):
+            known = self._trainer_runtime_config.runtime_configs
+            _expect_keys(config, known, "TrainerRuntimeConfig")
+            known.update(config)
+        else:
+            found = _changed(self._trainer_runtime_config, config, "trainer_runtime_config")
+            found.runtime_configs = dict(found.runtime_configs)
+            self._trainer_runtime_config = found
+        self.check_trainer_runtime_config()
+
+    def check_trainer_runtime_config(self) -> None:
+        """Set the mode of the trainers' communicator."""
+        if self.mode is None:
+            raise _base_error("check_trainer_runtime_config")
+        self._trainer_runtime_config.mode = self.mode
+
+    # ---- servers
+
+    def get_server_runtime_config(self) -> ServerRuntimeConfig:
+        """The settings of servers."""
+        return self._server_runtime_config
+
+    def set_server_runtime_config(self, config: ServerRuntimeConfig | dict[str, Any]) -> None:
+        """Change settings of servers."""
+        current = self._server_runtime_config
+        self._server_runtime_config = _changed(current, config, "server_runtime_config")
+        self.check_server_runtime_config()
+
+    def check_server_runtime_config(self) -> None:
+        """No mode asks anything of the servers' threads."""
+        if self.mode is None:
+            raise _base_error("check_server_runtime_config")
+
+    # ---- trainers' programs
+
+    def get_execute_strategy(self) -> ExecutionStrategy:
+        """How trainers execute their programs."""
+        return self._execute_strategy
+
+    def set_execute_strategy(self, config: ExecutionStrategy | dict[str, Any]) -> None:
+        """Change how trainers execute their programs."""
+        self._execute_strategy = _changed(self._execute_strategy, config, "execute_strategy")
+        self.check_execute_strategy()
+
+    def check_execute_strategy(self) -> None:
+        """Set what this mode asks of execution."""
+        if self.mode is None:
+            raise _base_error("check_execute_strategy")
+        if self.mode in (DistributedMode.SYNC, DistributedMode.HALF_ASYNC):
+            self._execute_strategy.use_thread_barrier = True
+
+    def get_build_strategy(self) -> BuildStrategy:
+        """How trainers build their programs."""
+        return self._build_strategy
+
+    def set_build_strategy(self, config: BuildStrategy | dict[str, Any]) -> None:
+        """Change how trainers build their programs."""
+        self._build_strategy = _changed(self._build_strategy, config, "build_strategy")
+        self.check_build_strategy()
+
+    def check_build_strategy(self) -> None:
+        """Set what every mode asks of building."""
+        if self.mode is None:
+            raise _base_error("check_build_strategy")
+        self._build_strategy.async_mode = True
+
+
+class SyncStrategy(DistributedStrategy):
+    """All trainers make a step together: servers update by the mean of their gradients."""
+
+    mode = DistributedMode.SYNC
+
+    def check_program_config(self) -> None:
+        """Set the fields by which release 1.8.5 knows this mode."""
+        _set_mode(self._program_config, half_async=True, completely_not_async=True)
+
+    def transpiler_config(self) -> DistributeTranspilerConfig:
+        """A copy that asks for barriers in the program itself; no communicator runs beside it."""
+        config = super().transpiler_config()
+        config.runtime_split_send_recv = False
+        config.sync_mode = True
+        config.half_async = config.completely_not_async = False
+        return config
+
+
+class AsyncStrategy(DistributedStrategy):
+    """Servers update by each gradient as it arrives; trainers do not wait."""
+
+    mode = DistributedMode.ASYNC
+
+    def check_program_config(self) -> None:
+        """Set the fields by which release 1.8.5 knows this mode."""
+        _set_mode(self._program_config)
+
+
+class HalfAsyncStrategy(DistributedStrategy):
+    """As `AsyncStrategy`, but a trainer's step ends when its gradients are sent."""
+
+    mode = DistributedMode.HALF_ASYNC
+
+    def check_program_config(self) -> None:
+        """Set the fields by which release 1.8.5 knows this mode."""
+        _set_mode(self._program_config, half_async=True)
+
+
+class GeoStrategy(DistributedStrategy):
+    """Trainers update their own parameters, and send how far they moved now and then.
+
+    `update_frequency` is the number of steps between two exchanges.
+    """
+
+    mode = DistributedMode.GEO
+
+    def __init__(self, update_frequency: int = 100) -> None:
+        if isinstance(update_frequency, bool) or not isinstance(update_frequency, int):
+            kind = type(update_frequency).__name__
+            raise TypeError(f"update_frequency must be an int, a number of steps, not {kind}")
+        if update_frequency < 1:
+            raise ValueError(f"update_frequency must be at least 1 step, but is {update_frequency}")
+        super().__init__()
+        self._program_config.geo_sgd_need_push_nums = update_frequency
+
+    def check_program_config(self) -> None:
+        """Set the fields by which release 1.8.5 knows this mode."""
+        _set_mode(self._program_config, geo_sgd_mode=True)
+
+
+class StrategyFactory:
+    """Creates strategies by name."""
+
+    @staticmethod
+    def create_sync_strategy() -> SyncStrategy:
+        """A new `SyncStrategy`."""
+        return SyncStrategy()
+
+    @staticmethod
+    def create_half_async_strategy() -> HalfAsyncStrategy:
+        """A new `HalfAsyncStrategy`."""
+        return HalfAsyncStrategy()
+
+    @staticmethod
+    def create_async_strategy() -> AsyncStrategy:
+        """A new `AsyncStrategy`."""
+        return AsyncStrategy()
+
+    @staticmethod
+    def create_geo_strategy(update_frequency: int = 100) -> GeoStrategy:
+        """A new `GeoStrategy` that exchanges every `update_frequency` steps."""
+        return GeoStrategy(update_frequency)
+
+
+def strategy_for(config: DistributeTranspilerConfig) -> DistributedStrategy:
+    """The strategy that settings of the transpiler mean, as release 1.8.5 derives it.
+
+    `sync_mode` is synchronous; else `geo_sgd_mode`, `half_async` and none of them decide where
+    `runtime_split_send_recv` is set, and without that it is half-asynchronous.
+    """
+    if config.sync_mode:
+        strategy: DistributedStrategy = SyncStrategy()
+    elif not config.runtime_split_send_recv:
+        strategy = HalfAsyncStrategy()
+    elif config.geo_sgd_mode:
+        strategy = GeoStrategy(config.geo_sgd_need_push_nums)
+    elif config.completely_not_async:
+        strategy = SyncStrategy()
+    else:
+        strategy = HalfAsyncStrategy() if config.half_async else AsyncStrategy()
+    strategy.set_program_config(config)
+    return strategy
+
+
+def _set_mode(config: DistributeTranspilerConfig, **fields: bool) -> None:
+    config.sync_mode = False
+    config.runtime_split_send_recv = True
+    for name, value in fields.items():
+        setattr(config, name, value)
+
+
+def _changed(current: Any, given: Any, what: str) -> Any:
+    """A copy of settings of the same class, or the current ones changed by a dict."""
+    kind = type(current)
+    if isinstance(given, dict):
+        _expect_keys(given, [name for name in dir(current) if name[:2] != "__"], kind.__name__)
+        changed = copy.copy(current)
+        for name, value in given.items():
+            setattr(changed, name, value)
+        return changed
+    if not isinstance(given, kind):
+        raise TypeError(
+            f"{what} only accept input type: dict or {kind.__name__}, not {type(given).__name__}"
+        )
+    return copy.copy(given)
+
+
+def _expect_keys(given: dict[str, Any], known: Any, kind: str) -> None:
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), list(known))
+            raise ValueError(f"{kind} doesn't have key: {name}; {hint}".rstrip("; "))
+
+
+def _base_error(method: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{method} must be implemented by derived class. You should use StrategyFactory to create "
+        "DistributedStrategy."
+    )

@@ -1,0 +1,1 @@
+"""Role makers and the base classes of fleets."""

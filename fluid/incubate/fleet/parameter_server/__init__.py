@@ -1,0 +1,1 @@
+"""Fleets with parameter servers; there is `distribute_transpiler` only, no PSLIB."""

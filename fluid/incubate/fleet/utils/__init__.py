@@ -1,0 +1,1 @@
+"""Helpers: `fleet_util`, and `http_server`, a key-value server."""

@@ -1,0 +1,1 @@
+"""`paddle.distributed`: the launchers of release 1.8, as modules to run with `python -m`."""

@@ -1,0 +1,67 @@
+"""Small programs for fleets, and endpoints that nobody listens at."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+import fluid
+
+
+def mlp() -> Any:
+    """The quick-start network of OpenKS, 32-128-128-2; its loss."""
+    x = fluid.layers.data("x", [32])
+    y = fluid.layers.data("y", [1], dtype="int64")
+    hidden = fluid.layers.fc(fluid.layers.fc(x, 128, act="tanh"), 128, act="tanh")
+    chances = fluid.layers.fc(hidden, 2, act="softmax")
+    return fluid.layers.mean(fluid.layers.cross_entropy(chances, y))
+
+
+def regression() -> Any:
+    """One layer; its loss."""
+    x = fluid.layers.data("x", [4])
+    y = fluid.layers.data("y", [1])
+    return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1), y))
+
+
+def batches(steps: int, size: int = 8) -> Iterator[dict[str, Any]]:
+    """Batches for `mlp`, the same at every call."""
+    random = np.random.RandomState(0)
+    for _ in range(steps):
+        x = random.rand(size, 32).astype("float32")
+        yield {"x": x, "y": (x.sum(1, keepdims=True) > 16).astype("int64")}
+
+
+def share(batch: dict[str, Any], number: int, count: int) -> dict[str, Any]:
+    """The rows of one of `count` workers."""
+    return {name: np.split(rows, count)[number] for name, rows in batch.items()}
+
+
+@contextmanager
+def fresh() -> Iterator[tuple[Any, Any]]:
+    """New default programs with a fixed seed, and an empty scope."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 1
+    with ExitStack() as stack:
+        stack.enter_context(fluid.program_guard(main, startup))
+        stack.enter_context(fluid.unique_name.guard())
+        stack.enter_context(fluid.scope_guard(fluid.Scope()))
+        yield main, startup
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def endpoints(count: int) -> list[str]:
+    """Endpoints of this machine at which nobody listens."""
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]

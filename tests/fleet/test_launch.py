@@ -1,0 +1,194 @@
+"""`fluid launch`: real processes, their variables and logs, and how a job ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fleet.launch.arguments import add_arguments, job_of
+from fleet.launch.logs import attempt_files
+from fleet.launch.variables import first_host, member_of
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """\
+import os, sys
+import paddle.fluid as fluid
+rank = os.environ["PADDLE_TRAINER_ID"]
+ends = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
+assert os.environ["PADDLE_CURRENT_ENDPOINT"] == ends[int(rank)] and len(set(ends)) == 2
+print("rank", rank, "of", os.environ["PADDLE_TRAINERS_NUM"], "pid", os.getpid(), sys.argv[1:], flush=True)
+"""
+FAILS_ONCE = """\
+from pathlib import Path
+mark = Path(sys.argv[1])
+if rank == "1" and not mark.exists():
+    mark.touch()
+    raise ValueError("rank 1 fails in its first attempt")
+"""
+FAILS = """\
+import time
+if rank == "1":
+    raise ValueError("rank 1 fails")
+time.sleep(60)
+"""
+SLEEPS = "import time\ntime.sleep(60)\n"
+
+
+def command(tmp_path: Path, body: str, *flags: str) -> list[str]:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + body)
+    return [
+        sys.executable, "-m", "fleet.launch", "--nproc_per_node", "2",
+        "--log_dir", str(tmp_path / "logs"), *flags, str(script),
+    ]  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def launch(tmp_path: Path, body: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    given = command(tmp_path, body, *flags)
+    return subprocess.run(given, env=environment(), capture_output=True, text=True, timeout=120)
+
+
+def log(tmp_path: Path, name: str) -> str:
+    return (tmp_path / "logs" / name).read_text()
+
+
+def test_a_restarted_job_succeeds_and_keeps_the_logs_of_both_attempts(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    script = command(tmp_path, FAILS_ONCE, "--max_restarts", "1")
+    done = subprocess.run(
+        [*script, str(mark)], env=environment(), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 of 2" in done.stdout and "rank 1 of 2" not in done.stdout
+    assert "fails in its first attempt" in log(tmp_path, "workerlog.1")
+    assert "rank 1 of 2" in log(tmp_path, "workerlog.1.1")
+
+
+def test_the_first_failure_ends_the_job_and_is_shown_last(tmp_path: Path) -> None:
+    done = launch(tmp_path, FAILS)
+    assert done.returncode == 1
+    assert "rank 1 (local rank 1, pid " in done.stderr
+    assert done.stderr.rstrip().endswith("ValueError: rank 1 fails")
+    assert "fleet/launch" not in done.stderr.rpartition("Traceback")[2]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_that_ends_leaves_no_process(tmp_path: Path, sent: signal.Signals) -> None:
+    started = subprocess.Popen(
+        command(tmp_path, SLEEPS), env=environment(), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pids = wait_for_pids(tmp_path, 2)
+    started.send_signal(sent)
+    _, said = started.communicate(timeout=30)
+    assert wait_until(lambda: not any(map(alive, pids)))
+    if sent is signal.SIGINT:
+        assert started.returncode == 130
+        assert "stopped by SIGINT" in said
+
+
+def wait_for_pids(tmp_path: Path, count: int) -> list[int]:
+    found: list[int] = []
+
+    def ready() -> bool:
+        files = (tmp_path / "logs").glob("workerlog.*") if (tmp_path / "logs").exists() else ()
+        found[:] = [int(f.read_text().split()[5]) for f in files if " pid " in f.read_text()]
+        return len(found) == count
+
+    assert wait_until(ready, seconds=60)
+    return found
+
+
+def wait_until(done: object, seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if done():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+# ---- flags ----
+
+
+def parsed(*flags: str, environ: dict[str, str] | None = None) -> object:
+    command = argparse.ArgumentParser()
+    add_arguments(command)
+    return job_of(command.parse_args([*flags, __file__, "--lr", "0.1"]), environ or {})
+
+
+def test_flags_of_release_1_8_name_machines_and_gpus() -> None:
+    job = parsed("--cluster_node_ips", "10.0.0.1,10.0.0.2", "--node_ip", "10.0.0.2",
+                 "--selected_gpus", "2,3", "--started_port", "6170")  # fmt: skip
+    assert (job.least_machines, job.most_machines, job.master) == (2, 2, "10.0.0.1:29400")
+    assert (job.processes, job.gpus, job.started_port) == (2, ("2", "3"), 6170)
+    assert job.arguments == ("--lr", "0.1")
+
+
+def test_the_number_of_processes_comes_from_the_environment() -> None:
+    assert parsed(environ={"CPU_NUM": "3"}).processes == 3
+    assert parsed(environ={"FLAGS_selected_gpus": "0,1"}).processes == 2
+    assert parsed().processes == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--nnodes", "2"], "need --master"),
+        (["--nnodes", "3:1"], "--nnodes is '3:1'"),
+        (["--cluster_node_ips", "a,b", "--node_ip", "c"], "--node_ip is 'c', expected one of a, b"),
+        (["--nproc_per_node", "3", "--selected_gpus", "0"], "from 1 to the 1 GPUs"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parsed(*flags)
+
+
+# ---- variables ----
+
+
+def test_members_of_torchrun_and_slurm() -> None:
+    assert member_of({}) is None
+    torchrun = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_PORT": "29500"}
+    member = member_of(torchrun)
+    assert member is not None and (member.rank, member.world, member.local_rank) == (3, 4, 1)
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "n[07-08]"}
+    member = member_of(slurm | {"SLURM_JOB_ID": "20001"})
+    assert member is not None and (member.master, member.port) == ("n07", 20001)
+    assert member_of({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}) is None
+
+
+def test_a_malformed_variable_is_named() -> None:
+    with pytest.raises(ValueError, match="MASTER_PORT is not set, expected a whole number; torch"):
+        member_of({"RANK": "0", "WORLD_SIZE": "2"})
+    with pytest.raises(ValueError, match="RANK is 'x'"):
+        member_of({"RANK": "x", "WORLD_SIZE": "2"})
+    with pytest.raises(ValueError, match="SLURM_JOB_NODELIST"):
+        first_host("[1]")
+
+
+def test_attempts_write_other_files(tmp_path: Path) -> None:
+    envs = {0: {"RANK": "4"}}
+    assert attempt_files(tmp_path, 0, envs)[0][0].endswith("workerlog.4")
+    assert attempt_files(tmp_path, 2, envs)[0][0].endswith("workerlog.4.2")
