@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,15 +26,17 @@ LAYERS = (
 """The files that release 1.8 keeps its layers in; each shows all of them."""
 PRIVATE = {"paddle.fluid.layers.learning_rate_scheduler": "fluid.layers.learning_rate"}
 """Where a file has names besides, which are not public and yet in many a script."""
-INNER = ("fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.layers.", "fluid.paddle")
+INNER = (
+    "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers.", "fluid.paddle",
+)  # fmt: skip
 """What the names below `paddle.fluid` do not show as it is."""
 
 
+ON_DEMAND = "paddle.fluid.incubate"
+"""What is loaded only where a script imports it."""
 ABSENT = {
     "paddle.fluid.contrib": "of contributed code there is mixed_precision only",
     "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
-    "paddle.fluid.incubate": "training on several machines comes with a later version",
-    "paddle.distributed": "training on several machines comes with a later version",
 }
 """What release 1.8 has besides, and why it is not here."""
 
@@ -51,6 +54,23 @@ class _Absent:
         raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
 
 
+class _OnDemand:
+    """Shows `fluid.incubate` and what is below it when it is first imported."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A spec for names of `paddle.fluid.incubate` that exist below `fluid`; None for others."""
+        known = f"{name}.".startswith(f"{ON_DEMAND}.") and find_spec(name.removeprefix("paddle."))
+        return spec_from_loader(name, cls(), is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A view of the module below `fluid`."""
+        return _View(spec.name, import_module(spec.name.removeprefix("paddle.")))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: the module that is shown has run."""
+
+
 class _View(ModuleType):
     """A module under another name: what it gives and what it is given are another module's."""
 
@@ -64,7 +84,11 @@ class _View(ModuleType):
         return getattr(inner if hasattr(inner, name) else shown, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_shown"], name, value)
+        is_own = name.startswith("__") or isinstance(value, _View)
+        if is_own:  # what importing sets
+            vars(self)[name] = value
+        else:
+            setattr(vars(self)["_shown"], name, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *dir(vars(self)["_shown"])})
@@ -95,8 +119,9 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     paddle = _load()
     for name, shown in _modules():
         _show(name, shown)
-    if _Absent not in sys.meta_path:
-        sys.meta_path.append(_Absent)
+    for finder in (_OnDemand, _Absent):
+        if finder not in sys.meta_path:
+            sys.meta_path.append(finder)
     return paddle
 
 

@@ -20,13 +20,16 @@ from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
+from fluid import parameter_server
 from fluid.compiler import CompiledProgram
+from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.fed import declared, feed_arrays, sole
 from fluid.fetched import number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
 from fluid.profiler import recorder
 from runtime import executor as core
+from runtime.collective import rings_of
 from runtime.device import CPUPlace, Place, expect_place, target_of
 from runtime.errors import missing_feed
 from runtime.loader import Counters, Params
@@ -72,9 +75,9 @@ class Executor:
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
-        compile_here = partial(_compile, target_of(self.place))
+        self._compile_here = partial(_compile, target_of(self.place))
         self._core: core.Executor[Program] = core.Executor(
-            compile_here, declared, _digest, self.place, _callables, recorder
+            self._compile_here, declared, _digest, self.place, self._callables, recorder
         )
         self._lent = Lent(partial(_compile_lent, target_of(self.place)), self._lending)
         self._narrow = Options.from_env().dtype in NARROW
@@ -106,8 +109,12 @@ class Executor:
         `feed` maps names to arrays, LoDTensors or single numbers. Fed persistable variables are
         set in the scope; names the program does not have are ignored with a warning. `use_prune`
         leaves out what the fetches do not need, where nothing is trained. Values come as arrays,
-        or as LoDTensors with `return_numpy=False`. `feed_var_name`, `fetch_var_name`,
-        `use_program_cache` and `return_merged` are accepted and change nothing here.
+        or as LoDTensors with `return_numpy=False`. `feed_var_name`, `fetch_var_name` and
+        `use_program_cache` are accepted and change nothing here.
+
+        A `CompiledProgram` with data parallelism runs on all its devices (docs/distributed.md): a
+        dict is divided among them by rows, a list has a dict for each. Values of devices are joined
+        along axis 0, or with `return_merged=False` come as a list for each fetch.
 
         Raises RuntimeError once closed and for a list as a feed's value; TypeError for arguments
         of another kind; ValueError for a feed that is missing, of another type or of sizes that do
@@ -117,11 +124,18 @@ class Executor:
         if self._closed:
             raise RuntimeError("this Executor is closed: make another one")
         program = default_main_program() if program is None else program
-        if isinstance(program, CompiledProgram):
-            program = program.program_on(self.place)
         scope = _global_scope if scope is None else scope
-        _expect(program, Program, "the program of Executor.run")
         _expect(scope, Scope, "the scope of Executor.run")
+        if isinstance(program, CompiledProgram):
+            if program.is_parallel:
+                return self._run_parallel(
+                    program, feed, fetch_list, scope, return_numpy, return_merged
+                )
+            program = program.program
+        _expect(program, Program, "the program of Executor.run")
+        if parameter_server.serves(program):
+            parameter_server.serve(program, scope, self.place, self._compile_here)
+            return []
         arrays = feed_arrays(program, _with_batches(program, feed))
         fetch = program._called_now(_names(fetch_list))
         if use_prune:
@@ -130,11 +144,50 @@ class Executor:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
         changes = self._changes(program)
         runner = self._runner(program, arrays, scope, changes)
-        values = runner.run(program, arrays, fetch, scope)
-        scope.clock.written += changes
+        try:
+            values = runner.run(program, arrays, fetch, scope)
+        finally:
+            scope.clock.written += changes  # a step that was interrupted may have written
         if runner is not self._core:
             self._lent.settle(program, scope)
         return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+
+    def _run_parallel(
+        self,
+        compiled: CompiledProgram,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool = True,
+        return_merged: bool = True,
+        strict: bool = False,
+    ) -> list[Any]:
+        """Run a program on all its devices; values joined along axis 0, or a list of each."""
+        if self._closed:
+            raise RuntimeError("this Executor is closed: make another one")
+        fetch = compiled.program._called_now(_names(fetch_list))
+        found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
+        if return_merged:
+            values = merged(fetch, found) if len(found) > 1 else found[0]
+            return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+        listed = unmerged(found) if fetch else []
+        if not return_numpy:
+            return [list(map(_as_tensor, values)) for values in listed]
+        pairs = zip(fetch, listed, strict=True)
+        return [_as_numpy((name,) * len(values), values) for name, values in pairs]
+
+    def _callables(self, program: Program, scope: Scope) -> dict[str, Any]:
+        """Return the objects that a program's code calls: functions of `py_func`, rings, servers.
+
+        Collectives use the rings that a startup program made in the scope, or those of the devices
+        that the program was built for.
+        """
+        server = getattr(program, "_parameter_server", None)
+        return {
+            "callables": getattr(program, "_callables", []),
+            "collective": getattr(program, "_collective", None) or rings_of(scope),
+            "parameter_server": server or parameter_server.session_for(program, self),
+        }
 
     def _changes(self, program: Program) -> bool:
         """Whether a program changes state, found out once a version of it."""
@@ -159,8 +212,9 @@ class Executor:
     def _lending(self, library: Library[Program]) -> core.Executor[Program]:
         """An executor over what a library computed of parameters; it counts as this one does."""
         made = core.Executor(
-            library.module, declared, _digest, self.place, _callables, recorder, library.params
-        )
+            library.module, declared, _digest, self.place, self._callables, recorder,
+            library.params,
+        )  # fmt: skip
         made.counters = self._core.counters
         return made
 
@@ -178,12 +232,12 @@ class Executor:
         program that did not run here as it is now.
         """
         program = default_main_program() if program is None else program
-        if isinstance(program, CompiledProgram):
-            program = program.program_on(self.place)
         scope = _global_scope if scope is None else scope
-        _expect(program, Program, "the program of Executor.explain")
-        _expect(scope, Scope, "the scope of Executor.explain")
         fetch = None if fetch_list is None else _names(fetch_list)
+        _expect(scope, Scope, "the scope of Executor.explain")
+        if isinstance(program, CompiledProgram):
+            program = program.program_here(scope, self.place, fetch or ())
+        _expect(program, Program, "the program of Executor.explain")
         lent = self._lent.known(program, scope)
         made = (lent or self._core).made(program, scope, fetch)
         if made is None:
@@ -195,8 +249,16 @@ class Executor:
         params = None if lent is None else dict(scope.arrays())
         return compiler.explain(*made, params=params, folders=[Path.cwd()])
 
+    def release_memory(self) -> None:
+        """Free the memory of temporaries; the next run allocates it again."""
+        self._core.unload()
+
     def close(self) -> None:
-        """Release what is kept; another run is an error, another `close` is not."""
+        """Release what is kept; another run is an error, another `close` is not.
+
+        A trainer whose programs ran here has completed: its servers wait for it no longer.
+        """
+        parameter_server.release(self)
         self._core.close()
         self._pruned.clear()
         self._closed = True
@@ -264,11 +326,6 @@ def _as_tensor(value: Any) -> Any:
 def _digest(program: Program) -> str:
     """What is equal for equal programs."""
     return compiler.digest(program)
-
-
-def _callables(program: Program) -> dict[str, Any]:
-    """What the code of a program calls by number: the functions given to `py_func`."""
-    return {"callables": getattr(program, "_callables", [])}
 
 
 # What is fed

@@ -10,26 +10,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+from compiler.escape import one_line
 from compiler.ir.program import VarKind
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, global_scope
 from fluid.files import PathName, as_path
 from fluid.framework import Parameter, Program, Variable, default_main_program
+from fluid.parameter_server.saving import merged_values, slice_rows, sources_of
 from runtime.checkpoint import (
-    CheckpointError,
     Tensor,
+    combined_writer,
     load_combined,
     load_tensor,
     read_tensor,
-    save_combined,
-    save_tensor,
     tensor_path,
-    write_tensor,
+    tensor_writer,
 )
 from runtime.device import Place
-from runtime.errors import NotInitialized
+from runtime.errors import CheckpointError, NotInitialized
+from runtime.saves import Writer, reading, save_files
 from runtime.tensor import LoDTensor
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "load_params",
     "load_persistables",
     "load_vars",
+    "persistable_files",
     "read_persistables",
     "read_variables",
     "save_params",
@@ -92,16 +95,36 @@ def save_vars(
     """Save `vars`, or the variables of a program that `predicate` takes, from the global scope.
 
     Each goes into a file of its name in the folder `dirname`, or all into the one `filename`;
-    without either they are returned as bytes. Files appear whole or not at all. Raises
-    NotInitialized, and writes nothing, where a variable has no value yet; TypeError for what is
-    no Executor, Program or Variable; OSError.
+    without either they are returned as bytes. All files appear as one or none does, also where the
+    process is killed. Raises NotInitialized, and writes nothing, where a variable has no value
+    yet; TypeError for what is no Executor, Program or Variable; what `save_files` raises.
     """
     expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
     if not chosen:
         warnings.warn("there is no variable to save in the program", stacklevel=2)
         return None
-    return _write(dirname, filename, {name: value_of(name) for name in chosen})
+    return _save(dirname, filename, {name: value_of(name) for name in chosen})
+
+
+def _save(
+    dirname: PathName | None, filename: str | None, tensors: Mapping[str, Tensor]
+) -> bytes | None:
+    """Write tensors to files, or return them as bytes where no place is named."""
+    if dirname is None and filename is None:
+        stream = BytesIO()
+        combined_writer(tensors)(stream)
+        return stream.getvalue()
+    save_files(*_files(as_path(dirname, "dirname"), filename, tensors))
+    return None
+
+
+def persistable_files(
+    program: Program, dirname: PathName, filename: str | None
+) -> dict[str, Writer]:
+    """What `save_persistables` writes into a folder, by name. Raises NotInitialized."""
+    tensors = {name: value_of(name) for name in _chosen(program, None, is_persistable)}
+    return _files(as_path(dirname, "dirname"), filename, tensors)[1]
 
 
 def save_params(
@@ -120,8 +143,18 @@ def save_persistables(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save every variable that outlives a run as `save_vars` does: what training goes on from."""
-    return save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    """Save every variable that outlives a run as `save_vars` does: what training goes on from.
+
+    Of a trainer's program the variables that lie on servers are fetched from there, whole.
+    """
+    remote = merged_values(expect_program(main_program))
+    if not remote:
+        return save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    expect_executor(executor)
+    names = [n for n in _chosen(main_program, None, is_persistable) if n not in remote]
+    tensors: dict[str, Tensor] = {n: value_of(n) for n in names if ".trainer_" not in n}
+    tensors |= {name: (array, ()) for name, array in remote.items()}
+    return _save(dirname, filename, tensors)
 
 
 def load_vars(
@@ -175,7 +208,18 @@ def load_persistables(
     main_program: Program | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Load every variable of a program that outlives a run as `load_vars` does."""
+    """Load every variable of a program that outlives a run as `load_vars` does.
+
+    A server's program reads its slices from files that have the whole variables.
+    """
+    sources = sources_of(expect_program(main_program))
+    if sources:
+        place = expect_executor(executor)
+        wholes = list(dict.fromkeys(each.origin.name for each in sources.values()))
+        found = read_variables(dirname, filename, wholes)
+        parts = {n: slice_rows(found[e.origin.name][1][0], e) for n, e in sources.items()}
+        set_variables({name: LoDTensor(part) for name, part in parts.items()}, place)
+        return
     load_vars(executor, dirname, main_program, None, is_persistable, filename)
 
 
@@ -228,38 +272,36 @@ def value_of(name: str) -> Tensor:
     return tensor.array, tuple(tuple(level) for level in tensor.lod())
 
 
-def _write(
-    dirname: PathName | None, filename: str | None, tensors: dict[str, Tensor]
-) -> bytes | None:
-    if dirname is None and filename is None:
-        stream = BytesIO()
-        for name in sorted(tensors):
-            write_tensor(stream, *tensors[name], name)
-        return stream.getvalue()
-    folder = as_path(dirname, "dirname")
+def _files(
+    folder: Path, filename: str | None, tensors: Mapping[str, Tensor]
+) -> tuple[Path, dict[str, Writer]]:
+    """The folder of the files that hold tensors, and what writes each."""
     if filename is not None:
-        return save_combined(folder / as_path(filename, "filename"), tensors)
+        path = folder / as_path(filename, "filename")
+        return path.parent, {path.name: combined_writer(tensors)}
     paths = {name: tensor_path(folder, name) for name in tensors}
-    for name, path in paths.items():
-        save_tensor(path, *tensors[name])
-    return None
+    return folder, {name: tensor_writer(str(path), *tensors[name]) for name, path in paths.items()}
 
 
 def read_variables(
     dirname: PathName | None, filename: str | bytes | None, names: list[str]
 ) -> dict[str, tuple[str, Tensor]]:
-    """For each name, where its tensor was found, and the tensor.
+    """For each name, where its tensor was found, and the tensor; all are of the same save.
 
     Raises FileNotFoundError and CheckpointError naming the file.
     """
     if dirname is None:
         return {name: (IN_MEMORY, tensor) for name, tensor in _unpack(filename, names)}
-    if filename is not None:
-        path = as_path(dirname, "dirname") / as_path(filename, "filename")
-        return {name: (str(path), tensor) for name, tensor in load_combined(path, names).items()}
     folder = as_path(dirname, "dirname")
+    if filename is not None:
+        path = folder / as_path(filename, "filename")
+        with reading(path.parent):
+            found = load_combined(path, names)
+        where = one_line(str(path))
+        return {name: (where, tensor) for name, tensor in found.items()}
     paths = {name: tensor_path(folder, name) for name in names}
-    return {name: (str(path), load_tensor(path)) for name, path in paths.items()}
+    with reading(folder):
+        return {name: (one_line(str(path)), load_tensor(path)) for name, path in paths.items()}
 
 
 def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:

@@ -8,6 +8,7 @@ from operator import index
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from compiler.errors import CompileError
 from compiler.ir.program import EMPTY, GRAD
 from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
@@ -191,12 +192,20 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
 
 
 def _check_name(name: Any) -> None:
-    """TypeError for what is no text, ValueError for names that stand for something else."""
+    """TypeError for what is no text, CompileError for names that stand for something else.
+
+    And for those with half of a pair of UTF-16, which no file can hold.
+    """
     if not isinstance(name, str | None):
         raise TypeError(f"the name of a variable must be a str, not {type(name).__name__}")
     if name == EMPTY or LOD in (name or ""):
         what = "no variable" if name == EMPTY else "the lengths of the sequences in another one"
-        raise ValueError(f"no variable can be called {name!r}, which stands for {what}")
+        raise CompileError(f"no variable can be called {name!r:.200}, which stands for {what}")
+    if name is not None and not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):
+        raise CompileError(
+            f"no variable can be called {name!r:.200}, which has no form in UTF-8",
+            hint="it holds a lone surrogate: decode the name as UTF-8",
+        )
 
 
 def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:

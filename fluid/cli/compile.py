@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -12,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from compiler.account import Account, Side, account
+from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.options import Cache
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.model import load_model
+from fluid.cli.terminal import progress_line
 from fluid.compiled import write_package
 
 COMPILE = """\
@@ -114,7 +115,7 @@ def _tell_host_ops(refusals: Sequence[Any]) -> None:
     if mine:
         print(f"{count(len(mine), 'op')} will run on the host:")
     for each in mine:
-        print(f"  {each.op}: {each.reason}")
+        print(f"  {one_line(each.op)}: {one_line(each.reason)}")
 
 
 def _built(
@@ -138,14 +139,9 @@ def _progress() -> Callable[[int, int, str], None]:
         nonlocal before
         before = done - 1 if before < 0 else before  # those were built in another run
         left = (time.perf_counter() - start) / (done - before) * (whole - done)
-        _line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
+        progress_line(f"[{done}/{whole}] {name}, {left:.0f} s left" if done < whole else "")
 
     return told
-
-
-def _line(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _with_costs(rows: Sequence[Mapping[str, Any]], costs: Account) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import Any
 
 from compiler.driver import TARGETS
+from compiler.escape import one_line
 from compiler.gpus import GPUS, Gpu
 from compiler.ir.graph import Graph
 from compiler.options import NARROW, Options
@@ -174,7 +175,8 @@ def _study(
 def _contents(found: Subject) -> str:
     """Ops, feeds, fetches and parameters."""
     counts = Counter(kinds(found))
-    ops = ", ".join(f"{kind} × {times}" if times > 1 else kind for kind, times in counts.items())
+    pairs = ((one_line(kind), times) for kind, times in counts.items())
+    ops = ", ".join(f"{kind} × {times}" if times > 1 else kind for kind, times in pairs)
     path = found.model.path if found.model else found.path
     state = _params_text(found.model) if found.model else _state_text(found.graph)
     parts = [

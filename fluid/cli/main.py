@@ -8,7 +8,6 @@ and keeps its traceback.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import platform
 import sys
@@ -22,20 +21,30 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.options import Options
+from fleet.launch.agent import run_job
+from fleet.launch.arguments import DESCRIPTION as LAUNCH
+from fleet.launch.arguments import EXAMPLES as LAUNCH_EXAMPLES
+from fleet.launch.arguments import add_arguments, job_of
+from fleet.launch.servers import DESCRIPTION as LAUNCH_PS
+from fleet.launch.servers import EXAMPLES as LAUNCH_PS_EXAMPLES
+from fleet.launch.servers import add_server_arguments, run_server_job, server_job
 from fluid.cli.bisect import add_bisect
 from fluid.cli.compile import add_compile
 from fluid.cli.convert import add_convert
 from fluid.cli.differences import add_compare
 from fluid.cli.infer_arguments import add_infer
 from fluid.cli.inspect import add_inspect
+from fluid.cli.limits import OutOfTime
 from fluid.cli.model import CommandError
-from fluid.cli.run import prepare, run_script
+from fluid.cli.ps import add_ps
+from fluid.cli.run import INTERRUPTED, prepare, run_script
+from fluid.cli.terminal import escaped_output
 from fluid.cli.weights import add_weights
 from fluid.demo.story import EPOCHS, SEED, demo
 from runtime.checkpoint import CheckpointError
 
 DISTRIBUTION = "fluid-compiler"
-USAGE_ERROR, INTERRUPTED, PIPE_CLOSED = 2, 130, 141
+USAGE_ERROR, OUT_OF_TIME, PIPE_CLOSED = 2, 124, 141
 
 EXAMPLES = """\
 start here:
@@ -43,6 +52,8 @@ start here:
   fluid inspect out/demo/model      what is in the model it saved
   fluid infer out/demo/model --input out/demo/digits.npy
   fluid run train.py                a script of your own that imports paddle 1.x
+  fluid launch --nproc_per_node 2 train.py      the same in two processes
+  fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
 
 'fluid COMMAND --help' says more about each.
 """
@@ -70,16 +81,17 @@ examples:
   fluid run train.py --use_cuda 0 --epochs 5          what follows the script is its own
   fluid run --trace trace.json train.py               see it in ui.perfetto.dev
   fluid run --force train.py                          even where another paddle is installed
+  fluid run -m paddle.distributed.launch train.py     a module below paddle, or of your own
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; its exit code."""
-    _let_any_terminal_print()
-    given = parser().parse_args(arguments)
-    code = _answer(given)
+    with escaped_output():
+        given = parser().parse_args(arguments)
+        code = _answer(given)
     if code == 0 and given.name == "run":
-        run_script(given.script, given.trace)
+        return run_script(given.script, given.trace, given.module)
     return code
 
 
@@ -93,6 +105,9 @@ def _answer(given: argparse.Namespace) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except OutOfTime as error:
+        print(f"fluid {given.name}: {error}", file=sys.stderr)
+        return OUT_OF_TIME
     except KeyboardInterrupt:
         print(f"\nfluid {given.name}: stopped; nothing was left half-written", file=sys.stderr)
         return INTERRUPTED
@@ -115,6 +130,9 @@ def parser() -> argparse.ArgumentParser:
     add_inspect(commands)
     add_infer(commands)
     _add_run(commands)
+    _add_launch(commands)
+    _add_launch_ps(commands)
+    add_ps(commands)
     add_bisect(commands)
     add_compare(commands)
     add_convert(commands)
@@ -174,10 +192,53 @@ def _add_run(commands: Any) -> None:
     command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
+    command.add_argument(
+        "-m", "--module", action="store_true", help="SCRIPT is a module's name, as python -m has it"
+    )
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="what the script is given"
     )
+
+
+def _add_launch(commands: Any) -> None:
+    command = commands.add_parser(
+        "launch",
+        help="run a script in several processes, on one machine or many",
+        description=LAUNCH,
+        epilog=LAUNCH_EXAMPLES,
+    )
+    command.set_defaults(command=_launch)
+    add_arguments(command)
+
+
+def _launch(given: argparse.Namespace) -> int:
+    """Run a script in several processes; the exit code of the first that failed, or 0."""
+    try:
+        job = job_of(given, os.environ)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return run_job(job)
+
+
+def _add_launch_ps(commands: Any) -> None:
+    command = commands.add_parser(
+        "launch_ps",
+        help="run a script as parameter servers and workers",
+        description=LAUNCH_PS,
+        epilog=LAUNCH_PS_EXAMPLES,
+    )
+    command.set_defaults(command=_launch_ps)
+    add_server_arguments(command)
+
+
+def _launch_ps(given: argparse.Namespace) -> int:
+    """Run a script as servers and workers; the exit code of the first that failed, or 0."""
+    try:
+        job = server_job(given)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return run_server_job(job)
 
 
 def _file(text: str) -> Path:
@@ -212,10 +273,3 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
-
-
-def _let_any_terminal_print() -> None:
-    """Print a ? for a character that a terminal's encoding lacks instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")

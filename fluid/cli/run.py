@@ -9,15 +9,20 @@ import sys
 import traceback
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from traceback import walk_tb
+from types import FrameType, TracebackType
 
 import numpy as np
 
+from fleet.launch.adopt import adopt
 from fluid.as_paddle import install_as_paddle
 from fluid.cli.model import CommandError
 from fluid.profiler import tracing
 
-__all__ = ["prepare", "run_script"]
+__all__ = ["INTERRUPTED", "prepare", "run_script"]
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as shells have it."""
 
 OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
 """Names that NumPy gave to Python's own types until 1.24, and scripts of that time use."""
@@ -30,29 +35,52 @@ stand for one; for those that a script makes itself, install 'numpy<2.4'."""
 def prepare(given: argparse.Namespace) -> int:
     """Set up imports, names that NumPy had, and arguments, as a script of 1.8 expects them; 0.
 
-    Raises CommandError where there is no script, or another paddle.
+    Where torchrun or srun started this process, variables that scripts of 1.8 read are set from
+    theirs. Raises CommandError where there is no script, or another paddle, and for variables of a
+    launcher that are malformed.
     """
-    if not given.script.is_file():
+    if not given.module and not given.script.is_file():
         raise CommandError(f"{given.script} is no file: name a script, and after it its arguments")
     for name in OLD_NAMES.keys() - vars(np).keys():
         setattr(np, name, OLD_NAMES[name])
     sys.argv = [str(given.script), *given.arguments]
-    sys.path[0] = str(given.script.resolve().parent)
+    sys.path[0] = str(Path.cwd() if given.module else given.script.resolve().parent)
     try:
+        adopt()
         install_as_paddle(force=given.force)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise CommandError(str(error)) from error
     return 0
 
 
-def run_script(script: Path, trace: Path | None = None) -> None:
-    """Run a script as Python runs it; with a Chrome trace of its runs, if a file is given.
+def run_script(script: Path, trace: Path | None = None, module: bool = False) -> int:
+    """Run a script, or a module by its name, as Python runs it; with `trace`, a Chrome trace of its
+    runs is written to that file.
 
-    What it raises ends the process as it does there, with a traceback that starts in the script.
+    What it raises ends the process as it does there, with a traceback that starts in the script;
+    Ctrl-C with one line that says where the script was. Returns the exit code.
     """
     sys.excepthook = partial(_show, str(script))
-    with tracing(trace):
+    try:
+        with tracing(trace):
+            _run(script, module)
+    except KeyboardInterrupt as stopped:
+        lines = [n for frame, n in walk_tb(stopped.__traceback__) if _is_of(frame, script)]
+        where = f"{script}:{lines[-1]}" if lines else str(script)
+        print(f"\nfluid run: stopped at {where} (KeyboardInterrupt)", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _run(script: Path, module: bool) -> None:
+    if module:
+        runpy.run_module(str(script), run_name="__main__", alter_sys=True)
+    else:
         runpy.run_path(str(script), run_name="__main__")
+
+
+def _is_of(frame: FrameType, script: Path) -> bool:
+    return frame.f_code.co_filename == str(script)
 
 
 def _show(

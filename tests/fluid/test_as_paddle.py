@@ -173,14 +173,14 @@ def test_traceback_starts_in_the_script(tmp_path: Path) -> None:
         ("import sys; sys.exit(3)", 3, ""),
         ("open('not there')", 1, "FileNotFoundError"),
         ("x = (", 1, '  File "inner/script.py", line 1\n'),
-        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+        ("raise KeyboardInterrupt", 130, "stopped at inner/script.py:1 (KeyboardInterrupt)"),
     ],
 )
 def test_end_of_a_script_is_what_python_makes_of_it(
     source: str, code: int, said: str, tmp_path: Path
 ) -> None:
     done = run(source, tmp_path)
-    assert done.returncode in (code, -2, 130) if "Interrupt" in source else done.returncode == code
+    assert done.returncode == code
     assert said in done.stderr and "runpy" not in done.stderr
 
 
@@ -227,7 +227,8 @@ def test_page_names_every_data_set_its_folder_and_its_files(home: Path) -> None:
 
 def test_page_names_every_example() -> None:
     named = set(re.findall(r"`(\w+)`", PAGE.partition("## Examples")[2]))
-    assert named == {path.stem for path in (ROOT / "examples").glob("*.py")} - {"make_digits"}
+    others = {"make_digits", "launched_training", "reptile"}  # nothing of that time
+    assert named == {path.stem for path in (ROOT / "examples").glob("*.py")} - others
 
 
 # What is fetched
@@ -261,15 +262,15 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-for name in ("fluid.contrib.slim", "fluid.dygraph", "distributed.launch", "utils"):
+for name in ("fluid.contrib.slim", "fluid.dygraph", "utils"):
     try:
         __import__(f"paddle.{name}")
     except ImportError as error:
         print(type(error).__name__, error.name, error, sep=" | ")
 try:
-    from paddle.fluid import incubate
+    from paddle.fluid import install_check
 except ImportError as error:
-    print("no incubate:", error)
+    print("no install_check:", error)
 print(importlib.util.find_spec("nothing_of_that_name"))
 """
 
@@ -277,11 +278,10 @@ print(importlib.util.find_spec("nothing_of_that_name"))
 def test_what_there_is_not_says_why(tmp_path: Path) -> None:
     done = python("-c", ABSENT, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    contrib, dygraph, launch, utils, name, other = done.stdout.splitlines()
+    contrib, dygraph, utils, name, other = done.stdout.splitlines()
     assert contrib.startswith("ModuleNotFoundError | paddle.fluid.contrib.slim | No module named")
     assert "there is mixed_precision only" in contrib
     assert "programs are recorded and compiled" in dygraph
-    assert "several machines comes with a later version" in launch
     assert "docs/old_scripts.md lists what there is" in utils
-    assert "cannot import name 'incubate'" in name
+    assert "cannot import name 'install_check'" in name
     assert other == "None"

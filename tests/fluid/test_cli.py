@@ -95,7 +95,8 @@ def test_examples_in_help_parse():
     commands = [shlex.split(line.split("   ")[0])[1:] for line in lines]
     assert len(commands) > 30
     names = {cli.parser().parse_args(command).name for command in commands}
-    assert names == {"demo", "inspect", "infer", "run", "bisect", "compare"}
+    known = {"demo", "inspect", "infer", "run", "launch", "launch_ps", "bisect", "compare"}
+    assert names == known
 
 
 def test_version(capsys):

@@ -1,4 +1,4 @@
-"""CompiledProgram and its strategies: a plain run on one device, a clear word on several."""
+"""CompiledProgram and its strategies, on one device; several are in tests/fluid/data_parallel."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import fluid
-from runtime.errors import PlaceError
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 CPU = fluid.CPUPlace()
@@ -52,16 +51,6 @@ def test_its_program_is_what_is_saved(loss: fluid.Variable, exe: Any, tmp_path: 
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_several_devices_come_later(loss: fluid.Variable, exe: Any, monkeypatch: Any) -> None:
-    two = compiled(loss_name=loss.name, places=[CPU, CPU])
-    with pytest.raises(PlaceError, match="is to run on 2 devices") as caught:
-        exe.run(two, feed={"x": np.ones((4, 3), "float32")})
-    assert "CPU_NUM=1" in str(caught.value)
-    monkeypatch.setenv("CPU_NUM", "3")
-    with pytest.raises(PlaceError, match="is to run on 3 devices"):
-        exe.run(compiled(loss_name=loss.name), feed={})
-
-
 def test_places_are_of_the_executor_s_kind(loss: fluid.Variable, exe: Any) -> None:
     with pytest.raises(AssertionError, match="Place type not match"):
         exe.run(compiled(loss_name=loss.name, places=[fluid.CUDAPlace(0)]), feed={})
@@ -77,32 +66,64 @@ def test_what_cannot_be_compiled(loss: fluid.Variable) -> None:
     again = compiled(loss_name=loss.name)
     with pytest.raises(AssertionError, match="Already compiled with parallel"):
         again.with_data_parallel(loss_name=loss.name)
+    with pytest.raises(TypeError, match="loss_name must be the name of a variable"):
+        compiled(loss_name=loss)
+
+
+def test_what_is_found_out_when_it_is_first_run(loss: fluid.Variable) -> None:
+    scope, options = fluid.global_scope(), {"loss_name": loss.name}
     plain = fluid.CompiledProgram(fluid.default_main_program())
-    with pytest.raises(ValueError, match="share_vars_from is a CompiledProgram"):
-        compiled(loss_name=loss.name, share_vars_from=plain)
-    compiled(loss_name=loss.name, share_vars_from=again)
+    with pytest.raises(ValueError, match="share_vars_from is not data-parallel"):
+        compiled(**options, share_vars_from=plain)._compile(scope, CPU)
+    never_run = compiled(**options)
+    with pytest.raises(ValueError, match="share_vars_from is not compiled and executed"):
+        compiled(**options, share_vars_from=never_run)._compile(scope, CPU)
+    once = compiled(**options)._compile(scope, CPU)
+    compiled(**options, share_vars_from=once)._compile(scope, CPU)
+    with pytest.raises(ValueError, match="compiled in another scope"):
+        once._compile(fluid.Scope(), CPU)
+    with pytest.raises(ValueError, match=r"compiled on CPUPlace, not on CUDAPlace\(0\)"):
+        once._compile(scope, fluid.CUDAPlace(0))
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        (
-            "gradient_scale_strategy",
-            fluid.BuildStrategy.GradientScaleStrategy.Customized,
-            "Customized is for several devices",
-        ),
-        ("num_trainers", 2, "num_trainers is 2"),
-        ("num_iteration_per_run", 5, "num_iteration_per_run is 5"),
-    ],
-)
-def test_what_would_change_numbers_is_refused(
-    loss: fluid.Variable, exe: Any, name: str, value: Any, message: str
-) -> None:
-    build, execution = fluid.BuildStrategy(), fluid.ExecutionStrategy()
-    setattr(execution if name in execution._defaults else build, name, value)
-    program = compiled(loss_name=loss.name, build_strategy=build, exec_strategy=execution)
-    with pytest.raises(ValueError, match=message):
-        exe.run(program, feed={"x": np.ones((4, 3), "float32")})
+def test_the_gradient_of_the_loss_is_fed(loss: fluid.Variable, exe: Any) -> None:
+    build = fluid.BuildStrategy()
+    build.gradient_scale_strategy = build.GradientScaleStrategy.Customized
+    program = compiled(loss_name=loss.name, build_strategy=build)
+    feed = {"x": np.ones((4, 3), "float32")}
+    with pytest.raises(fluid.core.EnforceNotMet, match=f"missing feed: '{loss.name}@GRAD'"):
+        exe.run(program, feed=feed)
+    feed[f"{loss.name}@GRAD"] = np.array([0.5], "float32")
+    (gradient,) = exe.run(program, feed=feed, fetch_list=["fc_0.b_0@GRAD"])
+    assert gradient.tolist() == [0.5]
+
+
+def test_several_steps_a_run(loss: fluid.Variable, exe: Any) -> None:
+    feed, many = {"x": np.ones((4, 3), "float32")}, fluid.ExecutionStrategy()
+    many.num_iteration_per_run = 3
+    (last,) = exe.run(
+        compiled(loss_name=loss.name, exec_strategy=many), feed=feed, fetch_list=[loss]
+    )
+    (next_one,) = exe.run(feed=feed, fetch_list=[loss])
+    (after,) = exe.run(feed=feed, fetch_list=[loss])
+    assert next_one < last and np.allclose(after - next_one, next_one - last)
+
+
+def test_a_dry_run_computes_nothing(loss: fluid.Variable, exe: Any) -> None:
+    dry = fluid.ExecutionStrategy()
+    dry._dry_run = True
+    program = compiled(loss_name=loss.name, exec_strategy=dry)
+    before = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+    assert exe.run(program) == []
+    assert [value.size for value in exe.run(program, fetch_list=[loss])] == [0]
+    assert np.array_equal(fluid.global_scope().find_var("fc_0.w_0").get_tensor(), before)
+
+
+def test_values_of_one_device_unmerged(loss: fluid.Variable, exe: Any) -> None:
+    feed = {"x": np.ones((4, 3), "float32")}
+    program = compiled(loss_name=loss.name)
+    (values,) = exe.run(program, feed=feed, fetch_list=[loss], return_merged=False)
+    assert np.array(values).shape == (1, 1)
 
 
 def test_strategies_have_the_defaults_of_the_reference() -> None:

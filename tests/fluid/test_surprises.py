@@ -4,7 +4,6 @@ Each test says what 1.8.5 does. Those of parameter servers, fleets, several devi
 optimiser belong to those parts.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -213,10 +212,3 @@ def test_a_reader_that_is_not_started(exe: Any) -> None:
     doubled = fluid.layers.scale(x, 2.0)
     with pytest.raises(RuntimeError, match=r"the reader of x is not started: call its start\(\)"):
         exe.run(fetch_list=[doubled])
-
-
-def test_one_cpu_place_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference sets CPU_NUM in the environment of the process, and prints how to."""
-    monkeypatch.delenv("CPU_NUM", raising=False)
-    assert len(fluid.cpu_places()) == 1
-    assert "CPU_NUM" not in os.environ
