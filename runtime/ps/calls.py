@@ -189,7 +189,7 @@ class Calls:
             return found
 
     def _await(self, step: int, context: Any) -> None:
-        """Wait for a step. Raises WireError where the call ends, the job fails or it is too late."""
+        """Wait for a step. Raises WireError at the end of the call or of the job, or too late."""
         ended = ending(context, self._shard.changed)
         if not self._shard.wait(step, ended, STEP_SECONDS):
             raise WireError(self._shard.failure or f"step {step} is not there: {self._shard.step}")

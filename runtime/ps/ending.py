@@ -8,7 +8,7 @@ from typing import Any
 
 
 def ending(context: Any, changed: Condition) -> Callable[[], bool]:
-    """A function that says whether a call has ended; the end wakes those that wait for `changed`."""
+    """A function that says whether a call has ended; its end wakes who waits for `changed`."""
     ended = Event()
 
     def end() -> None:
