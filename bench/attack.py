@@ -13,13 +13,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.attacks import models, programs, saves, strings
+from bench.attacks import attributes, models, programs, saves, strings, wire
 
 ATTACKS: dict[str, Callable[[Sequence[str]], int]] = {
     "strings": strings.main,
     "models": models.main,
     "saves": saves.main,
     "programs": programs.main,
+    "attributes": attributes.main,
+    "wire": wire.main,
 }
 
 

@@ -1,7 +1,4 @@
-"""Malformed calls to a parameter server: it answers or closes, and keeps serving others.
-
-.venv/bin/python -m bench.attacks.wire --count 20000
-"""
+"""Malformed calls to a parameter server: it answers or closes, and keeps serving others."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import argparse
 import random
 import resource
 import struct
-import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -127,16 +124,13 @@ def attack(count: int, seed: int = 0) -> dict[str, int]:
     return codes
 
 
-def main() -> None:
-    """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+def main(arguments: Sequence[str]) -> int:
+    """Run the attack; an AssertionError where the server did what it must not."""
+    parser = argparse.ArgumentParser(prog="attack.py wire", description=__doc__)
+    parser.add_argument("--count", type=int, default=20000, help="how many calls (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed, other calls")
+    given = parser.parse_args(arguments)
     started = time.monotonic()
     codes = attack(given.count, given.seed)
-    print(f"{given.count} calls in {time.monotonic() - started:.0f} s: {codes}", file=sys.stdout)
-
-
-if __name__ == "__main__":
-    main()
+    print(f"{given.count} calls in {time.monotonic() - started:.0f} s: {codes}")
+    return 0
