@@ -26,7 +26,7 @@ from compiler.ir.program import Program, VarDesc
 from compiler.ir.scan import LOD, ROWS
 from compiler.ir.sides import runs_on_device
 from compiler.ir.text import show
-from compiler.ir.types import Array, Shape
+from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.dump import Dump
@@ -39,7 +39,10 @@ from compiler.record import Record, packed
 TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget(), "triton": TritonTarget()}
 
 Feed = Mapping[str, Any] | Sequence[str]
-"""What is fed: names, or names with shapes (numbers, or names for unknown sizes), or arrays."""
+"""What is fed: names, or names with shapes (numbers, or names for unknown sizes), or arrays.
+
+A shape that begins with a DType is that of a feed of another element type than the declared one.
+"""
 
 
 @dataclass(frozen=True)
@@ -214,8 +217,8 @@ def _dump_stages(folder: Path, plan: Plan, module: Module) -> None:
 # ---- what is fed -------------------------------------------------------------------------------
 
 
-def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape]:
-    """Shapes of the feeds with a name for every unknown size.
+def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape | TensorType]:
+    """Shapes of the feeds with a name for every unknown size; types where an element type is given.
 
     Where only a name is given, the declared shape counts: its leading unknown size is `N` for all
     feeds, others are named after the variable and the axis. The LoD of a feed `x` is fed as
@@ -223,7 +226,7 @@ def feed_shapes(program: Program, feed: Feed) -> dict[str, Shape]:
     `x@ROWS` behind `x`, that has the values of sparse rows, and this their numbers.
     """
     block = program.blocks[0]
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, Shape | TensorType] = {}
     stems: dict[str, str] = {}
     for name in list(feed):
         var = block.lookup(name.partition(LOD)[0].removesuffix(ROWS))
@@ -266,9 +269,12 @@ def _declared_with_lod(var: VarDesc, stem: str) -> dict[str, Shape]:
     return {var.name: (rows, *shape[1:]), **levels}
 
 
-def _given(value: Any) -> Shape:
-    """The shape an array has, or the one that was written down."""
-    return tuple(map(_size, getattr(value, "shape", value)))
+def _given(value: Any) -> Shape | TensorType:
+    """The shape an array has, or the one that was written down; with an element type before it."""
+    sizes = tuple(getattr(value, "shape", value))
+    if sizes and isinstance(sizes[0], DType):
+        return TensorType(sizes[0], tuple(map(_size, sizes[1:])))
+    return tuple(map(_size, sizes))
 
 
 def _size(size: int | str | Dim) -> Size:

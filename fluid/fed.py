@@ -12,7 +12,7 @@ from compiler.errors import did_you_mean
 from compiler.ir.types import Array, from_fluid
 from fluid.framework import Program, Variable
 from runtime.errors import FeedError
-from runtime.executor import Declared
+from runtime.fed import Declared
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor
 
@@ -111,4 +111,4 @@ def declared(program: Program, name: str) -> Declared:
     """What a program says of a variable that is fed."""
     var = program.blocks[0].vars[name]
     shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
-    return Declared(var.element, shape, var.persistable)
+    return Declared(var.element, shape, var.persistable, var.persistable or var.need_check_feed)

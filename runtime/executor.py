@@ -18,17 +18,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
-from compiler.errors import ShapeError
-from compiler.ir.dims import UNKNOWN, Dim
-from compiler.ir.types import Array, DType, Shape, to_fluid
+from compiler.errors import CompileError, ShapeError
+from compiler.ir.types import Array
 from runtime.device import CPUPlace, Place
-from runtime.errors import NotInitialized, StepError, wrong_dtype, wrong_shape
+from runtime.errors import NotInitialized, StepError
+from runtime.fed import Declared, Fed, fed_as
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
 from runtime.loader import Counters, Executable, Params, check_shapes, load
 from runtime.profiler import Recorder
 from runtime.scope import Arrays, Scope
-from runtime.sizes import LOD, Pattern, name_sizes, twins_of, with_products
+from runtime.sizes import LOD, Pattern, twins_of
 
 KEPT_PLANS = 1024
 """Kinds of run remembered for a program and a scope; past it they are all forgotten."""
@@ -47,19 +47,6 @@ class Program(Protocol):
 
 P = TypeVar("P", bound=Program)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What a program says of a name that is fed.
-
-    `shape` is None where any will do, and a `Dim` in it where any size will do. `kept` is true for
-    persistable state: feeding it sets it.
-    """
-
-    dtype: DType
-    shape: Shape | None
-    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,14 +173,14 @@ class Executor(Generic[P]):
         with self._busy:
             self._compiled(program)
             twins = twins_of(feed) if any(LOD in name for name in feed) else {}
-            _, pattern, exact = self._sizes(program, feed, twins)
+            fed = self._fed(program, feed, twins)
             names = list(dict.fromkeys(fetch))
-            for each in (pattern, with_products(pattern, exact)):
+            for pattern in fed.patterns[:-1]:
                 with suppress(ShapeError):
-                    module = self._module(program, each, names)
-                    check_shapes(module, exact)
+                    module = self._module(program, pattern, names)
+                    check_shapes(module, fed.exact)
                     return module
-            return self._module(program, {**exact}, names)
+            return self._module(program, fed.patterns[-1], names)
 
     def made(
         self, program: P, scope: Scope, fetch: tuple[str, ...] | None = None
@@ -251,35 +238,27 @@ class Executor(Generic[P]):
         self, program: P, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope,
         twins: Mapping[str, str],
     ) -> Plan:  # fmt: skip
-        kept, pattern, exact = self._sizes(program, feed, twins)
-        executable = self._fitting(program, pattern, exact, list(dict.fromkeys(fetch)), scope)
+        fed = self._fed(program, feed, twins)
+        try:
+            executable = self._fitting(program, fed, list(dict.fromkeys(fetch)), scope)
+        except CompileError as error:
+            raise fed.explained(error) from error
         feeds = tuple(tensor.name for tensor in executable.module.feeds)
-        return Plan(executable, feeds, kept, Layout.of(executable.module, fetch))
+        return Plan(executable, feeds, fed.kept, Layout.of(executable.module, fetch))
 
-    def _sizes(
-        self, program: P, feed: Mapping[str, Array], twins: Mapping[str, str]
-    ) -> tuple[tuple[str, ...], Pattern, dict[str, tuple[int, ...]]]:
-        """The feeds that set state; the pattern of the shapes of the others, and these shapes."""
+    def _fed(self, program: P, feed: Mapping[str, Array], twins: Mapping[str, str]) -> Fed:
         declared = {name: self._declare(program, name) for name in feed if LOD not in name}
-        shapes = {name: _shape(name, known, feed[name]) for name, known in declared.items()}
-        kept = tuple(name for name, known in declared.items() if known.kept)
-        open_shapes = {name: shape for name, shape in shapes.items() if name not in kept}
-        fed = {name: array.shape for name, array in feed.items() if name not in kept}
-        pattern = name_sizes(open_shapes, fed, twins)
-        return kept, pattern, {name: feed[name].shape for name in pattern}
+        return fed_as(declared, feed, twins)
 
-    def _fitting(
-        self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
-        scope: Scope,
-    ) -> Executable:  # fmt: skip
+    def _fitting(self, program: P, fed: Fed, fetch: list[str], scope: Scope) -> Executable:
         """The program for a pattern of sizes, or for exactly these where it fixes some itself.
 
         What does not go together either way is said in the numbers that were fed.
         """
-        for each in (pattern, with_products(pattern, exact)):
+        for pattern in fed.patterns[:-1]:
             with suppress(ShapeError):
-                return self._prepared(program, each, exact, fetch, scope)
-        return self._executable(program, {**exact}, fetch, scope)
+                return self._prepared(program, pattern, fed.exact, fetch, scope)
+        return self._executable(program, fed.patterns[-1], fetch, scope)
 
     def _prepared(
         self, program: P, pattern: Pattern, exact: dict[str, tuple[int, ...]], fetch: list[str],
@@ -305,8 +284,11 @@ class Executor(Generic[P]):
         self, program: P, plan: Plan, feed: Mapping[str, Array], fetch: Sequence[str]
     ) -> None:
         """Raise the ShapeError of these very sizes, where there is one: it says more than NumPy."""
-        exact: Pattern = {name: feed[name].shape for name in feed if name not in plan.kept}
-        self._compile(program, exact, list(dict.fromkeys(fetch)))
+        fed = self._fed(program, feed, {})
+        try:
+            self._compile(program, fed.patterns[-1], list(dict.fromkeys(fetch)))
+        except CompileError as error:
+            raise fed.explained(error) from error
 
     def _executable(
         self, program: P, pattern: Pattern, fetch: list[str], scope: Scope
@@ -339,19 +321,6 @@ class Executor(Generic[P]):
             module, clocks = recorder.tap(module)
             names |= clocks
         return load(module, self.place, params, counters=self.counters, names=names)
-
-
-def _shape(name: str, declared: Declared, array: Array) -> Shape:
-    """The declared shape of a feed, open in every axis where none is; raises if it does not fit."""
-    if array.dtype != declared.dtype.numpy:
-        raise wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
-    if declared.shape is None:
-        return (UNKNOWN,) * array.ndim
-    pairs = zip(declared.shape, array.shape, strict=False)
-    fits = all(isinstance(size, Dim) or size == number for size, number in pairs)
-    if not fits or len(declared.shape) != array.ndim:
-        raise wrong_shape(name, to_fluid(declared.shape), array.shape)
-    return declared.shape
 
 
 def _keep(scope: Scope, name: str, array: Array) -> None:

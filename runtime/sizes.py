@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.ir.dims import Dim
-from compiler.ir.types import Array, Shape
+from compiler.ir.types import Array, DType, Shape
 
 LOD = "@LOD"
 """What stands between the name of a feed and the number of a level of its LoD."""
@@ -22,8 +22,11 @@ LOD = "@LOD"
 LETTERS = "NMKLPQRST"
 """Names of open sizes, the first ones; then come N1, M1 and so on."""
 
-Pattern: TypeAlias = dict[str, tuple[int | str, ...]]
-"""The shapes of feeds by name; an entry is a number or the name of an open size."""
+Pattern: TypeAlias = dict[str, tuple[int | str | DType, ...]]
+"""The shapes of feeds by name; an entry is a number or the name of an open size.
+
+A feed of another element type than the declared one begins with its type.
+"""
 
 
 def name_sizes(
@@ -69,6 +72,22 @@ def name_sizes(
     return shapes | {name: (f"{names.get(n, n)} + 1",) for name, n in levels.items()}
 
 
+def with_types(pattern: Pattern, types: Mapping[str, DType]) -> Pattern:
+    """The pattern in which the feeds of `types` begin with their element types."""
+    return {
+        name: (types[name], *shape) if name in types else shape for name, shape in pattern.items()
+    }
+
+
+def with_numbers(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
+    """The pattern in which only the leading sizes of feeds are open, the others numbers.
+
+    >>> with_numbers({"x": ("N", "M"), "y": ("M",)}, {"x": (2, 3), "y": (3,)})
+    {'x': ('N', 3), 'y': ('M',)}
+    """
+    return {name: (*shape[:1], *given[name][1:]) for name, shape in pattern.items()}
+
+
 def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Pattern:
     """The pattern where a size that is the product of two others is said to be that.
 
@@ -82,7 +101,7 @@ def with_products(pattern: Pattern, given: Mapping[str, Sequence[int]]) -> Patte
     entries = [pair for name in pattern for pair in zip(pattern[name], given[name], strict=True)]
     numbers = {name: size for name, size in entries if isinstance(name, str) and name.isalnum()}
     levels = {name for name, _ in entries if isinstance(name, str) and not name.isalnum()}
-    made: dict[int | str, int | str] = {}
+    made: dict[int | str | DType, int | str] = {}
     for name in sorted(numbers, key=numbers.__getitem__):
         factors = [other for other in numbers if other != name and other not in made]
         pairs = combinations_with_replacement(factors, 2)

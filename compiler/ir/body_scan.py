@@ -61,8 +61,9 @@ class BlockScan(Scan):
     )
     is_gradient: bool = False
 
-    def feed(self, name: str, shape: Shape) -> None:
-        """Declare a feed in the shape the caller gives and the declared element type."""
+    def feed(self, name: str, fed: Shape | TensorType) -> None:
+        """Declare a feed in the shape that is given, with its element type or the declared."""
+        typed, shape = (fed, fed.shape) if isinstance(fed, TensorType) else (None, tuple(fed))
         if name.endswith(ROWS):
             self._feed_rows(name, shape)
             return
@@ -71,12 +72,12 @@ class BlockScan(Scan):
         if desc is None:
             raise CompileError(f"feed {base!r} is not a variable of the program")
         if not is_level:
-            self.current[name] = self.graph.feed(name, TensorType(desc.element, tuple(shape)))
+            self.current[name] = self.graph.feed(name, typed or TensorType(desc.element, shape))
             return
         levels = self.lods.setdefault(self.current[base], [])
         if level != str(len(levels)):
             raise CompileError(f"feed {name!r} comes before level {len(levels)} of that LoD")
-        levels.append(self.graph.feed(name, TensorType(DType.INT64, tuple(shape))))
+        levels.append(self.graph.feed(name, TensorType(DType.INT64, shape)))
 
     def _feed_rows(self, name: str, shape: Shape) -> None:
         """Declare the row numbers of a feed: with `x@ROWS`, the feed `x` has the values of rows."""

@@ -25,7 +25,7 @@ from compiler.ir.own_names import with_own_names
 from compiler.ir.owners import check_owners
 from compiler.ir.program import OpDesc, Program
 from compiler.ir.recurrent import recurrent, recurrent_gradient
-from compiler.ir.types import Shape
+from compiler.ir.types import Shape, TensorType
 from compiler.ir.unwind import unwind_conditional, unwind_loop
 
 _EDGES = ("feed", "fetch")
@@ -79,9 +79,13 @@ _HANDLERS: Handlers = {
 
 
 def to_graph(
-    program: Program, feed: Mapping[str, Shape], fetch: Sequence[str], name: str = "main"
+    program: Program,
+    feed: Mapping[str, Shape | TensorType],
+    fetch: Sequence[str],
+    name: str = "main",
 ) -> Graph:
-    """The main block as a graph: `feed` maps names to shapes, `fetch` names what to return.
+    """The main block as a graph: `feed` maps names to shapes, or to types where the element
+    type is another than the declared one; `fetch` names what to return.
 
     The LoD of a feed `x` is fed as `x@LOD0`, `x@LOD1`, …, offsets of the shape `(count + 1,)`; that
     of a result is returned behind it in the same way. A sparse result is returned dense. Raises

@@ -17,7 +17,8 @@ from compiler.ir.types import DType, Shape
 from runtime import executor
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError
-from runtime.executor import Declared, Executor
+from runtime.executor import Executor
+from runtime.fed import Declared
 from runtime.loader import Counters
 from runtime.scope import Scope
 from runtime.sizes import Pattern, name_sizes

@@ -1,0 +1,103 @@
+"""What a run is fed, beside what the program declares: the patterns that it may be compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compiler.errors import CompileError
+from compiler.ir.dims import UNKNOWN, Dim, Size
+from compiler.ir.types import Array, DType, Shape, to_fluid
+from runtime.errors import FeedError, wrong_dtype, wrong_shape
+from runtime.sizes import Pattern, name_sizes, with_numbers, with_products, with_types
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a program says of a name that is fed.
+
+    `shape` is None where any will do, and a `Dim` in it where any size will do. `kept` is true for
+    persistable state: feeding it sets it. Where `exact` is false, element type and sizes are what
+    the program expects, and others may be fed if its ops can use them.
+    """
+
+    dtype: DType
+    shape: Shape | None
+    kept: bool = False
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Fed:
+    """The feeds of a run: which set state, and how a program may be compiled for the others.
+
+    `patterns` are tried in order; the last one has the very sizes that are fed, `exact`.
+    `mismatches` say of each feed that is not as declared what was expected.
+    """
+
+    kept: tuple[str, ...]
+    patterns: tuple[Pattern, ...]
+    exact: dict[str, tuple[int, ...]]
+    mismatches: tuple[CompileError, ...]
+
+    def explained(self, error: CompileError) -> CompileError:
+        """The error of a compilation; that of the feed where one is not as declared."""
+        if not self.mismatches or isinstance(error, FeedError):
+            return error
+        first = self.mismatches[0]
+        first.add_note(f"as it is fed: {error}")
+        return first
+
+
+def fed_as(
+    declared: Mapping[str, Declared], feed: Mapping[str, Array], twins: Mapping[str, str]
+) -> Fed:
+    """Compare feeds with what is declared of them; `twins` maps feeds to others of the same LoD.
+
+    Raises FeedError for a wrong element type and ShapeError for wrong sizes where a feed must be
+    as declared.
+    """
+    errors = {name: _mismatch(name, known, feed[name]) for name, known in declared.items()}
+    for name, error in errors.items():
+        if error and (declared[name].exact or not _has_element_type(feed[name])):
+            raise error
+    kept = tuple(name for name, known in declared.items() if known.kept)
+    shapes = {n: _shape(known, feed[n]) for n, known in declared.items() if n not in kept}
+    pattern = name_sizes(shapes, {n: a.shape for n, a in feed.items() if n not in kept}, twins)
+    exact = {name: feed[name].shape for name in pattern}
+    types = {n: DType.of(feed[n].dtype) for n in shapes if feed[n].dtype != declared[n].dtype.numpy}
+    tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]
+    unequal = [each for i, each in enumerate(tried) if each not in tried[:i] or i == len(tried) - 1]
+    patterns = tuple(with_types(each, types) for each in unequal)
+    return Fed(kept, patterns, exact, tuple(e for e in errors.values() if e))
+
+
+def _shape(declared: Declared, array: Array) -> Shape:
+    """The declared shape of a feed, open in every axis where none is, or where another is fed."""
+    if declared.shape is None or len(declared.shape) != array.ndim:
+        return (UNKNOWN,) * array.ndim
+    pairs = zip(declared.shape, array.shape, strict=True)
+    return tuple(size if _fits(size, number) else UNKNOWN for size, number in pairs)
+
+
+def _mismatch(name: str, declared: Declared, array: Array) -> CompileError | None:
+    """A FeedError for another element type than the declared one, a ShapeError for other sizes."""
+    if array.dtype != declared.dtype.numpy:
+        return wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
+    shape = declared.shape
+    if shape is None or (len(shape) == array.ndim and all(map(_fits, shape, array.shape))):
+        return None
+    return wrong_shape(name, to_fluid(shape), array.shape)
+
+
+def _fits(size: Size, number: int) -> bool:
+    return isinstance(size, Dim) or size == number
+
+
+def _has_element_type(array: Array) -> bool:
+    """Whether an array has one of the element types of programs, in this machine's byte order."""
+    try:
+        DType.of(array.dtype)
+    except TypeError:
+        return False
+    return array.dtype.isnative

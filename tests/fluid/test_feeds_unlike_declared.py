@@ -1,0 +1,113 @@
+"""What `layers.data` and readers declare is a hint, as in 1.8.5: ops decide what they can use."""
+
+import numpy as np
+import pytest
+
+import fluid
+
+layers = fluid.layers
+
+
+@pytest.fixture
+def run():
+    """A function that builds a program and runs it on feeds; the fetched arrays and the executor."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        executor = fluid.Executor()
+
+        def call(output, feeds):
+            if fluid.default_startup_program().global_block().ops:
+                executor.run(fluid.default_startup_program())
+            before = executor.counters.compiles
+            values = [executor.run(feed=feed, fetch_list=[output])[0] for feed in feeds]
+            return values, executor.counters.compiles - before
+
+        yield call
+
+
+def ones(*shape, dtype="float32"):
+    return {"x": np.ones(shape, dtype)}
+
+
+def test_another_rank(run):
+    out = layers.fc(layers.data("x", [4]), 2)
+    values, compiles = run(out, [ones(3, 1, 4), ones(5, 1, 4), ones(9, 1, 4)])
+    assert [value.shape for value in values] == [(3, 2), (5, 2), (9, 2)]
+    assert compiles == 1
+
+
+def test_flat_rows_for_images(run):
+    out = layers.fc(layers.data("x", [1, 28, 28]), 2)
+    values, compiles = run(out, [ones(n, 784) for n in (2, 3, 4)])
+    assert [value.shape for value in values] == [(2, 2), (3, 2), (4, 2)]
+    assert compiles <= 2
+
+
+def test_other_lengths_than_declared_compile_once(run):
+    x = layers.data("x", [64, 1])
+    values, compiles = run(layers.reduce_sum(x, dim=1), [ones(3, n, 1) for n in (29, 31, 64)])
+    assert [value[0, 0] for value in values] == [29, 31, 64]
+    assert compiles == 2, "one for any length, one for the declared"
+
+
+def test_a_convolution_on_another_size(run):
+    out = layers.conv2d(layers.data("x", [3, 8, 8]), 2, 3)
+    values, _ = run(out, [ones(2, 3, 10, 12), ones(2, 3, 7, 9)])
+    assert [value.shape for value in values] == [(2, 2, 8, 10), (2, 2, 5, 7)]
+
+
+def test_another_element_type_where_the_op_takes_it(run):
+    x = layers.data("x", [1], dtype="int64")
+    values, _ = run(layers.one_hot(x, 3), [ones(2, 1, dtype="int32"), ones(2, 1, dtype="int64")])
+    assert values[0].tolist() == values[1].tolist() == [[0, 1, 0]] * 2
+
+
+def test_a_feed_that_nobody_reads_may_be_anything(run):
+    layers.data("y", [1], dtype="int64")
+    out = layers.scale(layers.data("x", [4]), 2.0)
+    values, _ = run(out, [ones(3, 4) | {"y": np.ones((7, 2, 2))}])
+    assert values[0].tolist() == [[2.0] * 4] * 3
+
+
+def test_what_no_op_can_use_names_the_feed_and_the_op(run):
+    out = layers.fc(layers.data("x", [4]), 2)
+    with pytest.raises(
+        ValueError, match=r"feed 'x' must have the shape \(-1, 4\), but \(5, 3\)"
+    ) as e:
+        run(out, [ones(5, 3)])
+    assert "mul: X f32[5, 3] and Y f32[4, 2] do not fit" in e.value.__notes__[0]
+
+
+def test_a_missing_feed_is_missing_whatever_else_is_fed(run):
+    out = layers.fc(layers.data("x", [4]), 2) + layers.fc(layers.data("y", [4]), 2)
+    with pytest.raises(ValueError, match="missing feed: 'y'"):
+        run(out, [ones(5, 3)])
+
+
+def test_fluid_data_is_checked(run):
+    out = layers.reduce_sum(fluid.data("x", [None, 4]))
+    with pytest.raises(ValueError, match=r"must have the shape \(-1, 4\), but \(5, 3\) was given"):
+        run(out, [ones(5, 3)])
+
+
+def test_a_reader_gives_shorter_batches_than_declared(run):
+    reader = layers.py_reader(4, [[-1, 64, 1], [-1, 1]], ["float32", "int64"])
+    words, _ = layers.read_file(reader)
+    out = layers.reduce_sum(words)
+    executor = fluid.Executor()
+    batches = [(np.ones((3, n, 1), "float32"), np.ones((3, 1), "int64")) for n in (29, 30, 31)]
+    reader.decorate_tensor_provider(lambda: iter(batches))
+    reader.start()
+    assert [executor.run(fetch_list=[out])[0].item() for _ in batches] == [87, 90, 93]
+
+
+def test_a_loaded_model_runs_on_other_pictures(run, tmp_path):
+    image = layers.data("x", [3, 8, 8])
+    out = layers.pool2d(layers.conv2d(image, 2, 3), global_pooling=True)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    fluid.io.save_inference_model(str(tmp_path), ["x"], [out], executor)
+    predictor = fluid.create_predictor(str(tmp_path))
+    assert predictor.run(ones(2, 3, 10, 12))[0].shape == (2, 2, 1, 1)
+    program, names, fetched = fluid.io.load_inference_model(str(tmp_path), executor)
+    feed = dict(zip(names, ones(2, 3, 9, 11).values(), strict=True))
+    assert executor.run(program, feed, fetched)[0].shape == (2, 2, 1, 1)
