@@ -27,7 +27,7 @@ LAYERS = (
 PRIVATE = {"paddle.fluid.layers.learning_rate_scheduler": "fluid.layers.learning_rate"}
 """Where a file has names besides, which are not public and yet in many a script."""
 INNER = (
-    "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers.", "fluid.paddle",
+    "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers", "fluid.paddle",
 )  # fmt: skip
 """What the names below `paddle.fluid` do not show as it is."""
 
@@ -35,7 +35,6 @@ INNER = (
 ON_DEMAND = "paddle.fluid.incubate"
 """What is loaded only where a script imports it."""
 ABSENT = {
-    "paddle.fluid.contrib": "of contributed code there is mixed_precision only",
     "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
 }
 """What release 1.8 has besides, and why it is not here."""
@@ -156,10 +155,15 @@ def _load() -> ModuleType:
 def _modules() -> Iterator[tuple[str, ModuleType]]:
     """Names below paddle and what each shows, those above others first."""
     for name in sorted(sys.modules):
-        if name.partition(".")[0] == "fluid" and not name.startswith(INNER):
+        if name.partition(".")[0] == "fluid" and not _is_inner(name):
             yield f"paddle.{name}", sys.modules[name]
     layers = sys.modules["fluid.layers"]
+    yield "paddle.fluid.layers", layers
     yield from ((f"paddle.fluid.layers.{file}", layers) for file in LAYERS)
+
+
+def _is_inner(name: str) -> bool:
+    return any(f"{name}.".startswith(f"{inner}.") for inner in INNER)
 
 
 def _show(name: str, shown: ModuleType) -> None:

@@ -1,9 +1,55 @@
-"""Contributed parts of fluid 1.8.5 under the names they have there; mixed precision so far."""
+"""Contributed parts of fluid 1.8.5 under the names they have there."""
 
-from fluid.contrib import mixed_precision
+from fluid.contrib import (
+    extend_optimizer,
+    layers,
+    memory_usage_calc,
+    mixed_precision,
+    model_stat,
+    op_frequence,
+    reader,
+)
+from fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
+from fluid.contrib.layers import (
+    BasicGRUUnit,
+    BasicLSTMUnit,
+    basic_gru,
+    basic_lstm,
+    ctr_metric_bundle,
+    multiclass_nms2,
+    partial_concat,
+    partial_sum,
+    shuffle_batch,
+)
+from fluid.contrib.memory_usage_calc import memory_usage
 from fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
+from fluid.contrib.op_frequence import op_freq_statistic
+from fluid.contrib.reader import distributed_batch_reader
 from fluid.missing import not_yet
 
-__all__ = ["AutoMixedPrecisionLists", "decorate", "mixed_precision"]
+__all__ = [
+    "AutoMixedPrecisionLists",
+    "BasicGRUUnit",
+    "BasicLSTMUnit",
+    "basic_gru",
+    "basic_lstm",
+    "ctr_metric_bundle",
+    "decorate",
+    "distributed_batch_reader",
+    "extend_optimizer",
+    "extend_with_decoupled_weight_decay",
+    "layers",
+    "memory_usage",
+    "memory_usage_calc",
+    "mixed_precision",
+    "model_stat",
+    "multiclass_nms2",
+    "op_freq_statistic",
+    "op_frequence",
+    "partial_concat",
+    "partial_sum",
+    "reader",
+    "shuffle_batch",
+]
 
 __getattr__ = not_yet(__name__, globals())

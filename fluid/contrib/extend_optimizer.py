@@ -1,0 +1,100 @@
+"""Optimizers with weight decay that is decoupled from the gradient, as in AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fluid.framework import Variable, name_scope
+from fluid.layers.math import elementwise_sub
+from fluid.layers.tensor import assign
+from fluid.optimizer_base import Optimizer
+
+__all__ = ["DecoupledWeightDecay", "extend_with_decoupled_weight_decay"]
+
+
+class DecoupledWeightDecay:
+    """The part of an optimizer that subtracts `coeff · parameter`, as it was before the update.
+
+    `coeff` is a float or a Variable; `apply_decay_param_fun` takes the name of a parameter and
+    decides whether it decays, all do by default. Raises TypeError for another `coeff`.
+    Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2017.
+    """
+
+    def __init__(
+        self,
+        coeff: float | Variable = 0.0,
+        apply_decay_param_fun: Callable[[str], bool] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(coeff, float | Variable):
+            raise TypeError(f"coeff must be a float or a Variable, not {type(coeff).__name__}")
+        self._coeff = coeff
+        self._applies = apply_decay_param_fun or (lambda _name: True)
+        self._decayed: set[str] = set()
+        super().__init__(**kwargs)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Any = None,
+        parameter_list: Any = None,
+        no_grad_set: Any = None,
+    ) -> tuple[Any, list[tuple[Variable, Any]]]:
+        """Append gradients, decay and updates; the ops of the update, and (parameter, gradient)."""
+        base: Any = super()
+        pairs = base.backward(
+            loss=loss, startup_program=startup_program, parameter_list=parameter_list,
+            no_grad_set=no_grad_set,
+        )  # fmt: skip
+        chosen = [] if self._coeff == 0.0 else [pair for pair in pairs if self._decays(*pair)]
+        scaled = [(*pair, self._scaled(*pair)) for pair in chosen]
+        for param, grad, decay in scaled:
+            with param.block.program._optimized_guard([param, grad]), name_scope("weight decay"):
+                assign(elementwise_sub(param, decay), output=param)
+        ops = base.apply_optimize(
+            loss=loss, startup_program=startup_program, params_grads=pairs
+        )  # fmt: skip
+        return ops, pairs
+
+    def _decays(self, param: Variable, grad: Any) -> bool:
+        return grad is not None and self._applies(param.name)
+
+    def _scaled(self, param: Variable, grad: Any) -> Variable:
+        """What is subtracted of a parameter. Raises ValueError for one that decays twice."""
+        if param.name in self._decayed:
+            raise ValueError(f"parameter {param.name!r} decays already in this optimizer")
+        self._decayed.add(param.name)
+        with param.block.program._optimized_guard([param, grad]), name_scope("weight decay"):
+            return param * self._coeff
+
+    def __str__(self) -> str:
+        return f"Weight Decay, params: {','.join(sorted(self._decayed))}"
+
+
+def extend_with_decoupled_weight_decay(base_optimizer: type[Any]) -> type[Any]:
+    """A subclass of an optimizer class that takes `weight_decay` and `apply_decay_param_fun` first.
+
+    The other arguments are the base's, by keyword. Raises TypeError for what is no class of
+    optimizers.
+
+    >>> import fluid
+    >>> AdamW = extend_with_decoupled_weight_decay(fluid.optimizer.Adam)
+    >>> AdamW(weight_decay=0.01, learning_rate=0.001).type
+    'adam'
+    """
+    if not (isinstance(base_optimizer, type) and issubclass(base_optimizer, Optimizer)):
+        raise TypeError(f"base_optimizer must be a class of optimizers, not {base_optimizer!r}")
+
+    class OptimizerWithDecoupledWeightDecay(DecoupledWeightDecay, base_optimizer):
+        """An optimizer whose parameters decay apart from their gradients."""
+
+        def __init__(
+            self,
+            weight_decay: float | Variable,
+            apply_decay_param_fun: Callable[[str], bool] | None = None,
+            **kwargs: Any,
+        ) -> None:
+            super().__init__(weight_decay, apply_decay_param_fun, **kwargs)
+
+    return OptimizerWithDecoupledWeightDecay

@@ -1,0 +1,115 @@
+"""A table of a program's larger ops: shapes, parameters and arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from fluid.framework import Operator, Program
+from fluid.variable import Variable
+
+__all__ = ["summary"]
+
+COLUMNS = ("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs")
+NOTICE = (
+    "Counted: conv2d, depthwise_conv2d, mul, batch_norm, pool2d, sigmoid, tanh, relu, leaky_relu, "
+    "prelu. `fluid inspect --roofline` counts every op, with its bytes."
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An op's shapes without the batch, its parameters, and its arithmetic for one row."""
+
+    kind: str
+    input: tuple[int, ...]
+    output: tuple[int, ...]
+    params: int
+    flops: int
+
+    def cells(self, number: int) -> list[str]:
+        """The row of the table."""
+        return [
+            str(x) for x in (number, self.kind, self.input, self.output, self.params, self.flops)
+        ]
+
+
+def summary(main_prog: Program) -> None:
+    """Print a row for each convolution, product, pooling, norm and activation, and the sums.
+
+    Counts are those of 1.8.5: a product counts k·n and a convolution two for each weight and
+    position, and of `mul` only layers called `fc` are counted. Raises TypeError for what is no
+    Program.
+    """
+    if not isinstance(main_prog, Program):
+        raise TypeError(f"summary takes a Program, not {type(main_prog).__name__}")
+    rows = [row for block in main_prog.blocks for op in block.ops if (row := _counted(op))]
+    print("\n".join(_table([each.cells(i) for i, each in enumerate(rows)])))
+    params, flops = sum(each.params for each in rows), sum(each.flops for each in rows)
+    print(f"Total PARAMs: {params}({params / 1e6:.4f}M)")
+    print(f"Total FLOPs: {flops}({flops / 1e9:.2f}G)")
+    print(NOTICE)
+
+
+def _counted(op: Operator) -> Counted | None:
+    """What an op adds; None for one that is not counted."""
+    found = _KINDS.get(op.type)
+    if found is None or (op.type == "mul" and "fc" not in op.output("Out")[0]):
+        return None
+    source, result, count = found
+    x, y = _var(op, op.input(source)[0]), _var(op, op.output(result)[0])
+    params, flops = count(op, x.shape, y.shape)
+    return Counted(op.type, x.shape[1:], y.shape[1:], params, abs(flops))
+
+
+def _var(op: Operator, name: str) -> Variable:
+    return op.block._var_recursive(name)
+
+
+Sizes = Sequence[int]
+Count = Callable[[Operator, Sizes, Sizes], tuple[int, int]]
+
+
+def _convolution(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
+    rows, *window = _var(op, op.input("Filter")[0]).shape
+    each = prod(window) + bool(op.input("Bias"))
+    return rows * each, 2 * y[2] * y[3] * rows * each
+
+
+def _pooling(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
+    return 0, prod(y[1:]) * prod(op.attr("ksize"))
+
+
+def _product(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
+    size = prod(_var(op, op.input("Y")[0]).shape)
+    return size + 1, size
+
+
+def _norm(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
+    return 2 * x[1], 2 * prod(x[1:])
+
+
+def _activation(op: Operator, x: Sizes, y: Sizes) -> tuple[int, int]:
+    return int(op.type == "prelu"), prod(x)
+
+
+_KINDS: dict[str, tuple[str, str, Count]] = {
+    **dict.fromkeys(("conv2d", "depthwise_conv2d"), ("Input", "Output", _convolution)),
+    **dict.fromkeys(("sigmoid", "tanh", "relu", "leaky_relu", "prelu"), ("X", "Out", _activation)),
+    "pool2d": ("X", "Out", _pooling),
+    "mul": ("X", "Out", _product),
+    "batch_norm": ("X", "Y", _norm),
+}
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Lines of a table whose columns are aligned right."""
+    lines = [list(COLUMNS), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
+    texts = [
+        "|".join(["", *(f" {c:>{w}} " for c, w in zip(line, widths, strict=True)), ""])
+        for line in lines
+    ]
+    return [rule, texts[0], rule, *texts[1:], rule]

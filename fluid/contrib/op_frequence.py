@@ -1,0 +1,28 @@
+"""How often ops of a kind occur in a program, alone and one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fluid.framework import Program
+
+__all__ = ["op_freq_statistic"]
+
+Counts = list[tuple[str, int]]
+
+
+def op_freq_statistic(program: Program) -> tuple[Counts, Counts]:
+    """Ops by type, and pairs `producer->consumer`, each with its number, the most frequent first.
+
+    Parameters are no results here. Raises TypeError for what is no Program.
+    """
+    if not isinstance(program, Program):
+        raise TypeError(f"op_freq_statistic takes a Program, not {type(program).__name__}")
+    parameters = {param.name for param in program.blocks[0].all_parameters()}
+    single, pairs, writers = Counter[str](), Counter[str](), dict[str, str]()
+    for op in program.global_block().ops:
+        read = [name for name in op.input_arg_names if name not in parameters]
+        pairs.update(f"{writers[name]}->{op.type}" for name in read if name in writers)
+        writers |= dict.fromkeys(op.output_arg_names, op.type)
+        single[op.type] += bool(set(op.output_arg_names) - parameters)
+    return (+single).most_common(), pairs.most_common()
