@@ -24,16 +24,26 @@ LAYERS = (
     "learning_rate_scheduler loss math_op_patch metric_op nn ops rnn sequence_lod tensor utils"
 ).split()
 """The files that release 1.8 keeps its layers in; each shows all of them."""
-PRIVATE = {"paddle.fluid.layers.learning_rate_scheduler": "fluid.layers.learning_rate"}
-"""Where a file has names besides, which are not public and yet in many a script."""
+BESIDES = (
+    "fluid.layers.learning_rate", "fluid.layers.nested", "fluid.layers.static_rnn",
+    "fluid.layer_helper", "fluid.framework", "fluid.param_attr", "fluid.initializer", "fluid",
+)  # fmt: skip
+"""Where a layer file finds names that it only imports, and which scripts take from it."""
 INNER = (
-    "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers", "fluid.paddle",
+    "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers",
+    "fluid.old_names", "fluid.paddle",
 )  # fmt: skip
 """What the names below `paddle.fluid` do not show as it is."""
 
 
-ON_DEMAND = "paddle.fluid.incubate"
-"""What is loaded only where a script imports it."""
+ON_DEMAND = {
+    "paddle.fluid.incubate": "fluid.incubate",
+    **{
+        f"paddle.fluid.{file.stem}": f"fluid.old_names.{file.stem}"
+        for file in (FOLDER / "old_names").glob("[a-z]*.py")
+    },
+}
+"""What is loaded only where a script imports it, and where it lies here."""
 ABSENT = {
     "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
 }
@@ -54,20 +64,29 @@ class _Absent:
 
 
 class _OnDemand:
-    """Shows `fluid.incubate` and what is below it when it is first imported."""
+    """Shows what is in `ON_DEMAND`, and what is below it, when it is first imported."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """A spec for names of `paddle.fluid.incubate` that exist below `fluid`; None for others."""
-        known = f"{name}.".startswith(f"{ON_DEMAND}.") and find_spec(name.removeprefix("paddle."))
+        """A spec for names of `ON_DEMAND` that exist below `fluid`; None for others."""
+        own = _own_name(name)
+        known = own is not None and find_spec(own)
         return spec_from_loader(name, cls(), is_package=True) if known else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """A view of the module below `fluid`."""
-        return _View(spec.name, import_module(spec.name.removeprefix("paddle.")))
+        own = _own_name(spec.name)
+        assert own is not None
+        return _View(spec.name, import_module(own))
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing: the module that is shown has run."""
+
+
+def _own_name(name: str) -> str | None:
+    """The name below `fluid` of what is shown on demand; None where `name` is nothing of that."""
+    found = next((each for each in ON_DEMAND if f"{name}.".startswith(f"{each}.")), None)
+    return None if found is None else ON_DEMAND[found] + name.removeprefix(found)
 
 
 class _View(ModuleType):
@@ -78,9 +97,12 @@ class _View(ModuleType):
         vars(self).update(__path__=[], __all__=_public(shown), _shown=shown)
 
     def __getattr__(self, name: str) -> Any:
+        if f"{self.__name__}.{name}" in ON_DEMAND:
+            return import_module(f"{self.__name__}.{name}")
         shown = vars(self)["_shown"]
-        inner = sys.modules.get(PRIVATE.get(self.__name__, ""))
-        return getattr(inner if hasattr(inner, name) else shown, name)
+        besides = BESIDES if self.__name__.startswith("paddle.fluid.layers.") else ()
+        places = (shown, *(sys.modules[each] for each in besides))
+        return getattr(next((each for each in places if hasattr(each, name)), shown), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         is_own = name.startswith("__") or isinstance(value, _View)

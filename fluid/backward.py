@@ -11,7 +11,7 @@ from fluid.checks import check_type, check_variable
 from fluid.framework import Parameter, Variable
 from fluid.recompute import recompute_segments
 
-__all__ = ["append_backward", "gradients"]
+__all__ = ["append_backward", "calc_gradient", "gradients"]
 
 
 @atomic
@@ -87,6 +87,19 @@ def gradients(
     block.program._grow()
     found = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
     return [block.var(found[name]) if name in found else None for name in names]
+
+
+def calc_gradient(
+    targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
+) -> Any:
+    """`gradients`, as a single variable where there is one input."""
+    found = gradients(targets, inputs, target_gradients, no_grad_set)
+    return found[0] if len(found) == 1 else found
+
+
+def _append_grad_suffix_(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
+    """The name of the gradient of a variable: `x@GRAD`."""
+    return f"{name}@GRAD"
 
 
 def no_grad_names(no_grad_set: Collection[Variable | str] | None) -> set[str]:

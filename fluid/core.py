@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from compiler.errors import CompileError
+from compiler.ir.program import OpRole
 from fluid.analysis import (
     AnalysisPredictor,
     NativePaddlePredictor,
@@ -13,6 +14,7 @@ from fluid.analysis import (
     create_paddle_predictor,
 )
 from fluid.analysis_config import AnalysisConfig, NativeConfig, PaddlePassBuilder, PaddlePlace
+from fluid.flags import Flags
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
 from fluid.paddle_tensor import (
     PaddleBuf,
@@ -50,9 +52,13 @@ __all__ = [
     "VarDesc",
     "ZeroCopyTensor",
     "create_paddle_predictor",
+    "empty_var_name",
     "get_cuda_device_count",
+    "globals",
+    "grad_var_suffix",
     "is_compiled_with_cuda",
     "kind_of",
+    "op_proto_and_checker_maker",
     "paddle_dtype_size",
     "var_type",
 ]
@@ -60,6 +66,68 @@ __all__ = [
 
 EnforceNotMet = CompileError
 """What the reference raises where a program can not be run as it stands; here, our own errors."""
+
+
+class _Roles:
+    """The values of `op_role` by the names they have in scripts."""
+
+    Forward = OpRole.FORWARD
+    Backward = OpRole.BACKWARD
+    Optimize = OpRole.OPTIMIZE
+    RPC = OpRole.RPC
+    Dist = OpRole.DIST
+    LRSched = OpRole.LRSCHED
+    Loss = OpRole.LOSS
+
+
+class op_proto_and_checker_maker:
+    """The names of attributes that every op has, and the roles that ops play."""
+
+    OpRole = _Roles
+
+    @staticmethod
+    def kOpRoleAttrName() -> str:
+        """The attribute that holds the role."""
+        return "op_role"
+
+    @staticmethod
+    def kOpRoleVarAttrName() -> str:
+        """The attribute that holds parameters and gradients in turn."""
+        return "op_role_var"
+
+    @staticmethod
+    def kOpNameScopeAttrName() -> str:
+        """The attribute that holds the name scope."""
+        return "op_namescope"
+
+    @staticmethod
+    def kOpCreationCallstackAttrName() -> str:
+        """The attribute that holds the lines of the script that made the op."""
+        return "op_callstack"
+
+    @staticmethod
+    def kOpDeviceAttrName() -> str:
+        """The attribute that holds the device of `device_guard`."""
+        return "op_device"
+
+
+def globals() -> Flags:
+    """The flags by name, to be read and set."""
+    return Flags()
+
+
+def grad_var_suffix() -> str:
+    """What follows a variable's name in that of its gradient."""
+    return "@GRAD"
+
+
+def empty_var_name() -> str:
+    """The name of an argument that is left out."""
+    return "@EMPTY@"
+
+
+def _set_eager_deletion_mode(threshold: float, fraction: float, use_cuda: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Accepted and without effect: memory is planned before a program runs."""
 
 
 def get_cuda_device_count() -> int:

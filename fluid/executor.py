@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 import compiler
 from compiler.codegen.module import Module
 from compiler.ir.infer import op_text
@@ -284,6 +286,34 @@ def _expect(value: Any, kind: type, what: str) -> Any:
 
 
 # What is fetched
+
+
+def as_numpy(tensor: Any) -> Any:
+    """The array of a LoDTensor, None where it is empty; of a list, a list of arrays.
+
+    Raises RuntimeError for sequences, which an array cannot say.
+    """
+    if isinstance(tensor, list):
+        return [as_numpy(each) for each in tensor]
+    if tensor.lod():
+        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
+    return None if tensor.array is None else np.array(tensor)
+
+
+def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
+    """The value of a variable of a scope, by default the global one.
+
+    Raises AssertionError, as the reference, where there is none.
+    """
+    found = (scope or _global_scope).find_var(_names(name)[0])
+    assert found is not None, (
+        f"Cannot find {_names(name)[0]} in scope: is it a persistable variable of the program?"
+    )
+    tensor = found.get_tensor()
+    return as_numpy(tensor) if return_numpy else tensor
+
+
+_fetch_var = fetch_var
 
 
 def _names(fetch_list: Any) -> tuple[str, ...]:

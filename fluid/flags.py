@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from compiler.errors import did_you_mean
 from fluid.arguments import typed
 
-__all__ = ["cpu_count", "get_flags", "set_flags"]
+__all__ = ["Flags", "cpu_count", "get_flags", "set_flags"]
 
 DEFAULTS: dict[str, bool | int | float | str] = {
     "FLAGS_allocator_strategy": "auto_growth",
@@ -81,6 +81,25 @@ def get_flags(flags: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
     """
     names = [flags] if isinstance(flags, str) else flags
     return {name: _values[_known(name, "get")] for name in names}
+
+
+class Flags(MutableMapping[str, Any]):
+    """All flags as a mapping; to set one is `set_flags`, and none can be removed."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _values[_known(name, "get")]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        set_flags({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"{name} cannot be removed: flags have defaults")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_values)
+
+    def __len__(self) -> int:
+        return len(_values)
 
 
 def _known(name: Any, verb: str) -> str:

@@ -98,7 +98,19 @@ class Reading:
 
 
 @typed
-class GeneratorLoader:
+class DataLoaderBase:
+    """What loaders have in common: they are called, or looped over, for their batches."""
+
+    def __call__(self) -> Any:
+        """The same as `iter(loader)`."""
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches from the first one on."""
+        raise NotImplementedError
+
+
+class GeneratorLoader(DataLoaderBase):
     """What `DataLoader.from_generator` gives, which see.
 
     Raises ValueError without a capacity or without variables.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fluid.dataloader import Dataset
 from fluid.inference_model import (
     append_fetch_ops,
     load_inference_model,
@@ -9,8 +10,11 @@ from fluid.inference_model import (
     save_inference_model,
 )
 from fluid.persistables import (
+    get_parameter_value,
+    get_parameter_value_by_name,
     get_program_parameter,
     get_program_persistable_vars,
+    is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_params,
@@ -58,6 +62,10 @@ __all__ = [
     "append_fetch_ops",
     "PyReader",
     "DataLoader",
+    "Dataset",
+    "get_parameter_value",
+    "get_parameter_value_by_name",
+    "is_belong_to_optimizer",
     "default_collate_fn",
     "cache",
     "map_readers",

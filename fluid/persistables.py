@@ -16,7 +16,7 @@ from typing import Any
 from compiler.escape import one_line
 from compiler.ir.program import VarKind
 from fluid.compiler import CompiledProgram
-from fluid.executor import Executor, global_scope
+from fluid.executor import Executor, fetch_var, global_scope
 from fluid.files import PathName, as_path
 from fluid.framework import Parameter, Program, Variable, default_main_program
 from fluid.parameter_server.saving import merged_values, slice_rows, sources_of
@@ -69,6 +69,28 @@ def is_parameter(var: Variable) -> bool:
 def is_persistable(var: Variable) -> bool:
     """True for what outlives a run and can be saved."""
     return var.kind not in _NEVER_SAVED and var.persistable
+
+
+def is_belong_to_optimizer(var: Variable) -> bool:
+    """True for what an optimizer remembers: persistable, neither a parameter nor to be fed."""
+    return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
+
+
+def get_parameter_value(para: Variable, executor: Executor) -> Any:
+    """A copy of a parameter's array in the global scope; `executor` is not needed here.
+
+    Raises AssertionError for a variable that is no parameter, and where it has no value yet.
+    """
+    assert is_parameter(para), "The input variable is not parameter."
+    return fetch_var(para.name)
+
+
+def get_parameter_value_by_name(
+    name: str, executor: Executor, program: Program | None = None
+) -> Any:
+    """`get_parameter_value` of the parameter of a name in a program, by default the main one."""
+    found = (program or default_main_program()).global_block().var(name)
+    return get_parameter_value(found, executor)
 
 
 def get_program_parameter(program: Program) -> list[Parameter]:

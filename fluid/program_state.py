@@ -22,6 +22,7 @@ from fluid.framework import Program, Variable
 from fluid.persistables import (
     expect_executor,
     expect_program,
+    is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_vars,
@@ -53,7 +54,7 @@ def save(program: Program, model_path: PathName) -> None:
         raise AssertionError(f"model_path MUST be dirname/file_prefix, but received {model_path!r}")
     state = {
         PARAMETERS: dump_state(_values(filter(is_parameter, program.list_vars()))),
-        OPTIMIZER: dump_state(_values(filter(_is_of_optimizer, program.list_vars()))),
+        OPTIMIZER: dump_state(_values(filter(is_belong_to_optimizer, program.list_vars()))),
         MODEL: program.serialize_to_string(),
     }
     path = as_path(model_path, "model_path")
@@ -142,10 +143,6 @@ def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None
 # ---- what is saved
 
 
-def _is_of_optimizer(var: Variable) -> bool:
-    return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
-
-
 def _values(variables: Iterable[Variable]) -> dict[str, Array]:
     return {var.name: value_of(var.name)[0] for var in variables}
 
@@ -168,7 +165,7 @@ def _state_of(prefix: str, suffixes: Iterable[str] = (PARAMETERS, OPTIMIZER)) ->
 
 def _load_state(program: Program, prefix: str) -> None:
     params = [var for var in program.list_vars() if is_parameter(var)]
-    others = [var for var in program.list_vars() if _is_of_optimizer(var)]
+    others = [var for var in program.list_vars() if is_belong_to_optimizer(var)]
     if others and not Path(prefix + OPTIMIZER).is_file():
         raise FileNotFoundError(f"there is no {prefix}{OPTIMIZER}, but {others[0].name!r} needs it")
     arrays: dict[str, Array] = {}

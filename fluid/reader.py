@@ -8,15 +8,33 @@ from typing import Any
 
 from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
 from fluid.framework import Variable
-from fluid.generator_loader import GeneratorLoader, Source, as_places, device_feeds, to_tensors
+from fluid.generator_loader import (
+    DataLoaderBase,
+    GeneratorLoader,
+    Source,
+    as_places,
+    device_feeds,
+    to_tensors,
+)
 from fluid.reader_decorators import in_processes
 from runtime.reader import Queue, prefetched
 from runtime.tensor import LoDTensor
 
-__all__ = ["DataLoader", "PyReader", "default_collate_fn"]
+__all__ = [
+    "DataLoader",
+    "DataLoaderBase",
+    "PyReader",
+    "default_collate_fn",
+    "keep_data_loader_order",
+]
 
 
-class DataLoader:
+def keep_data_loader_order(*args: bool) -> bool | None:
+    """Whether batches come in the order of their samplers: they always do, whatever is set."""
+    return None if args else True
+
+
+class DataLoader(DataLoaderBase):
     """Batches of a dataset, as feeds for each place, to be looped over.
 
     `batch_sampler` says which samples make up a batch, or `batch_size`, `shuffle` and `drop_last`
@@ -69,10 +87,6 @@ class DataLoader:
     def __len__(self) -> int:
         """How many batches there are."""
         return len(self.batch_sampler)
-
-    def __call__(self) -> Iterator[list[Any]]:
-        """The same as `iter(loader)`."""
-        return iter(self)
 
     def __iter__(self) -> Iterator[list[Any]]:
         """The feeds from the first one on: a list with one for each place."""

@@ -2,11 +2,16 @@
 
 from fluid.installed import RELEASE
 
-__all__ = ["full_version", "major", "minor", "patch", "rc", "show"]
+__all__ = ["full_version", "major", "minor", "patch", "mkl", "rc", "show"]
 
 full_version = RELEASE
 major, minor, patch = RELEASE.split(".")
 rc = "0"
+
+
+def mkl() -> str:
+    """Whether products are computed by MKL: "OFF"."""
+    return "OFF"
 
 
 def show() -> None:

@@ -1,0 +1,111 @@
+"""Single ops that are run on the variables of a scope, without a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from compiler.ir.opdef import find, registered
+from fluid.executor import Executor
+from fluid.framework import Program, program_guard
+from runtime.device import Place
+from runtime.scope import Scope
+from runtime.tensor import LoDTensor
+
+__all__ = ["Operator", "get_all_op_protos"]
+
+Names = dict[str, list[str]]
+
+
+def get_all_op_protos() -> list[Any]:
+    """What is declared of every op: its type, its slots and its attributes."""
+    return [find(kind) for kind in registered()]
+
+
+class Operator:
+    """One op: its type, variables by slot, and attributes, to be run in a scope.
+
+    `Operator("scale", X="x", Out="y", scale=2.0).run(scope, place)`. A slot takes a name or a list
+    of names. Raises CompileError for an unknown type, and TypeError for a keyword that is neither a
+    slot nor an attribute of it.
+    """
+
+    def __init__(self, type: str, **kwargs: Any) -> None:
+        self._type, self._definition = type, find(type)
+        self._inputs = self._taken(kwargs, self._definition.inputs())
+        self._outputs = self._taken(kwargs, self._definition.outputs())
+        unknown = [name for name in kwargs if name not in self._definition.attrs]
+        if unknown:
+            raise TypeError(f"op {type} has neither a slot nor an attribute {unknown[0]!r}")
+        self._attrs = kwargs
+
+    def _taken(self, kwargs: dict[str, Any], slots: Iterable[str]) -> Names:
+        given = {slot: kwargs.pop(slot) for slot in slots if slot in kwargs}
+        return {s: [n] if isinstance(n, str) else list(n) for s, n in given.items()}
+
+    def type(self) -> str:
+        """The type of the op."""
+        return self._type
+
+    def input(self, name: str) -> list[str]:
+        """The variables of an input slot."""
+        return list(self._inputs.get(name, []))
+
+    def output(self, name: str) -> list[str]:
+        """The variables of an output slot."""
+        return list(self._outputs.get(name, []))
+
+    def inputs(self) -> Names:
+        """The variables of all input slots."""
+        return {slot: list(names) for slot, names in self._inputs.items()}
+
+    def outputs(self) -> Names:
+        """The variables of all output slots."""
+        return {slot: list(names) for slot, names in self._outputs.items()}
+
+    def input_vars(self) -> list[str]:
+        """All variables that are read."""
+        return [name for names in self._inputs.values() for name in names]
+
+    def output_vars(self) -> list[str]:
+        """All variables that are written."""
+        return [name for names in self._outputs.values() for name in names]
+
+    def run(self, scope: Scope, place: Place) -> None:
+        """Compute the outputs from the tensors of a scope, and put them there.
+
+        Raises ValueError for an input that is not in the scope.
+        """
+        feed = {name: _tensor(scope, name) for name in dict.fromkeys(self.input_vars())}
+        program = Program()
+        with program_guard(program, Program()):
+            block = program.global_block()
+            for name, tensor in feed.items():
+                array, levels = tensor.array, len(tensor.lod())
+                assert array is not None
+                block.create_var(
+                    name=name, shape=list(array.shape), dtype=str(array.dtype), lod_level=levels
+                )
+            for name in self.output_vars():
+                if name not in feed:
+                    block.create_var(name=name)
+            block.append_op(self._type, self._inputs, self._outputs, self._attrs)
+        self._store(scope, place, program, feed)
+
+    def _store(
+        self, scope: Scope, place: Place, program: Program, feed: Mapping[str, LoDTensor]
+    ) -> None:
+        names = self.output_vars()
+        found = Executor(place).run(program, feed=feed, fetch_list=names, return_numpy=False)
+        for name, value in zip(names, found, strict=True):
+            tensor = scope.var(name).get_tensor()
+            tensor.set(value.array, place)
+            tensor.set_lod(value.lod())
+
+
+def _tensor(scope: Scope, name: str) -> LoDTensor:
+    var = scope.find_var(name)
+    tensor = None if var is None else var.get_tensor()
+    if tensor is None or tensor.array is None:
+        raise ValueError(f"variable {name!r} has no value in the scope")
+    return tensor
