@@ -9,6 +9,7 @@ from fluid import (
     core,
     data_feeder,
     dataloader,
+    dataset,
     evaluator,
     executor,
     framework,
@@ -33,6 +34,7 @@ from fluid.compiled import load_compiled
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feeder import DataFeeder
+from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,
@@ -84,6 +86,9 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DatasetFactory",
+    "InMemoryDataset",
+    "QueueDataset",
     "DistributeTranspiler",
     "DistributeTranspilerConfig",
     "ExecutionStrategy",
@@ -114,6 +119,7 @@ __all__ = [
     "cuda_places",
     "data",
     "data_feeder",
+    "dataset",
     "dataloader",
     "default_main_program",
     "default_startup_program",

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 import compiler
 from compiler.codegen.module import Module
 from compiler.ir.infer import op_text
@@ -26,10 +24,11 @@ from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.fed import declared, feed_arrays, sole
-from fluid.fetched import number_like
+from fluid.fetched import as_numpy, number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
 from fluid.profiler import recorder
+from fluid.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective import rings_of
 from runtime.device import CPUPlace, Place, expect_place, target_of
@@ -40,7 +39,7 @@ from runtime.serving import Library
 from runtime.sizes import Pattern
 from runtime.tensor import LoDTensor
 
-__all__ = ["Executor", "global_scope", "scope_guard"]
+__all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
 
 _global_scope = Scope()
 
@@ -67,7 +66,7 @@ def scope_guard(scope: Scope) -> Iterator[None]:
         _switch_scope(before)
 
 
-class Executor:
+class Executor(RunsDatasets):
     """Runs programs on a place, `CPUPlace()` unless told otherwise.
 
     Everything compiled is kept and found again, so a program runs fast from its second run on,
@@ -286,18 +285,6 @@ def _expect(value: Any, kind: type, what: str) -> Any:
 
 
 # What is fetched
-
-
-def as_numpy(tensor: Any) -> Any:
-    """The array of a LoDTensor, None where it is empty; of a list, a list of arrays.
-
-    Raises RuntimeError for sequences, which an array cannot say.
-    """
-    if isinstance(tensor, list):
-        return [as_numpy(each) for each in tensor]
-    if tensor.lod():
-        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
-    return None if tensor.array is None else np.array(tensor)
 
 
 def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:

@@ -58,3 +58,15 @@ def number_like(value: Any) -> Any:
         return value
     has_such_rows = value.ndim > 1 and math.prod(value.shape[1:]) == 1
     return value.view(OneValue) if has_such_rows or value.size == 1 else value
+
+
+def as_numpy(tensor: Any) -> Any:
+    """The array of a LoDTensor, None where it is empty; of a list, a list of arrays.
+
+    Raises RuntimeError for sequences, which an array cannot say.
+    """
+    if isinstance(tensor, list):
+        return [as_numpy(each) for each in tensor]
+    if tensor.lod():
+        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
+    return None if tensor.array is None else np.array(tensor)

@@ -1,9 +1,5 @@
 """Names that old scripts import from inside Paddle 1.8.5, and what they do."""
 
-import logging
-import warnings
-
-import numpy as np
 import pytest
 
 import fluid

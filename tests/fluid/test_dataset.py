@@ -1,0 +1,284 @@
+"""Training over files: datasets, their lines, generators of lines."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.incubate.data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
+from fluid.multi_slot import Slot, as_line, parsed
+
+layers = fluid.layers
+
+
+@pytest.fixture(autouse=True)
+def programs():
+    main, startup = fluid.Program(), fluid.Program()
+    with (
+        fluid.program_guard(main, startup),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        yield main
+
+
+def click_model():
+    """A model of clicks over ids of any number, a dense feature and a label."""
+    ids = layers.data("ids", [1], dtype="int64", lod_level=1)
+    dense = layers.data("dense", [2])
+    label = layers.data("label", [1], dtype="int64")
+    pooled = layers.sequence_pool(layers.embedding(ids, [50, 4], is_sparse=True), "sum")
+    scores = layers.fc([pooled, dense], 2, act="softmax")
+    loss = layers.mean(layers.cross_entropy(scores, label))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    return [ids, dense, label], loss
+
+
+def samples(count, seed):
+    random = np.random.RandomState(seed)
+    for _ in range(count):
+        ids = random.randint(0, 50, random.randint(1, 6))
+        dense = random.rand(2).astype("float32").round(3)
+        yield ids, dense, np.array([int(ids.max() > 30)])
+
+
+def write_files(folder, counts=(37, 20, 5)):
+    names = []
+    for number, count in enumerate(counts):
+        lines = []
+        for row in samples(count, number):
+            lines.append(" ".join(f"{len(v)} {' '.join(map(str, v.tolist()))}" for v in row))
+        path = Path(folder) / f"part-{number}"
+        path.write_text("\n".join(lines) + "\n")
+        names.append(str(path))
+    return names
+
+
+def make(kind, variables, files, batch=8, threads=1):
+    made = fluid.DatasetFactory().create_dataset(kind)
+    made.set_use_var(variables)
+    made.set_filelist(files)
+    made.set_batch_size(batch)
+    made.set_thread(threads)
+    return made
+
+
+def start(executor):
+    """Give the parameters the same values each time."""
+    executor.run(fluid.default_startup_program())
+    random = np.random.RandomState(0)
+    for param in fluid.default_main_program().global_block().all_parameters():
+        value = random.uniform(-0.5, 0.5, param.shape).astype("float32")
+        fluid.global_scope().find_var(param.name).get_tensor().set(value, fluid.CPUPlace())
+
+
+def trained(executor, loss, dataset, **options):
+    start(executor)
+    executor.train_from_dataset(fluid.default_main_program(), dataset, **options)
+    return np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+
+
+def test_a_pass_over_files_is_the_steps_by_hand(tmp_path, programs):
+    variables, loss = click_model()
+    files = write_files(tmp_path)
+    executor = fluid.Executor()
+    found = trained(executor, loss, make("QueueDataset", variables, files))
+    start(executor)
+    rows = [row for number, count in enumerate((37, 20, 5)) for row in samples(count, number)]
+    for first in range(0, len(rows), 8):
+        ids, dense, label = zip(*rows[first : first + 8], strict=True)
+        sequences = fluid.create_lod_tensor(
+            np.concatenate(ids).reshape(-1, 1), [list(map(len, ids))], fluid.CPUPlace()
+        )
+        feed = {"ids": sequences, "dense": np.array(dense), "label": np.array(label)}
+        executor.run(programs, feed=feed)
+    by_hand = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
+    np.testing.assert_array_equal(found, by_hand)
+
+
+def test_several_processes_read_every_sample_and_the_result_is_one(tmp_path):
+    variables, _ = click_model()
+    files = write_files(tmp_path)
+    runs = []
+    for _ in range(2):
+        dataset = make("QueueDataset", variables, files, threads=3)
+        seen = [feed["label"].shape[0] for feed in dataset._feeds()]
+        assert sum(seen) == 62
+        runs.append([feed["dense"].sum() for feed in dataset._feeds()])
+    assert runs[0] == runs[1]
+
+
+def test_samples_in_memory_are_shuffled(tmp_path, capsys):
+    variables, loss = click_model()
+    dataset = make("InMemoryDataset", variables, write_files(tmp_path), threads=2)
+    dataset.load_into_memory()
+    assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 62
+
+    def order():
+        return np.concatenate([feed["dense"] for feed in dataset._feeds()])
+
+    before = order()
+    dataset.local_shuffle()
+    after = order()
+    assert (before != after).any()
+    assert sorted(map(tuple, before)) == sorted(map(tuple, after))
+    trained(fluid.Executor(), loss, dataset, fetch_list=[loss], fetch_info=["loss"], print_period=4)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["batch 0", "batch 4"]
+    assert "loss: [0." in lines[0]
+    dataset.release_memory()
+    assert dataset.get_memory_data_size() == 0
+
+
+def test_files_are_read_in_the_background(tmp_path):
+    variables, _ = click_model()
+    dataset = make("InMemoryDataset", variables, write_files(tmp_path))
+    dataset.preload_into_memory()
+    dataset.wait_preload_done()
+    assert dataset.get_memory_data_size() == 62
+    dataset.set_filelist([str(tmp_path / "missing")])
+    dataset.preload_into_memory()
+    with pytest.raises(FileNotFoundError):
+        dataset.wait_preload_done()
+
+
+def test_inference_updates_nothing(tmp_path):
+    variables, _ = click_model()
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    weight = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+    before = np.array(weight)
+    executor.infer_from_dataset(dataset=make("QueueDataset", variables, write_files(tmp_path)))
+    np.testing.assert_array_equal(before, np.array(weight))
+
+
+def test_a_handler_sees_values_while_steps_run(tmp_path):
+    variables, loss = click_model()
+    seen = []
+
+    class Handler(fluid.executor.FetchHandler):
+        def handler(self, res_dict):
+            seen.append(res_dict["loss"])
+
+    dataset = make("QueueDataset", variables, write_files(tmp_path, (400,)), batch=2)
+    handler = Handler({"loss": loss}, period_secs=0.005)
+    trained(fluid.Executor(), loss, dataset, fetch_handler=handler)
+    assert any(value is not None and value.shape == (1,) for value in seen)
+
+
+def test_a_pipe_command_makes_the_lines(tmp_path):
+    x, y = layers.data("x", [2]), layers.data("y", [1], dtype="int64")
+    (tmp_path / "raw.csv").write_text("1.5,2,7\n3,4,8\n")
+    script = tmp_path / "generator.py"
+    script.write_text(
+        "from fluid.incubate.data_generator import MultiSlotDataGenerator\n"
+        "class Mine(MultiSlotDataGenerator):\n"
+        "    def generate_sample(self, line):\n"
+        "        def samples():\n"
+        "            a, b, c = line.split(',')\n"
+        "            yield [('x', [float(a), float(b)]), ('y', [int(c)])]\n"
+        "        return samples\n"
+        "Mine().run_from_stdin()\n"
+    )
+    dataset = make("QueueDataset", [x, y], [str(tmp_path / "raw.csv")])
+    dataset.set_pipe_command(f"{sys.executable} {script}")
+    (feed,) = dataset._feeds()
+    assert feed["x"].tolist() == [[1.5, 2], [3, 4]]
+    assert feed["y"].tolist() == [[7], [8]] and feed["y"].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("2 1 2 2 0.5 1 1 1 9", "unexpected '9' after the values of 'label'"),
+        ("2 1 2 3 0.5 1 2 1 1", "'dense' has 3 values, but its shape takes 2"),
+        ("0 2 0.5 1 1 1", "'ids' has 0 values"),
+        ("x 2 0.5 1 1 1", "'ids' begins with its number of values, not x"),
+        ("2 1 2 2 0.5", "'dense' has 2 values, but 1 follow"),
+        ("2 1 2 2 0.5 1", "'label' begins with its number of values, not the end of the line"),
+        ("2 1 -2 2 0.5 1 1 1", "'ids' takes ids from 0 to"),
+        ("1 99999999999999999999 2 0.5 1 1 1", "'ids' takes ids from 0 to"),
+        ("1 1 2 0.5 no 1 1", "'dense' takes numbers, but"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path, line, message):
+    variables, _ = click_model()
+    path = tmp_path / "part"
+    path.write_text("1 1 2 0.5 1 1 1\n" + line + "\n")
+    with pytest.raises(ValueError, match="line 2") as error:
+        list(make("QueueDataset", variables, [str(path)])._feeds())
+    assert message in str(error.value)
+
+
+def test_a_command_that_fails_is_named(tmp_path):
+    variables, _ = click_model()
+    dataset = make("QueueDataset", variables, write_files(tmp_path))
+    dataset.set_pipe_command("exit 3")
+    with pytest.raises(RuntimeError, match=r"`exit 3` ended with 3 on .*part-0"):
+        list(dataset._feeds())
+
+
+def test_what_a_dataset_needs():
+    executor = fluid.Executor()
+    with pytest.raises(RuntimeError, match="dataset is needed"):
+        executor.train_from_dataset()
+    with pytest.raises(ValueError, match="datafeed class Quue does not exist"):
+        fluid.DatasetFactory().create_dataset("Quue")
+    queue = fluid.DatasetFactory().create_dataset()
+    with pytest.raises(ValueError, match="set_use_var and set_filelist"):
+        executor.train_from_dataset(dataset=queue)
+    with pytest.raises(NotImplementedError, match="use InMemoryDataset"):
+        queue.global_shuffle()
+    with pytest.raises(ValueError, match="'x' is float64"):
+        queue.set_use_var([layers.data("x", [1], dtype="float64")])
+
+
+def test_a_sample_survives_as_a_line():
+    slots = [Slot("a", False, None), Slot("b", True, (2,))]
+    row = [np.array([1, -1, 1 << 62]), np.array([0.1, -3e-8], "float32")]
+    again = parsed(as_line(row, slots), slots, "here")
+    for one, other in zip(row, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class Numbers(MultiSlotDataGenerator):
+    def generate_sample(self, line):
+        return lambda: [[("words", [int(w) for w in line.split()]), ("label", [1])], None]
+
+
+class Texts(MultiSlotStringDataGenerator):
+    def generate_sample(self, line):
+        return lambda: iter([[("words", line.split()), ("label", ["1"])]])
+
+
+@pytest.mark.parametrize("kind", [Numbers, Texts])
+def test_generators_print_samples(kind, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1 2 3\n4\n"))
+    generator = kind()
+    generator.set_batch(2)
+    generator.run_from_stdin()
+    assert capsys.readouterr().out == "3 1 2 3 1 1\n1 4 1 1\n"
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        ("text", "must be a list or a tuple"),
+        ([("words", [])], "pad it"),
+        ([(1, [1])], "must be a str, not int"),
+        ([("words", ["1"])], "takes int and float, not str"),
+    ],
+)
+def test_samples_that_cannot_be_printed(sample, message):
+    with pytest.raises(ValueError, match=message):
+        MultiSlotDataGenerator()._gen_str(sample)
+
+
+def test_fields_must_not_change():
+    generator = MultiSlotDataGenerator()
+    generator._gen_str([("a", [1])])
+    with pytest.raises(ValueError, match="has the fields"):
+        generator._gen_str([("b", [1])])
