@@ -137,6 +137,14 @@ class DistributeTranspiler:
         return self._made("sharding_plan").plan
 
     @property
+    def params_on_trainers(self) -> tuple[str, ...]:
+        """The parameters that `config.params_on_servers` leaves to the trainers.
+
+        Raises RuntimeError before `transpile`.
+        """
+        return tuple(each.param for each in self._made("params_on_trainers").updates.local)
+
+    @property
     def has_distributed_lookup_table(self) -> bool:
         """Whether the program has an embedding with `is_distributed`."""
         return self._made("has_distributed_lookup_table").plan.table is not None

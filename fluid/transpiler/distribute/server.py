@@ -58,7 +58,7 @@ class Server:
         """Make the program."""
         geo = self.plan.mode is DistributedMode.GEO
         held = self.plan.owned(self.endpoint)
-        if not held:
+        if not held and self.plan.table is None:
             warnings.warn(
                 f"server {self.endpoint} holds no parameter: there are more servers than blocks; "
                 "use fewer servers or a smaller config.min_block_size",
