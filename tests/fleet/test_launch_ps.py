@@ -162,17 +162,6 @@ def test_two_launchers_train_as_one_process(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, losses_of_one_process(), rtol=1e-4)
 
 
-def test_two_workers_train_by_collectives_as_one_process(tmp_path: Path) -> None:
-    script = SCRIPTS / "train_collective.py"
-    command = [sys.executable, "-m", "fleet.openks_launcher", "--mode", "gpu", "--worker_num", "2"]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
-    subprocess.run([*command, str(script), str(tmp_path)], env=environ, check=True, timeout=150)
-    found = json.loads((tmp_path / "losses.json").read_text())
-    expected = losses_of_one_process()
-    for mode in ("nccl2", "grad_allreduce"):
-        np.testing.assert_allclose(found[mode], expected, rtol=1e-4)
-
-
 def test_a_worker_that_fails_ends_all(tmp_path: Path) -> None:
     done = launched(tmp_path, "fail.py")
     assert done.returncode == 1
