@@ -24,8 +24,6 @@ from fluid.transpiler.distribute_transpiler import DistributeTranspiler
 
 __all__ = ["DistributedTranspiler", "TranspilerOptimizer", "fleet", "server_strategy"]
 
-DEADLINE = "FLAGS_rpc_deadline"
-
 
 class DistributedTranspiler(Fleet):
     """A fleet of workers, which compute gradients, and servers, which hold the parameters.
@@ -50,11 +48,12 @@ class DistributedTranspiler(Fleet):
         """Wait until every server accepts connections, then start the communicator, if any.
 
         The startup program is the user's to run, before or after. Raises ValueError before
-        `minimize`, TimeoutError naming the servers that did not answer within FLAGS_rpc_deadline
-        milliseconds.
+        `minimize`, TimeoutError naming the servers that did not answer within the `rpc_deadline` of
+        the strategy's runtime settings, FLAGS_rpc_deadline unless set.
         """
         program, strategy = self._minimized()
-        wait_for_endpoints(self._role.get_pserver_endpoints(), _deadline())
+        seconds = strategy.get_trainer_runtime_config().deadline
+        wait_for_endpoints(self._role.get_pserver_endpoints(), seconds)
         if strategy.mode is DistributedMode.SYNC or self._communicator is not None:
             return
         self._communicator = self._new_communicator(program, strategy)
@@ -156,6 +155,7 @@ class DistributedTranspiler(Fleet):
             transpiler.transpile(
                 0, copies[0], startup_program=copies[1], current_endpoint=own, **numbers
             )
+            transpiler._set_server_config(strategy.get_server_runtime_config())
             self.main_program, self.startup_program = transpiler.get_pserver_programs(own)
 
     def _minimized(self) -> tuple[Program, DistributedStrategy]:
@@ -326,14 +326,6 @@ def _expect_plain(program: Any, where: str) -> None:
 
 def _before_minimize(what: str) -> ValueError:
     return ValueError(f"{what} is None, need invoke DistributedOptimizer.minimize first")
-
-
-def _deadline() -> float:
-    """FLAGS_rpc_deadline in seconds, 180 unless set. Raises ValueError naming the variable."""
-    text = os.environ.get(DEADLINE, "180000")
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{DEADLINE} must be milliseconds, but is {text!r}")
-    return int(text) / 1000
 
 
 fleet = DistributedTranspiler()

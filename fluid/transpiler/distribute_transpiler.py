@@ -6,6 +6,7 @@ Behaviour: fluid_spec B; where the reference is broken, what is right (surprises
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fluid.framework import Program, default_main_program, default_startup_program
@@ -154,6 +155,17 @@ class DistributeTranspiler:
         """The parameter of that embedding, or None."""
         table = self._made("table_name").plan.table
         return None if table is None else table.name
+
+    def _set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
+        """Set the threads of the servers, those of the environment for None.
+
+        Raises TypeError for another type, RuntimeError before `transpile`.
+        """
+        given = ServerRuntimeConfig() if server_config is None else server_config
+        if not isinstance(given, ServerRuntimeConfig):
+            kind = type(given).__name__
+            raise TypeError(f"server_config must be a ServerRuntimeConfig, not {kind}")
+        self._job = replace(self._made("_set_server_config"), threads=given)
 
     def _made(self, what: str) -> Job:
         """The job; RuntimeError where `transpile` was not called, or for a job without servers."""

@@ -145,7 +145,11 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
 
 
 class ServerRuntimeConfig:
-    """Numbers of threads of a server, from the environment: 12 each unless given."""
+    """Numbers of threads of a server, from the environment: 12 each unless given.
+
+    Calls of all kinds are answered by one pool. It has as many threads as the three numbers add up
+    to, and at least 4 for each trainer and 16 more, which open streams need.
+    """
 
     def __init__(self) -> None:
         self._rpc_send_thread_num = _threads("FLAGS_rpc_send_thread_num")

@@ -7,10 +7,14 @@ for; so the order in which they are asked for does not matter, and nothing of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fluid.framework import Program
-from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
+from fluid.transpiler.distribute.config import (
+    DistributedMode,
+    DistributeTranspilerConfig,
+    ServerRuntimeConfig,
+)
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
 from fluid.transpiler.distribute.geo import rewrite_geo_trainer
 from fluid.transpiler.distribute.placement import VarsDistributed, make_placement
@@ -27,7 +31,7 @@ __all__ = ["Job", "make_job"]
 
 @dataclass(frozen=True)
 class Job:
-    """The programs passed to `transpile`, copies of what they were, and the plan."""
+    """The programs passed to `transpile`, copies of what they were, the plan, servers' threads."""
 
     main: Program
     origin: Program
@@ -35,6 +39,7 @@ class Job:
     updates: Updates
     plan: ShardingPlan
     placement: VarsDistributed
+    threads: ServerRuntimeConfig = field(default_factory=ServerRuntimeConfig)
 
     def trainer_program(self, wait_port: bool) -> Program:
         """The program of the trainer, once the servers answer if `wait_port`."""
@@ -45,7 +50,7 @@ class Job:
     def server_program(self, endpoint: str) -> Program:
         """The main program of a server; ValueError for an endpoint that is no server's."""
         self._expect_server(endpoint)
-        program = make_server(self.origin, self.updates, self.plan, endpoint)
+        program = make_server(self.origin, self.updates, self.plan, endpoint, self.threads)
         return self._marked(program, endpoint)
 
     def server_startup(self, endpoint: str) -> Program:
