@@ -21,7 +21,7 @@ FILES = {
     "fleet.openks_strategies": (
         "ASyncModelConfig CPUStrategy CollectiveMode GPUStrategy GeoSGDModelConfig GradAllreduce "
         "HalfSyncModelConfig HierarchicalAllreduce LocalSGD NCCL2Mode NumThreadsConfig "
-        "SyncModeConfig"
+        "SyncModeConfig TablesOnServers"
     ),
     "fleet.roles.base": "Role RoleMakerBase",
     "fleet.roles.cloud": "PaddleCloudRoleMaker",

@@ -172,7 +172,7 @@ class CollectiveOptimizer(DistributedOptimizer):
             raise RuntimeError("call minimize(loss), which compiles the program of that loss")
         strategy.num_trainers = self._fleet.worker_num()
         strategy.trainer_id = self._fleet.worker_index()
-        strategy.trainers_endpoints = list(self._fleet.worker_endpoints())
+        strategy.trainers_endpoints = self._endpoints()
         strategy.enable_backward_optimizer_op_deps = True
         return CompiledProgram(main_program).with_data_parallel(
             loss_name=self._loss.name,
@@ -198,14 +198,18 @@ class CollectiveOptimizer(DistributedOptimizer):
 
     def _node_num(self) -> int:
         """The number of machines that the workers run on."""
-        return len({each.rpartition(":")[0].strip() for each in self._fleet.worker_endpoints()})
+        return len({each.rpartition(":")[0].strip() for each in self._endpoints()})
+
+    def _endpoints(self) -> list[str]:
+        """The workers' endpoints, at the first of which they meet."""
+        return list(self._fleet.worker_endpoints())
 
     def _transpile(self, startup_program: Program, main_program: Program) -> None:
         """Rewrite both programs for this worker; one worker alone needs no rewriting.
 
         Nobody waits for ports here: the workers meet when the startup program runs.
         """
-        number, endpoints = self._fleet.worker_index(), self._fleet.worker_endpoints()
+        number, endpoints = self._fleet.worker_index(), self._endpoints()
         if self.print_config:
             print(f"worker {number} of {len(endpoints)}: {', '.join(endpoints)}")
         if len(endpoints) == 1:

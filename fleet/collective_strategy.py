@@ -31,6 +31,8 @@ class DistributedStrategy(BuildStrategy):
       rest again.
     - `use_amp`: train in float16 where that is safe, the loss scaled by `amp_loss_scaling` first.
     - `exec_strategy`: how the program is run.
+    - `params_on_servers`, `server_strategy`: for a job that has parameter servers beside its
+      workers, see `fleet.heterogeneous`; release 1.8 has neither.
     - `use_dist_fc`, `dist_fc_config`: accepted with the checks of release 1.8, without effect.
     """
 
@@ -48,6 +50,8 @@ class DistributedStrategy(BuildStrategy):
             "use_amp": False,
             "amp_loss_scaling": 2**15,
             "exec_strategy": ExecutionStrategy(),
+            "params_on_servers": None,
+            "server_strategy": None,
             "_ut4grad_allreduce": False,
         }
     )

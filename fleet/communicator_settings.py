@@ -25,7 +25,15 @@ class TrainerRuntimeConfig:
     """Settings of a trainer's communicator, as text by name in `runtime_configs`.
 
     Each is read from the environment variable `FLAGS_<name>`, with the defaults of release 1.8.5;
-    several are CPU_NUM by default.
+    several are CPU_NUM by default. Those that act:
+
+    - `communicator_max_merge_var_num`: gradients of one variable that are merged at most.
+    - `communicator_send_queue_size`: gradients of one variable that wait at most; a step waits
+      where there are more.
+    - `rpc_deadline`: milliseconds that `init_worker` waits for the servers.
+
+    The others are accepted without effect: one thread sends what there is as soon as it is free,
+    merged gradients are their mean, and parameters are received in every step.
     """
 
     def __init__(self) -> None:
@@ -45,6 +53,14 @@ class TrainerRuntimeConfig:
         self.runtime_configs: dict[str, Any] = {
             name: os.environ.get(f"FLAGS_{name}", value) for name, value in defaults.items()
         }
+
+    @property
+    def deadline(self) -> float:
+        """`rpc_deadline` in seconds. Raises ValueError where it is no positive number."""
+        text = str(self.runtime_configs["rpc_deadline"])
+        if not text.isdecimal() or int(text) == 0:
+            raise ValueError(f"rpc_deadline must be milliseconds, but is {text!r}")
+        return int(text) / 1000
 
     def get_communicator_flags(self) -> dict[str, str]:
         """The settings that a communicator of this mode reads, as text.

@@ -1,24 +1,48 @@
-"""`FleetUtil`: messages of one worker, and metrics over all workers, as release 1.8 has them."""
+"""`FleetUtil`: messages of one worker, metrics over all workers, models by day, program files.
+
+Methods and defaults are those of release 1.8; what needs HDFS or PSLIB raises NotImplementedError.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
 from compiler.ir.types import Array
-from fleet.algorithm import Fleet
+from fleet import program_files
 from fleet.collective import fleet as collective
+from fleet.global_metrics import Metrics, area, metrics_of
 from fleet.parameter_server import fleet as parameter_server
 from fluid.executor import global_scope
+from fluid.framework import Program
+from fluid.parameter_server.saving import merged_values
 from runtime.device import CPUPlace, Place
 from runtime.scope import Scope
 
 __all__ = ["FleetUtil"]
 
-FLEETS: dict[str, Fleet] = {"transpiler": parameter_server, "collective": collective}
+FLEETS: dict[str, Any] = {"transpiler": parameter_server, "collective": collective}
+HDFS, PSLIB = "it writes to HDFS", "only PSLIB has such tables"
+MISSING = {
+    "load_fleet_model_one_table": PSLIB, "save_delta_model": PSLIB, "save_cache_model": PSLIB,
+    "save_cache_base_model": PSLIB, "save_xbox_base_model": PSLIB, "write_model_donefile": HDFS,
+    "write_xbox_donefile": HDFS, "write_cache_donefile": HDFS, "save_paddle_params": HDFS,
+    "save_paddle_inference_model": HDFS, "get_last_save_xbox_base": HDFS,
+    "get_last_save_xbox": HDFS, "get_last_save_model": HDFS,
+    "check_vars_and_dump": "`fluid infer FOLDER` runs a saved model and checks its feeds",
+}  # fmt: skip
+"""Methods of release 1.8 that there are not, and why."""
+PRINTED = ("AUC", "BUCKET_ERROR", "MAE", "RMSE", "Actural_CTR", "Predicted_CTR", "COPC",
+           "MEAN Q_VALUE")  # fmt: skip
+"""How release 1.8 names metrics where it prints them."""
+SUMS = ("sqrerr", "abserr", "prob", "q", "pos", "total")
+"""The variables of `ctr_metric_bundle`, sums over a worker's examples."""
 LOG = logging.getLogger(__name__)
 
 
@@ -97,18 +121,168 @@ class FleetUtil:
         self._fleet.all_reduce_worker(counts.reshape(-1), total)
         return total
 
+    def get_global_metrics(
+        self,
+        scope: Scope | None = None,
+        stat_pos_name: str = "_generated_var_2",
+        stat_neg_name: str = "_generated_var_3",
+        sqrerr_name: str = "sqrerr",
+        abserr_name: str = "abserr",
+        prob_name: str = "prob",
+        q_name: str = "q",
+        pos_ins_num_name: str = "pos",
+        total_ins_num_name: str = "total",
+    ) -> list[Any]:
+        """The nine `Metrics` of predicted click rates over all workers, as a list.
 
-def area(positive: Array, negative: Array) -> float:
-    """The area under the ROC curve of counts by predicted chance, ascending; 0.5 for no curve.
+        The first two names are variables as `get_global_auc` takes them, the others [1] with sums
+        over this worker's examples: squared and absolute errors, predicted rates, q values, clicks
+        and the number of examples. Nine times None where a variable is missing or nothing was
+        counted.
+        """
+        scope = global_scope() if scope is None else scope
+        sums = (sqrerr_name, abserr_name, prob_name, q_name, pos_ins_num_name, total_ins_num_name)
+        names = (stat_pos_name, stat_neg_name, *sums)
+        missing = next((name for name in names if scope.find_var(name) is None), None)
+        if missing is not None:
+            self.rank0_print(f"not found {missing}")
+            return [None] * len(Metrics._fields)
+        found = [self._summed(np.array(scope.find_var(n).get_tensor())) for n in names]
+        totals = dict(zip(SUMS, (float(each[0]) for each in found[2:]), strict=True))
+        if not totals["total"]:
+            return [None] * len(Metrics._fields)
+        return list(metrics_of(found[0], found[1], totals))
 
-    >>> area(np.array([0, 1]), np.array([1, 0]))
-    1.0
-    """
-    above_positive = np.cumsum(positive[::-1], dtype=np.float64)
-    above_negative = np.cumsum(negative[::-1], dtype=np.float64)
-    if not len(positive) or above_positive[-1] * above_negative[-1] == 0:
-        return 0.5
-    whole = np.trapezoid(
-        np.concatenate([[0], above_positive]), np.concatenate([[0], above_negative])
-    )
-    return float(whole / (above_positive[-1] * above_negative[-1]))
+    def print_global_metrics(self, *arguments: Any, print_prefix: str = "", **more: Any) -> None:
+        """Print `get_global_metrics` of the same arguments, on worker 0.
+
+        `print_prefix` is the last argument where all are given by position.
+        """
+        count = len(Metrics._fields)
+        found = self.get_global_metrics(*arguments[:count], **more)
+        if found[0] is None:
+            return
+        prefix = arguments[count] if len(arguments) > count else print_prefix
+        values = [f"{name}={value:.6f}" for name, value in zip(PRINTED, found, strict=False)]
+        self.rank0_print(f"{prefix} global {' '.join(values)} Ins number={found[-1]}")
+
+    # ---- models
+
+    def load_fleet_model(self, path: str, mode: int = 0) -> None:
+        """Initialise this server, and load what `save_fleet_model` saved. `mode` must be 0."""
+        self._expect_whole(mode)
+        self._fleet.init_server(path)
+
+    def save_fleet_model(self, path: str, mode: int = 0) -> None:
+        """Save every variable that outlives a run into a folder. `mode` must be 0."""
+        self._expect_whole(mode)
+        self._fleet.save_persistables(self._fleet._executor, path)
+
+    def _expect_whole(self, mode: int) -> None:
+        if mode != 0:
+            raise NotImplementedError(f"mode is {mode}, expected 0: only PSLIB saves differences")
+
+    def load_model(self, output_path: str, day: int | str, pass_id: int | str) -> None:
+        """`load_fleet_model` of the folder `output_path/day/pass_id`."""
+        self.load_fleet_model(_folder(output_path, day, pass_id))
+
+    def save_model(self, output_path: str, day: int | str, pass_id: int | str) -> None:
+        """`save_fleet_model` to the folder `output_path/day/pass_id`."""
+        self.save_fleet_model(_folder(output_path, day, pass_id))
+
+    def save_batch_model(self, output_path: str, day: int | str) -> None:
+        """`save_fleet_model` to the folder `output_path/day/0`."""
+        self.save_fleet_model(_folder(output_path, day, 0))
+
+    def pull_all_dense_params(self, scope: Scope, program: Program) -> None:
+        """Set the parameters of a trainer's program that are on servers, on worker 0.
+
+        All workers wait for each other before and after.
+        """
+        self._fleet.barrier_worker()
+        if self._fleet.is_first_worker():
+            for name, value in merged_values(program).items():
+                if name in program.global_block().vars:
+                    scope.var(name).get_tensor().set(value, CPUPlace())
+        self._fleet.barrier_worker()
+
+    # ---- intervals of online training
+
+    def get_online_pass_interval(
+        self,
+        days: str,
+        hours: str,
+        split_interval: int | str,
+        split_per_pass: int | str,
+        is_data_hourly_placed: bool,
+    ) -> list[list[str]]:
+        """The names of the data of each pass of a day, `HHMM`, or `HH` if placed by hours.
+
+        `hours` are numbers with spaces between, or `{FIRST..LAST}`; a day is split every
+        `split_interval` minutes, and a pass has `split_per_pass` splits, the last one maybe fewer.
+        `days` has no effect. Raises ValueError for hours or numbers that cannot be.
+        """
+        first, last = _hours(hours)
+        minutes, count = int(split_interval), int(split_per_pass)
+        if minutes < 1 or count < 1:
+            raise ValueError("split_interval and split_per_pass must be at least 1")
+        starts = [m for m in range(0, 24 * 60, minutes) if first <= m // 60 <= last]
+        names = [f"{m // 60:02d}" + ("" if is_data_hourly_placed else f"{m % 60:02d}")
+                 for m in starts]  # fmt: skip
+        return [names[index : index + count] for index in range(0, len(names), count)]
+
+    # ---- program files
+
+    def program_type_trans(self, prog_dir: str, prog_fn: str, is_text: bool) -> str:
+        """Write a program as text; see `fleet.program_files.program_type_trans`."""
+        return program_files.program_type_trans(prog_dir, prog_fn, is_text)
+
+    def draw_from_program_file(
+        self, model_filename: str, is_text: bool, output_dir: str, output_filename: str
+    ) -> None:
+        """Draw the main block of a program file; see `fleet.program_files.graphviz`."""
+        program = program_files.load_program(model_filename, is_text)
+        self.draw_from_program(program, output_dir, output_filename)
+
+    def draw_from_program(self, program: Program, output_dir: str, output_name: str) -> None:
+        """Draw the main block of a program; see `fleet.program_files.graphviz`."""
+        program_files.graphviz(program.global_block(), output_dir, output_name)
+
+    def check_two_programs(self, config: Any) -> bool:
+        """Whether a pruned program fits that of training; `config` has the fields of release 1.8.
+
+        They are `train_prog_path`, `pruned_prog_path`, `is_text_train_program` and
+        `is_text_pruned_program`, and with `draw` the name of a drawing, `draw_out_name`.
+        """
+        load = program_files.load_program
+        trained = load(config.train_prog_path, config.is_text_train_program)
+        pruned = load(config.pruned_prog_path, config.is_text_pruned_program)
+        if config.draw:
+            folder = str(Path(config.pruned_prog_path).parent)
+            self.draw_from_program(pruned, folder, config.draw_out_name)
+        return program_files.check_pruned_program_vars(trained, pruned)
+
+    def parse_program_proto(self, prog_path: str, is_text: bool, output_dir: str) -> None:
+        """Write the variables and ops of a file; see `fleet.program_files.parse_program`."""
+        program_files.parse_program(program_files.load_program(prog_path, is_text), output_dir)
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        if name not in MISSING:
+            raise AttributeError(f"FleetUtil has no {name!r}")
+        return lambda *_, **__: _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotImplementedError(f"FleetUtil.{name} is not supported: {MISSING[name]}")
+
+
+def _folder(output_path: str, day: int | str, pass_id: int | str) -> str:
+    return str(Path(output_path) / str(day) / str(pass_id))
+
+
+def _hours(text: str) -> tuple[int, int]:
+    """The first and the last hour of `{FIRST..LAST}` or `H H …`. Raises ValueError."""
+    found = re.fullmatch(r"\{(\d+)\.\.(\d+)\}|(\d+)(?:\s+\d+)*", text.strip())
+    if found is None:
+        raise ValueError(f"hours is {text!r}, expected '{{FIRST..LAST}}' or numbers with spaces")
+    return int(found[1] or found[3]), int(found[2] or text.split()[-1])

@@ -10,9 +10,8 @@ import sys
 from typing import Any
 
 from fleet.algorithm import DistributedOptimizer, Fleet
-from fleet.collective import Collective
-from fleet.collective_optimizer import CollectiveOptimizer
 from fleet.collective_strategy import DistributedStrategy
+from fleet.heterogeneous import Heterogeneous, HeterogeneousOptimizer
 from fleet.parameter_server import DistributedTranspiler, TranspilerOptimizer
 from fleet.roles.base import RoleMakerBase
 from fluid.framework import Program, Variable, is_compiled_with_cuda
@@ -57,8 +56,12 @@ class GeneralDistributedOptimizer(TranspilerOptimizer):
         return super().minimize(loss, scopes, startup_program, parameter_list, no_grad_set)
 
 
-class HeterogeneousDistributedOptimizer(CollectiveOptimizer):
-    """Wraps an optimizer of the GPU algorithm; without `strategy`, its defaults apply."""
+class HeterogeneousDistributedOptimizer(HeterogeneousOptimizer):
+    """Wraps an optimizer of the GPU algorithm; without `strategy`, its defaults apply.
+
+    Parameters are all-reduced between workers; where the job has servers, sparse tables, or what
+    `strategy.params_on_servers` names, are on these instead.
+    """
 
     def __init__(
         self, optimizer: Any, strategy: DistributedStrategy | None = None, algorithm: Any = None
@@ -73,8 +76,11 @@ class CPUDistributedAlgorithm(DistributedTranspiler):
         return GeneralDistributedOptimizer(optimizer, strategy, self)
 
 
-class GPUDistributedAlgorithm(Collective):
-    """Collective training, by NCCL on GPUs; where there is none by Gloo on CPUs, after a notice."""
+class GPUDistributedAlgorithm(Heterogeneous):
+    """Collective training, by NCCL on GPUs; where there is none by Gloo on CPUs, after a notice.
+
+    A role maker with servers adds parameter servers for sparse tables.
+    """
 
     _noted = False
 

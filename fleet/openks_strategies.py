@@ -26,6 +26,7 @@ __all__ = [
     "NCCL2Mode",
     "NumThreadsConfig",
     "SyncModeConfig",
+    "TablesOnServers",
 ]
 
 
@@ -125,6 +126,21 @@ class HierarchicalAllreduce:
         """Set the fields."""
         strategy.use_hierarchical_allreduce = True
         strategy.hierarchical_allreduce_inter_nranks = self.inter_nranks
+
+
+class TablesOnServers:
+    """Sparse tables, or the parameters that `params` chooses, are on parameter servers.
+
+    `params` and `strategy` are `params_on_servers` and `server_strategy` of `fleet.heterogeneous`.
+    """
+
+    def __init__(self, params: Any = None, strategy: Any = None) -> None:
+        self.params, self.strategy = params, strategy
+
+    def apply(self, strategy: DistributedStrategy) -> None:
+        """Set the fields."""
+        strategy.params_on_servers = self.params
+        strategy.server_strategy = self.strategy
 
 
 class NumThreadsConfig:

@@ -22,12 +22,7 @@ from fluid.transpiler.distribute.config import DistributedMode, DistributeTransp
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler
 
-__all__ = ["DistributedTranspiler", "TranspilerOptimizer", "fleet"]
-
-DEADLINE = "FLAGS_rpc_deadline"
-DISTRIBUTED = ("_is_distributed", "_endpoints", "_ps_endpoint", "_distributed_lookup_table",
-               "_parameters_on_pservers", "_sharding_plan")  # fmt: skip
-"""What a program notes of the servers that its variables lie on."""
+__all__ = ["DistributedTranspiler", "TranspilerOptimizer", "fleet", "server_strategy"]
 
 
 class DistributedTranspiler(Fleet):
@@ -53,11 +48,12 @@ class DistributedTranspiler(Fleet):
         """Wait until every server accepts connections, then start the communicator, if any.
 
         The startup program is the user's to run, before or after. Raises ValueError before
-        `minimize`, TimeoutError naming the servers that did not answer within FLAGS_rpc_deadline
-        milliseconds.
+        `minimize`, TimeoutError naming the servers that did not answer within the `rpc_deadline` of
+        the strategy's runtime settings, FLAGS_rpc_deadline unless set.
         """
         program, strategy = self._minimized()
-        wait_for_endpoints(self._role.get_pserver_endpoints(), _deadline())
+        seconds = strategy.get_trainer_runtime_config().deadline
+        wait_for_endpoints(self._role.get_pserver_endpoints(), seconds)
         if strategy.mode is DistributedMode.SYNC or self._communicator is not None:
             return
         self._communicator = self._new_communicator(program, strategy)
@@ -131,11 +127,16 @@ class DistributedTranspiler(Fleet):
 
     def _transpile(
         self, config: DistributedStrategy | DistributeTranspilerConfig, main: Program,
-        startup: Program,
+        startup: Program, params_on_servers: Any = None,
     ) -> None:  # fmt: skip
-        """Make the programs of this process from those of one process alone."""
+        """Make the programs of this process from those of one process alone.
+
+        `params_on_servers`, unless None, replaces that field of the settings.
+        """
         strategy = strategy_for(config) if _is_config(config) else config
         settings = strategy.transpiler_config()
+        if params_on_servers is not None:
+            settings.params_on_servers = params_on_servers
         self._transpile_config = strategy
         self._origin_program = main.clone()
         self._transpiler = transpiler = DistributeTranspiler(settings)
@@ -154,6 +155,7 @@ class DistributedTranspiler(Fleet):
             transpiler.transpile(
                 0, copies[0], startup_program=copies[1], current_endpoint=own, **numbers
             )
+            transpiler._set_server_config(strategy.get_server_runtime_config())
             self.main_program, self.startup_program = transpiler.get_pserver_programs(own)
 
     def _minimized(self) -> tuple[Program, DistributedStrategy]:
@@ -190,9 +192,8 @@ class DistributedTranspiler(Fleet):
             warnings.filterwarnings("ignore", "program_only: the parameters are not saved")
             io.save_inference_model(*ends, origin, None, None, True, program_only=True)
         saved = Program.parse_from_string((Path(dirname) / "__model__").read_bytes())
-        for name in DISTRIBUTED:
-            setattr(saved, name, getattr(distributed, name))
-        self.save_persistables(executor, dirname, saved)
+        saved._trained_by = distributed
+        io.save_persistables(executor, dirname, saved)
 
     def save_persistables(
         self,
@@ -241,13 +242,7 @@ class TranspilerOptimizer(DistributedOptimizer):
     ) -> None:  # fmt: skip
         super().__init__(optimizer, strategy)
         self._fleet = fleet if algorithm is None else algorithm
-        if strategy is not None and not _is_strategy(strategy):
-            raise TypeError(
-                f"In {self._fleet._mode!r} mode, strategy must be an instance of "
-                "DistributeTranspilerConfig, SyncStrategy, HalfAsyncStrategy, AsyncStrategy, or "
-                f"GeoStrategy, not {type(strategy).__name__}"
-            )
-        self._strategy = StrategyFactory.create_sync_strategy() if strategy is None else strategy
+        self._strategy = server_strategy(strategy, self._fleet._mode)
         self.opt_info = self._debug_options()
 
     def _debug_options(self) -> dict[str, Any]:
@@ -283,12 +278,24 @@ class TranspilerOptimizer(DistributedOptimizer):
         return made
 
 
+def server_strategy(given: Any, mode: Mode) -> DistributedStrategy | DistributeTranspilerConfig:
+    """A strategy of a fleet in `mode`: the given one, synchronous for None.
+
+    Raises TypeError for what is neither one of `StrategyFactory` nor a DistributeTranspilerConfig.
+    """
+    if given is None:
+        return StrategyFactory.create_sync_strategy()
+    if not isinstance(given, DistributedStrategy | DistributeTranspilerConfig):
+        raise TypeError(
+            f"In {mode!r} mode, strategy must be an instance of DistributeTranspilerConfig, "
+            "SyncStrategy, HalfAsyncStrategy, AsyncStrategy, or GeoStrategy, not "
+            f"{type(given).__name__}"
+        )
+    return given
+
+
 def _is_config(given: Any) -> bool:
     return isinstance(given, DistributeTranspilerConfig)
-
-
-def _is_strategy(given: Any) -> bool:
-    return _is_config(given) or isinstance(given, DistributedStrategy)
 
 
 def _expect_single(loss: Any, startup_program: Any) -> None:
@@ -319,14 +326,6 @@ def _expect_plain(program: Any, where: str) -> None:
 
 def _before_minimize(what: str) -> ValueError:
     return ValueError(f"{what} is None, need invoke DistributedOptimizer.minimize first")
-
-
-def _deadline() -> float:
-    """FLAGS_rpc_deadline in seconds, 180 unless set. Raises ValueError naming the variable."""
-    text = os.environ.get(DEADLINE, "180000")
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{DEADLINE} must be milliseconds, but is {text!r}")
-    return int(text) / 1000
 
 
 fleet = DistributedTranspiler()

@@ -23,8 +23,9 @@ class Communicator:
 
     `mode` is a `DistributedMode`; by default that of the program. `kwargs` may have
     `geo_need_push_nums`, the steps between two exchanges of GEO, and `envs`
-    `communicator_max_merge_var_num`. Raises TypeError for what is no program, ValueError for one
-    that exchanges nothing with servers.
+    `communicator_max_merge_var_num` and `communicator_send_queue_size`: how many gradients of a
+    variable are merged and wait at most. Raises TypeError for what is no program, ValueError for
+    one that exchanges nothing with servers.
     """
 
     def __init__(
@@ -45,7 +46,8 @@ class Communicator:
         self._session = session
         self._mode = mode if mode is not None else getattr(plan, "mode", DistributedMode.ASYNC)
         self._steps = int((kwargs or {}).get("geo_need_push_nums") or _geo_steps(program))
-        self._most = _most(envs or {})
+        self._most = _most(envs or {}, "communicator_max_merge_var_num")
+        self._waiting = _most(envs or {}, "communicator_send_queue_size", self._most)
 
     def start(self) -> None:
         """Begin to send. Another call is ignored with a warning of the reference's text."""
@@ -54,7 +56,7 @@ class Communicator:
         if self._mode is DistributedMode.GEO:
             self._session.start_geo(self._steps, DELTA)
         elif self._mode is not DistributedMode.SYNC:
-            self._session.start_merging(self._most)
+            self._session.start_merging(self._most, self._waiting)
         self._started = True
 
     def stop(self) -> None:
@@ -77,10 +79,9 @@ def _geo_steps(program: Program) -> int:
     return int(getattr(program, "_geo_steps", 100))
 
 
-def _most(envs: Mapping[str, Any]) -> int:
-    """How many gradients are merged; WireError where the setting is no positive number."""
-    name = "communicator_max_merge_var_num"
-    text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or QUEUE_SIZE)
+def _most(envs: Mapping[str, Any], name: str, default: int = QUEUE_SIZE) -> int:
+    """A setting of the communicator; WireError where it is no positive number."""
+    text = str(envs.get(name) or os.environ.get(f"FLAGS_{name}") or default)
     if not text.isdigit() or int(text) == 0:
         raise WireError(f"FLAGS_{name} must be a positive number, but is {text!r}")
     return int(text)

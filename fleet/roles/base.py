@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from fleet.roles.meeting import MODES, Meeting, as_vector
-from fleet.roles.variables import MEETING
+from fleet.roles.variables import MEETING, TRAINERS
 
 __all__ = ["Role", "RoleMakerBase"]
 
@@ -93,6 +93,20 @@ class RoleMakerBase:
         """The workers' endpoints; empty where workers are known by number only."""
         self._generate_if_possible()
         return self._worker_endpoints
+
+    def rendezvous_endpoints(self) -> list[str]:
+        """An endpoint for each worker, the first of which hosts the rendezvous of collectives.
+
+        They are the workers' endpoints; for workers known by number only, those of
+        PADDLE_TRAINER_ENDPOINTS, one for each. Raises ValueError naming the variable.
+        """
+        known = self.get_trainer_endpoints()
+        if known:
+            return known
+        found = TRAINERS.read_endpoints(os.environ)
+        if len(found) != self.worker_num():
+            raise TRAINERS.error(f"{len(found)} endpoints, but there are {self._workers} workers")
+        return found
 
     def get_pserver_endpoints(self) -> list[str]:
         """The servers' endpoints; empty for collective training."""

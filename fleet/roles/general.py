@@ -44,6 +44,11 @@ class CommunicatingRoleMaker(RoleMakerBase):
         """Wait until every worker has come here; nothing is done on a server."""
         self.barrier_worker()
 
+    def _barrier_server(self) -> None:
+        """Wait until every server has come here; nothing is done on a worker."""
+        if self.is_server():
+            self._meeting().barrier("servers")
+
     def _barrier_all(self) -> None:
         """Wait until every process has come here."""
         self.barrier_all()
@@ -76,7 +81,8 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
     PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINER_ENDPOINTS, TRAINING_ROLE, and PADDLE_TRAINER_ID of
     a trainer, PADDLE_PSERVER_ID or POD_IP and PADDLE_PORT of a server. All processes meet at
     `http_ip_port` (host:port on trainer 0's machine), at PADDLE_GLOO_ENDPOINT unless given, else at
-    trainer 0's endpoint. Keywords for HDFS are accepted and not used. Raises TypeError for other
+    trainer 0's endpoint; trainer 0 hosts the rendezvous from the start if there are several
+    servers. Keywords for HDFS are accepted and not used. Raises TypeError for other
     keywords, ValueError for times that are not positive and for variables that are missing or
     malformed.
     """
@@ -116,6 +122,8 @@ class GeneralRoleMaker(CommunicatingRoleMaker):
         self._workers, self._current_id = len(workers), number
         self._role = Role.WORKER if role == "TRAINER" else Role.SERVER
         self._cur_endpoint = own[number]
+        self._role_is_generated = True
+        self._meeting().host()
 
     def _place(self) -> str:
         return self._http_ip_port or MEETING.read_endpoints({MEETING.name: self._first()})[0]

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from runtime.collective.rendezvous import Seat, Store, join_store, open_store
 from runtime.collective.rings import Rings
 
 MODES = ("sum", "min", "max")
 """What `all_reduce_worker` can compute."""
 
 
-GROUPS = ("workers", "all")
+GROUPS = ("workers", "all", "servers")
 """The groups of processes; the position is the ring."""
 
 
 class Meeting:
-    """The processes of a job at one endpoint: a ring of the workers and one of all processes.
+    """The processes of a job at one endpoint: rings of the workers, of the servers and of all.
 
-    Nothing is connected before the first collective. Worker i has rank i of both rings, server j
-    has rank `workers` + j among all. `deadline` is how many seconds a collective may take,
+    Nothing is connected before the first collective. Worker i has rank i of its rings, server j
+    has rank j among the servers and `workers` + j among all. Worker 0 hosts the rendezvous from its
+    first collective on, or from `host`. `deadline` is how many seconds a collective may take,
     FLAGS_rpc_deadline unless given.
     """
 
@@ -35,11 +37,21 @@ class Meeting:
         self._deadline = deadline
         self._rank = rank
         self._rings: Rings | None = None
+        self._store: Store | None = None
 
     @property
     def is_worker(self) -> bool:
         """Whether this process is among the workers."""
         return self._rank < self._workers
+
+    def host(self) -> None:
+        """Host the rendezvous from now on, for servers that meet before any worker does.
+
+        Nothing is done on other processes than worker 0, and for less than two servers. Raises
+        RendezvousError where the endpoint is not free.
+        """
+        if self._rank == 0 and self._servers > 1 and self._store is None:
+            self._store = open_store(Seat("host", 0, 1, (self._endpoint,)), 0)
 
     def all_reduce(self, values: Array, mode: str) -> Array:
         """Reduce an array over the workers; the result is a new array."""
@@ -56,26 +68,34 @@ class Meeting:
     def barrier(self, group: str) -> None:
         """Wait until every process of a group has come here."""
         named = self._named(group)
-        self._joined(named).barrier(GROUPS.index(named), "barrier")
+        if self._seat(named)[1] > 1:
+            self._joined(named).barrier(GROUPS.index(named), "barrier")
 
     def close(self) -> None:
         """Leave; the other processes are told."""
         if self._rings is not None:
             self._rings.close()
-            self._rings = None
+        self._rings = self._store = None
 
     def _named(self, group: str) -> str:
         """The group itself; all processes are the workers where there are no servers."""
         return "workers" if group == "all" and not self._servers else group
 
+    def _seat(self, group: str) -> tuple[int, int]:
+        """This process's rank in a group, and the size of the group."""
+        if group == "servers":
+            return self._rank - self._workers, self._servers
+        return self._rank, self._workers + (self._servers if group == "all" else 0)
+
     def _joined(self, group: str) -> Rings:
         """The rings, of which that of a group is ready."""
         rings = self._rings = self._rings or Rings(self._deadline)
-        ring = GROUPS.index(group)
-        size = self._workers + (self._servers if group == "all" else 0)
+        ring, (rank, size) = GROUPS.index(group), self._seat(group)
         if not rings.has_ring(ring):
-            rings.create_id(group, self._rank, [self._endpoint], size=size)
-            rings.init_ring(ring, group, size, self._rank)
+            is_guest = group == "servers"
+            store = join_store(self._endpoint, rings.deadline) if is_guest else None
+            rings.create_id(group, rank, [self._endpoint], size=size, store=store)
+            rings.init_ring(ring, group, size, rank)
         return rings
 
 

@@ -77,6 +77,9 @@ ENDPOINTS = Variable(
     "PADDLE_TRAINER_ENDPOINTS", "different host:port with commas between", _COLLECTIVE
 )
 CURRENT = Variable("PADDLE_CURRENT_ENDPOINT", "one of PADDLE_TRAINER_ENDPOINTS", _COLLECTIVE)
+TRAINERS = Variable(
+    "PADDLE_TRAINER_ENDPOINTS", "different host:port with commas between, one for each trainer", _PS
+)
 MEETING = Variable(
     "PADDLE_GLOO_ENDPOINT", "the host:port at which all processes meet, on trainer 0's machine",
     "`fluid launch_ps`",

@@ -25,9 +25,10 @@ from fleet.launch.agent import run_job
 from fleet.launch.arguments import DESCRIPTION as LAUNCH
 from fleet.launch.arguments import EXAMPLES as LAUNCH_EXAMPLES
 from fleet.launch.arguments import add_arguments, job_of
-from fleet.launch.servers import DESCRIPTION as LAUNCH_PS
-from fleet.launch.servers import EXAMPLES as LAUNCH_PS_EXAMPLES
-from fleet.launch.servers import add_server_arguments, run_server_job, server_job
+from fleet.launch.server_arguments import DESCRIPTION as LAUNCH_PS
+from fleet.launch.server_arguments import EXAMPLES as LAUNCH_PS_EXAMPLES
+from fleet.launch.server_arguments import add_server_arguments, server_job
+from fleet.launch.servers import run_server_job
 from fluid.cli.bisect import add_bisect
 from fluid.cli.compile import add_compile
 from fluid.cli.convert import add_convert

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from compiler.ir.types import Array
 from fluid.framework import Program
 from fluid.parameter_server.serving import serves
 from fluid.parameter_server.sessions import session_for
+from runtime.ps.trainer import Trainer
 
 __all__ = ["merged_values", "slice_rows", "sources_of"]
 
@@ -18,24 +19,27 @@ TRAINED = ("Param", "Optimizer", "RemotePrefetch")
 
 
 def merged_values(program: Program) -> dict[str, Array]:
-    """The variables of a trainer's program that lie on servers, each put together from its slices.
+    """The variables of a trainer's program that are on servers, each joined from its slices.
 
-    Empty for any other program. Raises WireError where a server does not answer.
+    Of an inference program that was made from one, as `_trained_by` says, only those it has. Empty
+    for any other program. Raises WireError where a server does not answer.
     """
-    placement = getattr(program, "_parameters_on_pservers", None)
-    if placement is None or serves(program):
-        return {}
-    session = session_for(program)
+    trained: Program = getattr(program, "_trained_by", program)
+    placement = getattr(trained, "_parameters_on_pservers", None)
+    session = None if placement is None or serves(program) else session_for(trained)
     if session is None:
         return {}
-    found: dict[str, Array] = {}
     groups: Mapping[str, Any] = placement.get_distributed_vars_by_vtypes(TRAINED, True)
-    for name, slices in groups.items():
-        ordered = sorted(slices, key=lambda each: each.block_id)
-        parts = [session.read(each.endpoint, [each.slice.name])[0] for each in ordered]
-        whole = len(parts) > 1 and ordered[0].is_slice
-        found[name] = np.concatenate(parts) if whole else parts[0]
-    return found
+    known = groups.keys() if trained is program else program.global_block().vars.keys()
+    return {n: _joined(session, slices) for n, slices in groups.items() if n in known}
+
+
+def _joined(session: Trainer, slices: Sequence[Any]) -> Array:
+    """A variable, read from the servers of its slices."""
+    ordered = sorted(slices, key=lambda each: each.block_id)
+    parts = [session.read(each.endpoint, [each.slice.name])[0] for each in ordered]
+    whole = len(parts) > 1 and ordered[0].is_slice
+    return np.concatenate(parts) if whole else parts[0]
 
 
 def sources_of(program: Program) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from runtime.scope import Scope
 
 __all__ = ["serve", "serves"]
 
+THREADS = ("rpc_send_thread_num", "rpc_get_thread_num", "rpc_prefetch_thread_num")
+"""Attributes of `listen_and_serv` with numbers of threads."""
 SENDER = re.compile(r"\.trainer_(\d+)(\.pserver_\d+)?$")
 
 
@@ -108,6 +110,7 @@ class Blocks:
             count=self._count,
             received=self.received,
             lookups=self._lookups(),
+            threads=sum(int(self.op.attr(name)) for name in THREADS),
             save=lambda name, folder: save_table(self.scope, number, name, folder),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from compiler.ir.program import OpRole
@@ -11,16 +11,21 @@ from fluid.framework import Block, Operator, Parameter, Program
 from fluid.transpiler.distribute.endpoints import endpoint_list
 from fluid.var_types import VarDesc
 
-__all__ = ["Collective", "GradAllReduce", "LocalSGD", "SingleProcessMultiThread"]
+__all__ = ["Collective", "GradAllReduce", "LocalSGD", "MeanAllReduce", "SingleProcessMultiThread"]
 
 
 class Collective:
-    """What the kinds share: rings are set up, and parameters broadcast, by the startup program."""
+    """What the kinds share: rings are set up, and parameters broadcast, by the startup program.
 
-    def __init__(self, nrings: int) -> None:
+    `params` are the names of the parameters that ranks have in common, None for all; tables with
+    `is_distributed` never are.
+    """
+
+    def __init__(self, nrings: int, params: Collection[str] | None = None) -> None:
         if nrings < 1:
             raise ValueError(f"nrings must be at least 1, but is {nrings}")
         self.nrings = nrings
+        self.params = params
 
     def transpile(
         self,
@@ -78,12 +83,17 @@ class Collective:
 
     def _broadcast_params(self) -> None:
         """Give every rank the parameters of rank 0; tables spread over ranks keep theirs."""
-        params = [p for p in self.startup.iter_parameters() if not p.is_distributed]
+        params = [p for p in self.startup.iter_parameters() if self._is_common(p)]
         for number, param in enumerate(params):
             attrs = {"ring_id": number % self.nrings, "root": 0}
             _append_in_place(self.startup, "c_broadcast", param.name, attrs, OpRole.FORWARD)
         if params:
             _append_syncs(self.startup, params[-1].name, self.nrings, OpRole.FORWARD)
+
+    def _is_common(self, var: Any) -> bool:
+        """Whether a variable is a parameter that all ranks have in common."""
+        chosen = self.params is None or (var is not None and var.name in self.params)
+        return chosen and not getattr(var, "is_distributed", False)
 
     def _transpile_main(self) -> None:
         """Rewrite the main program."""
@@ -93,12 +103,54 @@ class Collective:
 class GradAllReduce(Collective):
     """Gradients are summed over the ranks, and the loss divided by their number before."""
 
-    def __init__(self, nrings: int = 2) -> None:
-        super().__init__(nrings)
+    def __init__(self, nrings: int = 2, params: Collection[str] | None = None) -> None:
+        super().__init__(nrings, params)
 
     def _transpile_main(self) -> None:
         scale_loss_gradient(self.main, 1.0 / self.nranks)
-        insert_all_reduces(self.main, self.nrings)
+        self._insert_all_reduces()
+
+    def _insert_all_reduces(self) -> list[str]:
+        """Sum each gradient over the ranks, right behind the op that completes it; their names.
+
+        Rings alternate, beginning with 0 for the last gradient. Before the first update a
+        `c_sync_comm_stream` waits for each ring.
+        """
+        block, summed = self.main, list[str]()
+        for index in reversed(range(len(block.ops))):
+            gradients = list(self._completed_gradients(block.ops[index]))
+            for gradient in gradients:
+                attrs = {"ring_id": len(summed) % self.nrings}
+                summed.append(gradient)
+                _insert_in_place(block, index + 1, "c_allreduce_sum", gradient, attrs)
+            if gradients:
+                _insert_in_place(block, index + 1, "c_sync_calc_stream", gradients[0], {})
+        if summed:
+            _insert_syncs(block, summed[-1], self.nrings)
+        return summed
+
+    def _completed_gradients(self, op: Operator) -> Iterator[str]:
+        """The gradients of common parameters that a backward op completes."""
+        if not op.role & OpRole.BACKWARD:
+            return
+        named = op.attrs.get("op_role_var") or []
+        for param, gradient in zip(named[::2], named[1::2], strict=True):
+            if self._is_common(self.main.vars.get(param)):
+                yield gradient
+
+
+class MeanAllReduce(GradAllReduce):
+    """Gradients become their mean over the ranks; the gradient of the loss stays as it is.
+
+    So the gradients of other parameters, which servers average, are not scaled.
+    """
+
+    def _transpile_main(self) -> None:
+        summed = self._insert_all_reduces()
+        index = _first_update(self.main)
+        for gradient in summed:
+            attrs = {"scale": 1.0 / self.nranks}
+            _insert_in_place(self.main, index, "scale", gradient, attrs)
 
 
 def scale_loss_gradient(block: Block, factor: float) -> None:
@@ -114,42 +166,17 @@ def scale_loss_gradient(block: Block, factor: float) -> None:
         block._insert_op(index + 1, "scale", inputs=slots[0], outputs=slots[1], attrs=attrs)
 
 
-def insert_all_reduces(block: Block, nrings: int) -> None:
-    """Sum the gradient of each parameter over the ranks, right behind the op that completes it.
-
-    Rings alternate, beginning with 0 for the last gradient. Before the first update a
-    `c_sync_comm_stream` waits for each ring. Parameters with `is_distributed` are left out.
-    """
-    number, last = -1, ""
-    for index in reversed(range(len(block.ops))):
-        gradients = list(_completed_gradients(block, block.ops[index]))
-        for gradient in gradients:
-            number += 1
-            last = gradient
-            attrs = {"ring_id": number % nrings}
-            _insert_in_place(block, index + 1, "c_allreduce_sum", gradient, attrs)
-        if gradients:
-            _insert_in_place(block, index + 1, "c_sync_calc_stream", gradients[0], {})
-    if last:
-        _insert_syncs(block, last, nrings)
-
-
-def _completed_gradients(block: Block, op: Operator) -> Iterator[str]:
-    """The gradients of parameters that a backward op completes."""
-    if not op.role & OpRole.BACKWARD:
-        return
-    named = op.attrs.get("op_role_var") or []
-    for param, gradient in zip(named[::2], named[1::2], strict=True):
-        if not getattr(block.vars.get(param), "is_distributed", False):
-            yield gradient
-
-
 def _insert_syncs(block: Block, name: str, nrings: int) -> None:
     """Wait for every ring before the first op that updates, or at the end."""
-    updates = (i for i, op in enumerate(block.ops) if op.role & OpRole.OPTIMIZE)
-    index = next(updates, len(block.ops))
+    index = _first_update(block)
     for ring in range(nrings):
         _insert_in_place(block, index + ring, "c_sync_comm_stream", name, {"ring_id": ring})
+
+
+def _first_update(block: Block) -> int:
+    """The place of the first op that updates, or the end."""
+    updates = (i for i, op in enumerate(block.ops) if op.role & OpRole.OPTIMIZE)
+    return next(updates, len(block.ops))
 
 
 def _insert_in_place(
@@ -178,8 +205,8 @@ class LocalSGD(Collective):
     A snapshot of each parameter is kept: parameter = snapshot - mean(snapshot - parameter).
     """
 
-    def __init__(self, nrings: int = 2) -> None:
-        super().__init__(nrings)
+    def __init__(self, nrings: int = 2, params: Collection[str] | None = None) -> None:
+        super().__init__(nrings, params)
 
     def snapshot_name(self, param_name: str) -> str:
         """The name of a parameter's snapshot."""
@@ -187,7 +214,7 @@ class LocalSGD(Collective):
 
     def _transpile_startup(self) -> None:
         super()._transpile_startup()
-        for param in [p for p in self.startup.iter_parameters() if not p.is_distributed]:
+        for param in [p for p in self.startup.iter_parameters() if self._is_common(p)]:
             snapshot = self._snapshot(self.startup, param)
             attrs = {"op_role": int(OpRole.FORWARD)}
             slots = {"X": param.name}, {"Out": snapshot}
@@ -225,8 +252,7 @@ class LocalSGD(Collective):
         """The parameters that an op updates."""
         if not op.role & OpRole.OPTIMIZE or "ParamOut" not in op.outputs:
             return []
-        names = op.outputs["ParamOut"]
-        return [n for n in names if not getattr(self.main.vars.get(n), "is_distributed", False)]
+        return [n for n in op.outputs["ParamOut"] if self._is_common(self.main.vars.get(n))]
 
     def _distance(self, name: str) -> dict[str, str]:
         return {"X": self.snapshot_name(name), "Y": name}

@@ -6,6 +6,7 @@ Behaviour: fluid_spec B; where the reference is broken, what is right (surprises
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fluid.framework import Program, default_main_program, default_startup_program
@@ -137,6 +138,14 @@ class DistributeTranspiler:
         return self._made("sharding_plan").plan
 
     @property
+    def params_on_trainers(self) -> tuple[str, ...]:
+        """The parameters that `config.params_on_servers` leaves to the trainers.
+
+        Raises RuntimeError before `transpile`.
+        """
+        return tuple(each.param for each in self._made("params_on_trainers").updates.local)
+
+    @property
     def has_distributed_lookup_table(self) -> bool:
         """Whether the program has an embedding with `is_distributed`."""
         return self._made("has_distributed_lookup_table").plan.table is not None
@@ -146,6 +155,17 @@ class DistributeTranspiler:
         """The parameter of that embedding, or None."""
         table = self._made("table_name").plan.table
         return None if table is None else table.name
+
+    def _set_server_config(self, server_config: ServerRuntimeConfig | None = None) -> None:
+        """Set the threads of the servers, those of the environment for None.
+
+        Raises TypeError for another type, RuntimeError before `transpile`.
+        """
+        given = ServerRuntimeConfig() if server_config is None else server_config
+        if not isinstance(given, ServerRuntimeConfig):
+            kind = type(given).__name__
+            raise TypeError(f"server_config must be a ServerRuntimeConfig, not {kind}")
+        self._job = replace(self._made("_set_server_config"), threads=given)
 
     def _made(self, what: str) -> Job:
         """The job; RuntimeError where `transpile` was not called, or for a job without servers."""

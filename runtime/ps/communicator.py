@@ -21,10 +21,13 @@ Given = tuple[Array, Array | None]
 
 
 class Merging:
-    """Asynchronous and half-asynchronous: queues of gradients, merged and sent by a thread."""
+    """Asynchronous and half-asynchronous: queues of gradients, merged and sent by a thread.
 
-    def __init__(self, pushes: Pushes, most: int) -> None:
-        self._pushes, self._most = pushes, most
+    Up to `most` gradients of a variable are merged, and up to `waiting` of them are in its queue.
+    """
+
+    def __init__(self, pushes: Pushes, most: int, waiting: int) -> None:
+        self._pushes, self._most, self._waiting = pushes, most, waiting
         self._queues: dict[tuple[str, str], deque[Given]] = {}
         self._changed = threading.Condition()
         self._ended = False
@@ -39,11 +42,11 @@ class Merging:
         return self._thread.is_alive() and not self._ended
 
     def put(self, endpoint: str, name: str, array: Array, rows: Array | None) -> None:
-        """Give a gradient; waits while as many of its name wait as may be merged."""
+        """Add a gradient to the queue of its variable, once there is room."""
         kept = array.copy(), None if rows is None else rows.copy()
         with self._changed:
             queue = self._queues.setdefault((endpoint, name), deque())
-            self._changed.wait_for(lambda: len(queue) < self._most or self._error is not None)
+            self._changed.wait_for(lambda: len(queue) < self._waiting or self._error is not None)
             self._expect_running()
             queue.append(kept)
             self._changed.notify_all()
@@ -83,9 +86,7 @@ class Merging:
                 self._changed.wait_for(lambda: self._ended or any(self._queues.values()))
                 if self._ended:
                     return
-                work = {key: list(queue) for key, queue in self._queues.items() if queue}
-                for key in work:
-                    self._queues[key].clear()
+                work = self._taken()
                 self._busy = True
                 self._changed.notify_all()
             try:
@@ -100,6 +101,14 @@ class Merging:
                 with self._changed:
                     self._busy = False
                     self._changed.notify_all()
+
+    def _taken(self) -> dict[tuple[str, str], list[Given]]:
+        """Take what is merged next out of the queues."""
+        found: dict[tuple[str, str], list[Given]] = {}
+        for key, queue in self._queues.items():
+            if queue:
+                found[key] = [queue.popleft() for _ in range(min(self._most, len(queue)))]
+        return found
 
 
 def _merged(given: Sequence[Given]) -> Given:

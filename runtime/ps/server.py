@@ -74,7 +74,7 @@ class Server:
         """Serve until the end. Raises WireError for a job that failed, naming the trainer."""
         keep_freed_memory()
         calls = Calls(self.service, self.shard, self.delayed, self.members, self.sums, self.traffic)
-        threads = 4 * self.service.trainers + 16
+        threads = max(self.service.threads, 4 * self.service.trainers + 16)
         listening = make_server(
             self.endpoint, {"Call": calls.answer},
             {"Fetch": calls.fetch, "Exchange": self._exchange},

@@ -38,7 +38,7 @@ class Service:
     trainer that sent it. `assign` sets a variable, `count` adds to a counter of the learning-rate
     schedule, `save` writes a variable below a folder, `received` notes that a trainer has read a
     variable. `lookups` has, for the name under which trainers ask for rows, the table and by what
-    row numbers are divided.
+    row numbers are divided. `threads` answer calls, or more where the trainers need more.
     """
 
     endpoint: str
@@ -53,6 +53,7 @@ class Service:
     save: Callable[[str, str], None]
     received: Callable[[str, int], None]
     lookups: Mapping[str, tuple[str, int]]
+    threads: int = 0
 
     def gradients_of(self, trainer: int) -> list[Gradient]:
         """The gradients that a trainer sends, in the order of messages."""

@@ -182,9 +182,9 @@ class Trainer:
             header |= {"step": 0, "trainer": self.number}
         return self._peers.fetch(endpoint, header)[1]
 
-    def start_merging(self, most: int) -> None:
-        """Send gradients from a thread, merged up to a number."""
-        self.communicator = Merging(self._pushes, most)
+    def start_merging(self, most: int, waiting: int) -> None:
+        """Send gradients from a thread: merged up to `most`, up to `waiting` of each variable."""
+        self.communicator = Merging(self._pushes, most, waiting)
 
     def start_geo(self, steps: int, delta: str) -> None:
         """Send how far parameters moved, every so many steps."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from fleet.roles.general import GeneralRoleMaker
@@ -12,9 +15,20 @@ from fleet.roles.mpi import MPISymetricRoleMaker
 MAKERS: dict[str, Any] = {"general": GeneralRoleMaker, "mpi": MPISymetricRoleMaker}
 
 
+def meet_servers(role: Any) -> bool:
+    """Whether each server had come when a barrier of all of them ended."""
+    marks = Path(os.environ["MARKS"])
+    if role.is_server():
+        time.sleep(role.server_index())
+        (marks / str(role.server_index())).touch()
+    role._barrier_server()
+    return role.is_worker() or len(list(marks.iterdir())) == role.server_num()
+
+
 def main() -> None:
     role = MAKERS[sys.argv[1]]()
     summed = [0.0, 0.0]
+    met = meet_servers(role)
     if role.is_worker():
         role._all_reduce([1.0, float(role.worker_index())], summed)
     print(
@@ -24,7 +38,7 @@ def main() -> None:
                 "rank": role._get_rank(), "size": role._get_size(), "summed": summed,
                 "workers": role._worker_gather(role.worker_index()),
                 "all": role._all_gather(role._get_rank()),
-                "servers": role.get_pserver_endpoints(), "trainers": role.get_trainer_endpoints(),
+                "met": met, "servers": role.get_pserver_endpoints(), "trainers": role.get_trainer_endpoints(),
             }
         )
     )  # fmt: skip

@@ -111,10 +111,10 @@ def test_mpi_needs_pairs_and_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
         MPISymetricRoleMaker().is_worker()
 
 
-def run_all(maker: str, environments: list[dict[str, str]]) -> list[dict[str, Any]]:
+def run_all(maker: str, marks: Path, environments: list[dict[str, str]]) -> list[dict[str, Any]]:
     """What each process of a job prints."""
     clean = {name: value for name, value in os.environ.items() if name not in NAMES}
-    clean |= {"PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
+    clean |= {"PYTHONPATH": str(ROOT), "MARKS": str(marks), "FLAGS_rpc_deadline": "60000"}
     started = [
         subprocess.Popen(
             [sys.executable, str(SCRIPT), maker], env=clean | each, stdout=subprocess.PIPE
@@ -126,10 +126,12 @@ def run_all(maker: str, environments: list[dict[str, str]]) -> list[dict[str, An
     return [json.loads(each) for each in found]
 
 
-def test_processes_of_mpirun_meet() -> None:
+def test_processes_of_mpirun_meet(tmp_path: Path) -> None:
     [place] = programs.endpoints(1)
     ranks = [{"OMPI_COMM_WORLD_RANK": str(n), "OMPI_COMM_WORLD_SIZE": "2"} for n in range(2)]
-    server, worker = run_all("mpi", [{**each, "PADDLE_GLOO_ENDPOINT": place} for each in ranks])
+    server, worker = run_all(
+        "mpi", tmp_path, [{**each, "PADDLE_GLOO_ENDPOINT": place} for each in ranks]
+    )
     assert (server["worker"], worker["worker"]) == (False, True)
     assert server["index"] == worker["index"] == 0 and worker["size"] == 2
     assert server["all"] == worker["all"] == [0, 1]
@@ -137,16 +139,16 @@ def test_processes_of_mpirun_meet() -> None:
     assert worker["summed"] == [1.0, 0.0] and server["summed"] == [0.0, 0.0]
 
 
-def test_workers_and_a_server_meet() -> None:
-    servers, trainers = programs.endpoints(1), programs.endpoints(2)
+def test_workers_and_servers_meet(tmp_path: Path) -> None:
+    servers, trainers = programs.endpoints(2), programs.endpoints(2)
     common = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers),
         "PADDLE_TRAINER_ENDPOINTS": ",".join(trainers),
     }
     roles = [{"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(n)} for n in range(2)]
-    roles.append({"TRAINING_ROLE": "PSERVER", "PADDLE_PSERVER_ID": "0"})
-    found = run_all("general", [common | each for each in roles])
-    assert [each["rank"] for each in found] == [0, 1, 2]
-    assert all(each["all"] == [0, 1, 2] for each in found)
-    assert [each["workers"] for each in found] == [[0, 1], [0, 1], None]
-    assert [each["summed"] for each in found] == [[2.0, 1.0], [2.0, 1.0], [0.0, 0.0]]
+    roles += [{"TRAINING_ROLE": "PSERVER", "PADDLE_PSERVER_ID": str(n)} for n in range(2)]
+    found = run_all("general", tmp_path, [common | each for each in roles])
+    assert [each["rank"] for each in found] == [0, 1, 2, 3]
+    assert all(each["all"] == [0, 1, 2, 3] and each["met"] for each in found)
+    assert [each["workers"] for each in found] == [[0, 1], [0, 1], None, None]
+    assert [each["summed"] for each in found] == [[2.0, 1.0]] * 2 + [[0.0, 0.0]] * 2

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fleet.launch.servers import ServerJob, add_server_arguments, server_job
+from fleet.launch.server_arguments import ServerJob, add_server_arguments, server_job
 from tests.fleet import programs
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,13 @@ def test_flags_of_release_1_8() -> None:
         (["--start_port", "65535"], "expected ports to 65535"),
         (["--endpoints", "a:1,a:1"], "expected different host:port"),
         (["--endpoints", "a"], "expected different host:port"),
-        (["--cluster_node_ips", "10.0.0.1,10.0.0.2"], "all processes run on this machine"),
+        (["--cluster_node_ips", "10.0.0.1,10.0.0.2"], "--node_ip is '127.0.0.1', expected one of"),
+        (["--servers", "a:1"], "--workers is '', expected different host:port"),
+        (["--servers", "a:1", "--workers", "a:1"], "endpoint is that of a server and of a worker"),
+        (
+            ["--servers", "a:1", "--workers", "b:2"],
+            "--node_ip is '127.0.0.1', expected one of a, b",
+        ),
     ],
 )
 def test_wrong_flags_are_named(flags: list[str], message: str) -> None:
@@ -69,7 +75,9 @@ def test_a_script_must_be_there() -> None:
 
 
 def test_each_process_has_the_variables_of_its_role() -> None:
-    job = ServerJob(Path("t.py"), endpoints=("a:1", "b:2"), workers=2, meeting="a:3")
+    job = ServerJob(
+        Path("t.py"), endpoints=("a:1", "b:2"), workers=2, trainers=("a:4", "a:5"), meeting="a:3"
+    )
     found = job.variables()
     assert list(job.names.values()) == ["serverlog.0", "serverlog.1", "workerlog.0", "workerlog.1"]
     for each in found.values():
@@ -80,6 +88,23 @@ def test_each_process_has_the_variables_of_its_role() -> None:
     )  # fmt: skip
     assert (found[3]["TRAINING_ROLE"], found[3]["PADDLE_TRAINER_ID"]) == ("TRAINER", "1")
     assert "PADDLE_TRAINER_ID" not in found[0] and "POD_IP" not in found[2]
+    assert found[0]["PADDLE_TRAINER_ENDPOINTS"] == "a:4,a:5"
+    assert found[3]["PADDLE_CURRENT_ENDPOINT"] == "a:5"
+
+
+def test_each_machine_starts_the_processes_with_its_address() -> None:
+    cluster = ("--cluster_node_ips", "a,b", "--start_port", "7000", "--worker_num", "1")
+    job = parsed(*cluster, "--node_ip", "b")
+    assert job.endpoints == ("a:7000", "a:7001", "b:7000", "b:7001")
+    assert job.trainers == ("a:7002", "b:7002") and job.workers == 2
+    assert list(job.names.values()) == ["serverlog.2", "serverlog.3", "workerlog.1"]
+    assert job.meeting == "a:7002"
+    lists = ("--servers", "a:1,b:1", "--workers", "b:2,b:3,a:2")
+    job = parsed(*lists, "--node_ip", "a")
+    assert list(job.names.values()) == ["serverlog.0", "workerlog.2"]
+    found = job.variables()
+    assert (found[0]["PADDLE_PSERVER_ID"], found[1]["PADDLE_TRAINER_ID"]) == ("0", "2")
+    assert found[1]["PADDLE_TRAINERS_NUM"] == "3" and job.meeting == "b:2"
 
 
 def losses_of_one_process() -> Any:
@@ -114,15 +139,27 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
     np.testing.assert_allclose(found, alone, rtol=1e-4)
 
 
-def test_two_workers_train_by_collectives_as_one_process(tmp_path: Path) -> None:
-    script = SCRIPTS / "train_collective.py"
-    command = [sys.executable, "-m", "fleet.openks_launcher", "--mode", "gpu", "--worker_num", "2"]
+@pytest.mark.ps
+@pytest.mark.slow
+def test_two_launchers_train_as_one_process(tmp_path: Path) -> None:
+    ports, hosts = programs.free_ports(4), ("127.0.0.1", "127.0.0.2")
+    ends = [f"{host}:{port}" for host, port in zip(hosts * 2, ports, strict=True)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLAGS_rpc_deadline": "60000"}
-    subprocess.run([*command, str(script), str(tmp_path)], env=environ, check=True, timeout=150)
+    command = [sys.executable, "-m", "fleet.launch.servers", "--servers", ",".join(ends[:2])]
+    command += ["--workers", ",".join(ends[2:]), "--log_dir", str(tmp_path / "logs")]
+    script = [str(SCRIPTS / "train.py"), str(tmp_path), "sync"]
+    started = [
+        subprocess.Popen([*command, "--node_ip", host, *script], env=environ) for host in hosts
+    ]
+    try:
+        codes = [each.wait(150) for each in started]
+    finally:
+        for each in started:
+            each.kill()
+    logs = {each.name for each in (tmp_path / "logs").glob("*log.*")}
+    assert codes == [0, 0] and logs >= {"serverlog.1", "workerlog.0", "workerlog.1"}
     found = json.loads((tmp_path / "losses.json").read_text())
-    expected = losses_of_one_process()
-    for mode in ("nccl2", "grad_allreduce"):
-        np.testing.assert_allclose(found[mode], expected, rtol=1e-4)
+    np.testing.assert_allclose(found, losses_of_one_process(), rtol=1e-4)
 
 
 def test_a_worker_that_fails_ends_all(tmp_path: Path) -> None:

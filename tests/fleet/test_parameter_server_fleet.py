@@ -155,14 +155,28 @@ def test_a_worker_names_the_servers_that_do_not_answer(
     fleet = DistributedTranspiler()
     [closed] = programs.endpoints(1)
     fleet.init(UserDefinedRoleMaker(0, Role.WORKER, 1, [closed]))
-    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), no_waiting()).minimize(loss)
-    monkeypatch.setenv("FLAGS_rpc_deadline", "1")
+    strategy = StrategyFactory.create_sync_strategy()
+    strategy.set_program_config({"wait_port": False})
+    strategy.set_trainer_runtime_config({"rpc_deadline": 1})
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
     monkeypatch.setattr("fluid.transpiler.distribute.endpoints.RETRY_SECONDS", 0.01)
-    with pytest.raises(TimeoutError, match=f"no connection to {closed}"):
+    with pytest.raises(TimeoutError, match=rf"no connection to {closed} within 0\.001 s"):
         fleet.init_worker()
-    monkeypatch.setenv("FLAGS_rpc_deadline", "soon")
-    with pytest.raises(ValueError, match="FLAGS_rpc_deadline must be milliseconds"):
+    strategy.set_trainer_runtime_config({"rpc_deadline": "soon"})
+    with pytest.raises(ValueError, match="rpc_deadline must be milliseconds, but is 'soon'"):
         fleet.init_worker()
+
+
+def test_the_threads_of_a_server_are_those_of_the_strategy(loss: Any) -> None:
+    strategy = StrategyFactory.create_sync_strategy()
+    strategy.set_server_runtime_config({"_rpc_send_thread_num": 20, "_rpc_get_thread_num": 7})
+    fleet = a_fleet(Role.SERVER)
+    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy).minimize(loss)
+    serving = fleet.main_program.global_block().ops[-1]
+    names = ("rpc_send_thread_num", "rpc_get_thread_num", "rpc_prefetch_thread_num")
+    assert [serving.attr(name) for name in names] == [20, 7, 12]
+    with pytest.raises(TypeError, match="must be a ServerRuntimeConfig, not dict"):
+        fleet._transpiler._set_server_config({})
 
 
 @pytest.mark.parametrize("method", ["save_inference_model", "save_persistables"])

@@ -6,14 +6,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number
 from compiler.ir.opdef import Again, attr, reads_order, writes_order
 from compiler.ir.types import Array, DType, Shape
 from compiler.ops.collective.alone import Alone
 from compiler.ops.norm import batch_lanes
 from compiler.ops.norm.lanes import Channels, moments
-from compiler.ops.norm.loops import channel_rows, normalised, rows_gradient, rows_like
-from compiler.ops.norm.norm import BatchNorm, like
+from compiler.ops.norm.loops import (
+    channel_rows,
+    finish_batch,
+    normalised,
+    rows_gradient,
+    rows_like,
+)
+from compiler.ops.norm.norm import BatchNorm
 
 
 def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:
@@ -74,14 +80,7 @@ def normalize_by_all(
     np.add(y, (local - centre).astype(y.dtype), out=y)
     mean[...] = centre
     inverse[...] = np.maximum(squares / places - centre**2, 0.0)
-    for (before, after), batch in zip(kept, saved, strict=True):
-        np.multiply(batch, 1.0 - momentum, out=spare)
-        np.multiply(before, momentum, out=after)
-        np.add(after, spare, out=after)
-    np.add(inverse, epsilon, out=inverse)
-    np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
-    np.multiply(y, np.multiply(inverse, scale, out=spare), out=y)
-    np.add(y, bias, out=y)
+    finish_batch(y, scale, bias, saved, kept, momentum, epsilon, spare)
 
 
 def gradient_by_all(
@@ -191,87 +190,33 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     @property
     def where(self) -> str:
-        """What an all-reduce is told: the object, the ring, the name."""
-        return f"collective, {self.ring_id}, {self.variable!r}"
+        """Where an all-reduce happens, as arguments: the object, the ring, the name."""
+        return f"(collective, {self.ring_id}, {self.variable!r})"
 
-    def lower(
-        self,
-        k: Kernel,
-        X: Operand,
-        Scale: Operand,
-        Bias: Operand,
-        Mean: Operand,
-        Variance: Operand,
-        MomentumTensor: Operand | None,
-        Y: Operand | None,
-        MeanOut: Operand | None,
-        VarianceOut: Operand | None,
-        SavedMean: Operand | None,
-        SavedVariance: Operand | None,
-    ) -> None:
-        outs = (Y, MeanOut, VarianceOut, SavedMean, SavedVariance)
+    def batch_function(self, k: Kernel) -> tuple[str, str]:
+        return k.function(normalize_by_all), f", {self.where}"
+
+    def gradient_function(self, k: Kernel) -> tuple[str, str]:
         if self.is_frozen:
-            super().lower(k, X, Scale, Bias, Mean, Variance, MomentumTensor, *outs)
-            return
-        images = f"{self.seen(k, X)}, {self.seen(k, Y or like(k, X))}, {Scale}, {Bias}"
-        saved = ", ".join(str(each or like(k, Mean)) for each in (SavedMean, SavedVariance))
-        kept = f"({Mean}, {MeanOut or like(k, Mean)}), "
-        kept += f"({Variance}, {VarianceOut or like(k, Mean)})"
-        momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
-        rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}, ({self.where})"
-        k.line(f"{k.function(normalize_by_all)}({images}, ({saved}), ({kept}), {rest})")
+            return super().gradient_function(k)
+        return k.function(gradient_by_all), self.where
 
-    def lower_grad(
-        self,
-        k: Kernel,
-        X: Operand,
-        Scale: Operand,
-        SavedMean: Operand,
-        SavedVariance: Operand,
-        d_Y: Operand,
-        d_X: Operand | None,
-        d_Scale: Operand | None,
-        d_Bias: Operand | None,
-    ) -> None:
-        given = (X, Scale, SavedMean, SavedVariance, d_Y)
-        if self.is_frozen:
-            super().lower_grad(k, *given, d_X, d_Scale, d_Bias)
-            return
-        images = ", ".join(self.seen(k, each) for each in (X, d_Y, d_X or like(k, X)))
-        vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
-        made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
-        k.line(f"{k.function(gradient_by_all)}({images}, {vectors}, {made}, ({self.where}))")
-
-    def triton(
+    def triton_batch(
         self,
         k: Lanes,
+        s: Channels,
         X: DeviceOperand,
-        Scale: DeviceOperand,
-        Bias: DeviceOperand,
-        Mean: DeviceOperand,
-        Variance: DeviceOperand,
-        MomentumTensor: DeviceOperand | None,
+        affine: tuple[DeviceOperand, DeviceOperand],
         Y: DeviceOperand | None,
-        MeanOut: DeviceOperand | None,
-        VarianceOut: DeviceOperand | None,
-        SavedMean: DeviceOperand | None,
-        SavedVariance: DeviceOperand | None,
+        saved: tuple[DeviceOperand, DeviceOperand],
+        kept: batch_lanes.Statistics,
     ) -> None:
-        outs = (Y, MeanOut, VarianceOut, SavedMean, SavedVariance)
-        if self.is_frozen:
-            super().triton(k, X, Scale, Bias, Mean, Variance, MomentumTensor, *outs)
-            return
-        s = Channels.of(self.data_layout, X.shape)
         packed = self._packed_moments(k, s, X)
-        saved = [each or k.scratch(Mean.shape, Mean.type.dtype) for each in outs[3:]]
-        keep = batch_lanes.Statistics(
-            (Mean, Variance), (MeanOut, VarianceOut), self.momentum, self.epsilon, MomentumTensor
-        )
-        self._settle_statistics(k, packed, saved, keep)
+        self._settle_statistics(k, packed, saved, kept)
         if Y is not None:
             indices = k.lanes(*s.view)
             c, x = indices[1], X.seen_as(s.view)[indices]
-            y = (x - saved[0][c]) * (saved[1][c] * Scale[c]) + Bias[c]
+            y = (x - saved[0][c]) * (saved[1][c] * affine[0][c]) + affine[1][c]
             k.store(Y.seen_as(s.view), indices, k.where(_is_alone(k, packed), x, y))
 
     def _packed_moments(self, k: Lanes, s: Channels, X: DeviceOperand) -> DeviceOperand:
@@ -299,7 +244,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         self,
         k: Lanes,
         packed: DeviceOperand,
-        saved: list[DeviceOperand],
+        saved: tuple[DeviceOperand, DeviceOperand],
         keep: batch_lanes.Statistics,
     ) -> None:
         """Mean and 1/deviation of all ranks, and what is kept of them."""
@@ -318,36 +263,30 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
                 moved = old[c] * momentum + batch * (1.0 - momentum)
                 k.store(new, (c,), k.where(alone, old[c], moved))
 
-    def triton_grad(
+    def triton_gradient(
         self,
         k: Lanes,
-        X: DeviceOperand,
-        Scale: DeviceOperand,
-        SavedMean: DeviceOperand,
-        SavedVariance: DeviceOperand,
-        d_Y: DeviceOperand,
-        d_X: DeviceOperand | None,
-        d_Scale: DeviceOperand | None,
-        d_Bias: DeviceOperand | None,
+        s: Channels,
+        given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
+        outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
     ) -> None:
-        given = (X, Scale, SavedMean, SavedVariance, d_Y)
         if self.is_frozen:
-            super().triton_grad(k, *given, d_X, d_Scale, d_Bias)
+            super().triton_gradient(k, s, given, outs)
             return
-        s = Channels.of(self.data_layout, X.shape)
+        X, d_Y, _, mean, inverse = given
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
         (c,) = k.lanes(s.count)
         r = k.loop(s.places)
         above = s.read(k, d_Y, c, r)
-        normal = (s.read(k, X, c, r) - SavedMean[c]) * SavedVariance[c]
+        normal = (s.read(k, X, c, r) - mean[c]) * inverse[c]
         own = k.sum(above * normal, r), k.sum(above, r)
-        for place, total, out in zip((c, c + k.size(s.count)), own, (d_Scale, d_Bias), strict=True):
+        for place, total, out in zip((c, c + k.size(s.count)), own, outs[1:], strict=True):
             k.store(packed, (place,), k.astype(total, DType.FP64))
             if out is not None:
                 k.store(out, (c,), total)
         self._all_reduced(k, s, packed)
-        if d_X is not None:
-            self._spread(k, s, given, packed, d_X)
+        if outs[0] is not None:
+            self._spread(k, s, given, packed, outs[0])
 
     def _spread(
         self,
@@ -358,7 +297,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         d_X: DeviceOperand,
     ) -> None:
         """The gradient of X from the sums of all ranks."""
-        X, scale, mean, inverse, d_Y = given
+        X, d_Y, scale, mean, inverse = given
         indices = k.lanes(*s.view)
         c, above = indices[1], d_Y.seen_as(s.view)[indices]
         dtype, count = mean.type.dtype, packed[packed.shape[0] - 1]

@@ -91,7 +91,25 @@ def normalize_by_batch(
     np.divide(mean, count, out=mean)
     np.subtract(x, mean, out=y)
     np.einsum("npc,npc->c", y, y, out=inverse)
-    np.divide(inverse, count, out=inverse)  # the variance, until it has been added to `kept`
+    np.divide(inverse, count, out=inverse)
+    finish_batch(y, scale, bias, saved, kept, momentum, epsilon, spare)
+
+
+def finish_batch(
+    y: Array,
+    scale: Array,
+    bias: Array,
+    saved: tuple[Array, Array],
+    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
+    momentum: float,
+    epsilon: float,
+    spare: Array,
+) -> None:
+    """Normalise centred values y [N, places, C], given mean and variance of the batch in `saved`.
+
+    `kept` is updated by these, then the variance becomes 1/deviation.
+    """
+    inverse = saved[1]
     for (before, after), batch in zip(kept, saved, strict=True):
         np.multiply(batch, 1.0 - momentum, out=spare)
         np.multiply(before, momentum, out=after)

@@ -148,7 +148,20 @@ class BatchNormalisation(Layouts):
         mean, inverse = (
             each or k.scratch(Mean.shape, Mean.type.dtype) for each in (SavedMean, SavedVariance)
         )
-        batch_lanes.by_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
+        self.triton_batch(k, s, X, (Scale, Bias), Y, (mean, inverse), kept)
+
+    def triton_batch(
+        self,
+        k: Lanes,
+        s: Channels,
+        X: DeviceOperand,
+        affine: tuple[DeviceOperand, DeviceOperand],
+        Y: DeviceOperand | None,
+        saved: tuple[DeviceOperand, DeviceOperand],
+        kept: batch_lanes.Statistics,
+    ) -> None:
+        """Normalise by the statistics of the batch; `affine` is Scale and Bias."""
+        batch_lanes.by_batch(k, s, X, affine, Y, saved, kept)
 
 
 class BatchNorm(BatchNormalisation, op="batch_norm"):
@@ -224,7 +237,16 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
             vectors = f"{_tuple(saved)}, {_tuple(map(_tuple, kept))}"
             momentum = self.momentum if MomentumTensor is None else f"{MomentumTensor}.item()"
             rest = f"{momentum}, {self.epsilon}, {like(k, Mean)}"
-            k.line(f"{k.function(normalize_by_batch)}({images}, {vectors}, {rest})")
+            name, last = self.batch_function(k)
+            k.line(f"{name}({images}, {vectors}, {rest}{last})")
+
+    def batch_function(self, k: Kernel) -> tuple[str, str]:
+        """The function that normalises by the batch, and its further arguments."""
+        return k.function(normalize_by_batch), ""
+
+    def gradient_function(self, k: Kernel) -> tuple[str, str]:
+        """The function of the gradient, and its last argument."""
+        return k.function(normalize_gradient), f"{self.is_frozen}"
 
     def lower_grad(
         self,
@@ -242,8 +264,8 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
         images = ", ".join(self.seen(k, each) for each in given)
         vectors = f"{Scale}, {SavedMean}, {SavedVariance}"
         made = f"{d_Scale or like(k, Scale)}, {d_Bias or like(k, Scale)}, {like(k, Scale)}"
-        name = k.function(normalize_gradient)
-        k.line(f"{name}({images}, {vectors}, {made}, {self.is_frozen})")
+        name, last = self.gradient_function(k)
+        k.line(f"{name}({images}, {vectors}, {made}, {last})")
 
     def triton_grad(
         self,
@@ -259,7 +281,17 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
         given = (X, d_Y, Scale, SavedMean, SavedVariance)
-        batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
+        self.triton_gradient(k, s, given, (d_X, d_Scale, d_Bias))
+
+    def triton_gradient(
+        self,
+        k: Lanes,
+        s: Channels,
+        given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
+        outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
+    ) -> None:
+        """Gradients of X, Scale and Bias from X, d_Y, Scale, mean and 1/deviation."""
+        batch_lanes.gradient(k, s, given, outs, self.is_frozen)
 
 
 class BatchNormAgain(Layouts, op="batch_norm_again"):

@@ -15,12 +15,13 @@ Any other clip, of a class derived from `GradientClipBase`, runs on the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fluid.framework import Operator
 
-__all__ = ["Clipping", "GlobalNorm", "clip_ops", "read_clipping"]
+__all__ = ["Clipping", "GlobalNorm", "clip_ops", "divide_clipping", "read_clipping"]
 
 SCOPE = "/gradient_clip"
 SET_BEFOREHAND = "@CLIP"
@@ -141,3 +142,51 @@ def _chain(ops: Sequence[Operator], makers: dict[str, int], name: str) -> tuple[
             found.add(index)
             waiting += ops[index].reads()
     return tuple(sorted(found))
+
+
+def divide_clipping(
+    clipping: Clipping, ops: Sequence[Operator], on_servers: Collection[str]
+) -> Clipping:
+    """The clipping of the parameters that servers hold; trainers clip the others themselves.
+
+    Raises ValueError for a clip by global norm over parameters of both kinds: no process has the
+    merged gradients of both.
+    """
+    clips = [*clipping.on_trainer, *clipping.on_servers]
+    here = {index for index in clips if _param_name(ops[index]) in on_servers}
+    if not here:
+        return Clipping()
+    shared = _exchanged(ops, here, set(clips) - here)
+    if shared:
+        raise ValueError(
+            "a clip by global norm cannot be over parameters on servers and parameters on "
+            f"trainers, but {shared!r} is of both: clip by value or by norm, or only one kind"
+        )
+    return replace(
+        clipping,
+        on_trainer=tuple(index for index in clipping.on_trainer if index in here),
+        on_servers=tuple(index for index in clipping.on_servers if index in here),
+        clipped_on_trainer=_chosen(clipping.clipped_on_trainer, on_servers),
+        per_slice=_chosen(clipping.per_slice, on_servers),
+    )
+
+
+def _exchanged(ops: Sequence[Operator], some: Collection[int], others: Collection[int]) -> str:
+    """A variable that ops of one group write and ops of the other read; "" for none."""
+    for writers, readers in ((some, others), (others, some)):
+        written = {name for index in writers for name in ops[index].writes()}
+        for index in readers:
+            for name in ops[index].reads():
+                if name in written:
+                    return str(name)
+    return ""
+
+
+def _chosen(found: dict[str, Any], params: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name in params}
+
+
+def _param_name(op: Operator) -> str:
+    """The parameter that an op clips the gradient of; "" where it names none."""
+    named = op.attrs.get("op_role_var") or [""]
+    return str(named[0])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from enum import IntEnum
 from typing import Any
 
+from fluid.framework import Parameter
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 
 __all__ = [
@@ -42,6 +44,9 @@ class DistributeTranspilerConfig:
     startup program waits for all trainers, `FLAGS_rpc_deadline` at most.
     `nccl_comm_num`, `use_hierarchical_allreduce`, `hierarchical_allreduce_inter_nranks`: the number
     of rings, and whether they are two levels deep, with so many ranks in a lower one.
+    `params_on_servers`: the names of the parameters that servers hold and update, or a predicate on
+    a Parameter; None for all. Trainers update the others by their own gradients. Release 1.8.5 has
+    no such field.
     """
 
     slice_var_up: bool = True
@@ -59,6 +64,7 @@ class DistributeTranspilerConfig:
     use_hierarchical_allreduce: bool = False
     hierarchical_allreduce_inter_nranks: int = 0
     collective_mode: str | None = None
+    params_on_servers: Collection[str] | Callable[[Parameter], bool] | None = None
     _sync_mode: bool = True
     _runtime_split_send_recv: bool = False
 
@@ -139,7 +145,11 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
 
 
 class ServerRuntimeConfig:
-    """Numbers of threads of a server, from the environment: 12 each unless given."""
+    """Numbers of threads of a server, from the environment: 12 each unless given.
+
+    Calls of all kinds are answered by one pool. It has as many threads as the three numbers add up
+    to, and at least 4 for each trainer and 16 more, which open streams need.
+    """
 
     def __init__(self) -> None:
         self._rpc_send_thread_num = _threads("FLAGS_rpc_send_thread_num")

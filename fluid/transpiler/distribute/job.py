@@ -7,26 +7,31 @@ for; so the order in which they are asked for does not matter, and nothing of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fluid.framework import Program
-from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
+from fluid.transpiler.distribute.config import (
+    DistributedMode,
+    DistributeTranspilerConfig,
+    ServerRuntimeConfig,
+)
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
 from fluid.transpiler.distribute.geo import rewrite_geo_trainer
 from fluid.transpiler.distribute.placement import VarsDistributed, make_placement
 from fluid.transpiler.distribute.plan import ShardingPlan, make_plan
 from fluid.transpiler.distribute.server import make_server
 from fluid.transpiler.distribute.server_startup import make_server_startup
+from fluid.transpiler.distribute.tables import distributed_table
 from fluid.transpiler.distribute.trainer import rewrite_trainer
 from fluid.transpiler.distribute.trainer_startup import rewrite_trainer_startup
-from fluid.transpiler.distribute.updates import Updates, read_updates
+from fluid.transpiler.distribute.updates import Updates, divide_updates, parameter, read_updates
 
 __all__ = ["Job", "make_job"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """The programs passed to `transpile`, copies of what they were, and the plan."""
+    """The programs passed to `transpile`, copies of what they were, the plan, servers' threads."""
 
     main: Program
     origin: Program
@@ -34,6 +39,7 @@ class Job:
     updates: Updates
     plan: ShardingPlan
     placement: VarsDistributed
+    threads: ServerRuntimeConfig = field(default_factory=ServerRuntimeConfig)
 
     def trainer_program(self, wait_port: bool) -> Program:
         """The program of the trainer, once the servers answer if `wait_port`."""
@@ -44,7 +50,7 @@ class Job:
     def server_program(self, endpoint: str) -> Program:
         """The main program of a server; ValueError for an endpoint that is no server's."""
         self._expect_server(endpoint)
-        program = make_server(self.origin, self.updates, self.plan, endpoint)
+        program = make_server(self.origin, self.updates, self.plan, endpoint, self.threads)
         return self._marked(program, endpoint)
 
     def server_startup(self, endpoint: str) -> Program:
@@ -81,7 +87,7 @@ def make_job(
     """
     synchronous = _is_synchronous(sync_mode, config)
     origin, origin_startup = main.clone(), startup.clone()
-    updates = read_updates(origin, synchronous)
+    updates = _divided(origin, read_updates(origin, synchronous), endpoints, config)
     plan = make_plan(origin, updates, endpoints, trainers, synchronous, config)
     placement = make_placement(origin, updates, plan)
     job = Job(main, origin, origin_startup, updates, plan, placement)
@@ -93,6 +99,34 @@ def make_job(
         program._geo_steps = config.geo_sgd_need_push_nums
         program._is_chief = trainer_id == 0
     return job
+
+
+def _divided(
+    program: Program,
+    updates: Updates,
+    endpoints: Sequence[str],
+    config: DistributeTranspilerConfig,
+) -> Updates:
+    """The updates, those of parameters that `params_on_servers` leaves out on the trainers.
+
+    Raises ValueError for GEO, where trainers update everything, and where the table with
+    `is_distributed` is left out.
+    """
+    chosen = config.params_on_servers
+    if chosen is None:
+        return updates
+    if config.geo_sgd_mode:
+        raise ValueError("params_on_servers has no meaning with geo_sgd_mode: use another mode")
+    names = {each.param for each in updates.updates}
+    if callable(chosen):
+        chosen = {name for name in names if chosen(parameter(program, name))}
+    table = distributed_table(program, endpoints)
+    if table is not None and table.name not in chosen:
+        raise ValueError(
+            f"table {table.name!r} has is_distributed=True, so its rows are on servers: "
+            "params_on_servers must include it"
+        )
+    return divide_updates(program, updates, frozenset(chosen))
 
 
 def _rewrite(job: Job, main: Program, startup: Program, trainer_id: int) -> None:

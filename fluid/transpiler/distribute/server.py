@@ -30,17 +30,29 @@ NONE = -1
 """The number of a block that there is not."""
 
 
-def make_server(origin: Program, updates: Updates, plan: ShardingPlan, endpoint: str) -> Program:
+def make_server(
+    origin: Program,
+    updates: Updates,
+    plan: ShardingPlan,
+    endpoint: str,
+    threads: ServerRuntimeConfig,
+) -> Program:
     """The program of a server; `origin` is the program before it was rewritten."""
-    return Server(origin, updates, plan, endpoint).made()
+    return Server(origin, updates, plan, endpoint, threads).made()
 
 
 class Server:
     """A server's program in the making."""
 
     def __init__(
-        self, origin: Program, updates: Updates, plan: ShardingPlan, endpoint: str
+        self,
+        origin: Program,
+        updates: Updates,
+        plan: ShardingPlan,
+        endpoint: str,
+        threads: ServerRuntimeConfig,
     ) -> None:
+        self.threads = threads
         self.origin, self.updates, self.plan, self.endpoint = origin, updates, plan, endpoint
         self.source = origin.global_block()
         self.program = Program()
@@ -58,7 +70,7 @@ class Server:
         """Make the program."""
         geo = self.plan.mode is DistributedMode.GEO
         held = self.plan.owned(self.endpoint)
-        if not held:
+        if not held and self.plan.table is None:
             warnings.warn(
                 f"server {self.endpoint} holds no parameter: there are more servers than blocks; "
                 "use fewer servers or a smaller config.min_block_size",
@@ -244,7 +256,6 @@ class Server:
 
     def _serve(self) -> None:
         """Append `listen_and_serv`, which says which block does what."""
-        threads = ServerRuntimeConfig()
         attrs = {
             "endpoint": self.endpoint,
             "pserver_id": self.plan.endpoints.index(self.endpoint),
@@ -255,9 +266,9 @@ class Server:
             "grad_to_block_id": sorted(self.grad_blocks),
             "sparse_grad_to_param": sorted(self.sparse),
             "optimize_blocks": list(self.optimize),
-            "rpc_get_thread_num": threads._rpc_get_thread_num,
-            "rpc_send_thread_num": threads._rpc_send_thread_num,
-            "rpc_prefetch_thread_num": threads._rpc_prefetch_thread_num,
+            "rpc_get_thread_num": self.threads._rpc_get_thread_num,
+            "rpc_send_thread_num": self.threads._rpc_send_thread_num,
+            "rpc_prefetch_thread_num": self.threads._rpc_prefetch_thread_num,
             "op_role": int(OpRole.FORWARD),
             **self.attrs,
         }

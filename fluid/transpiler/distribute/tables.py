@@ -14,7 +14,14 @@ from typing import Any
 from compiler.ir.program import GRAD, OpRole
 from fluid.framework import Block, Operator, Program
 
-__all__ = ["Table", "distributed_table", "insert_lookups", "remote_lookups", "shape_readers"]
+__all__ = [
+    "Table",
+    "distributed_table",
+    "insert_lookups",
+    "remote_lookups",
+    "shape_readers",
+    "sparse_tables",
+]
 
 LOOKUPS = ("lookup_table", "lookup_table_v2")
 PREFETCH_IN, PREFETCH_OUT = "prefetch_compress_in_tmp_", "prefetch_compress_out_tmp_"
@@ -61,6 +68,13 @@ def distributed_table(program: Program, endpoints: Sequence[str]) -> Table | Non
         return None
     shape = program.global_block().var(names[0]).shape
     return Table(names[0], shape, tuple(endpoints))
+
+
+def sparse_tables(program: Program) -> frozenset[str]:
+    """The embedding tables whose gradients are rows: with `is_sparse` or `is_distributed`."""
+    flags = ("is_sparse", "is_distributed")
+    found = [op for op in lookups(program) if any(op.attrs.get(flag) for flag in flags)]
+    return frozenset(op.inputs["W"][0] for op in found)
 
 
 def remote_lookups(program: Program) -> frozenset[str]:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from compiler.ir.opdef import is_registered
 from compiler.ir.program import GRAD, BlockRef, OpRole
 from fluid.framework import Operator, Parameter, Program
-from fluid.transpiler.distribute.clipping import Clipping, clip_ops, read_clipping
+from fluid.transpiler.distribute.clipping import (
+    Clipping,
+    clip_ops,
+    divide_clipping,
+    read_clipping,
+)
 
-__all__ = ["Update", "Updates", "needs_whole", "parameter", "private_names", "read_updates"]
+__all__ = [
+    "Update",
+    "Updates",
+    "divide_updates",
+    "needs_whole",
+    "parameter",
+    "private_names",
+    "read_updates",
+]
 
 WHOLE_ONLY = {
     "lamb": "trust ratio",
@@ -35,17 +49,22 @@ class Update:
 
 @dataclass(frozen=True)
 class Updates:
-    """All updates of a program, in their order, and the ops of its learning-rate schedule."""
+    """The updates that servers run, in their order, and the ops of the learning-rate schedule.
+
+    `local` are the updates that stay on trainers, which then run the schedule as well.
+    """
 
     updates: tuple[Update, ...]
     schedule: tuple[int, ...]
     clipping: Clipping
+    local: tuple[Update, ...] = ()
 
     @property
     def removed(self) -> frozenset[int]:
         """The numbers of the ops that trainers do not run."""
         ops = {index for update in self.updates for index in update.ops}
-        return frozenset(ops | set(self.schedule) | set(self.clipping.on_servers))
+        schedule = () if self.local else self.schedule
+        return frozenset(ops.union(schedule, self.clipping.on_servers))
 
 
 def read_updates(program: Program, synchronous: bool) -> Updates:
@@ -72,6 +91,28 @@ def read_updates(program: Program, synchronous: bool) -> Updates:
     clipping = read_clipping(ops, clips, raw, synchronous)
     updates = tuple(_update(param, ops, optimize, owners, raw, clipping) for param in params)
     return Updates(updates, schedule, clipping)
+
+
+def divide_updates(program: Program, updates: Updates, on_servers: Collection[str]) -> Updates:
+    """The updates with those of parameters that are not `on_servers` left to the trainers.
+
+    Raises ValueError for a name that is no updated parameter, where no parameter is on a server,
+    and as `divide_clipping` does.
+    """
+    known = [each.param for each in updates.updates]
+    unknown = sorted(set(on_servers).difference(known))
+    if unknown or not on_servers:
+        what = f"{unknown[0]!r} is none" if unknown else "none is chosen"
+        raise ValueError(
+            f"params_on_servers must be parameters that the program updates, but {what}; there "
+            f"are {', '.join(known)}"
+        )
+    return replace(
+        updates,
+        updates=tuple(each for each in updates.updates if each.param in on_servers),
+        local=tuple(each for each in updates.updates if each.param not in on_servers),
+        clipping=divide_clipping(updates.clipping, program.global_block().ops, on_servers),
+    )
 
 
 def _update(
@@ -191,10 +232,11 @@ def _used_elsewhere(program: Program, updates: Updates, update: Update) -> set[s
     """The variables that the schedule or the updates of other parameters use."""
     ops = program.global_block().ops
     others = [*updates.schedule, *updates.clipping.on_servers, *updates.clipping.on_trainer]
-    others += [index for each in updates.updates if each is not update for index in each.ops]
-    rest = [ops[index] for index in others if index not in update.ops]
+    rest = [*updates.updates, *updates.local]
+    others += [index for each in rest if each is not update for index in each.ops]
+    users = [ops[index] for index in others if index not in update.ops]
     scaled = set() if updates.clipping.merged is None else {updates.clipping.merged.scale}
-    return {name for op in rest for name in [*op.reads(), *op.writes()]} | scaled
+    return {name for op in users for name in [*op.reads(), *op.writes()]} | scaled
 
 
 def parameter(program: Program, name: str) -> Parameter:

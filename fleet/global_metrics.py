@@ -1,0 +1,102 @@
+"""Metrics of predicted click rates over all workers, from counts that each of them has.
+
+Definitions are those of release 1.8.5's `FleetUtil.get_global_metrics`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+__all__ = ["Metrics", "area", "bucket_error", "metrics_of"]
+
+SPAN = 0.01
+"""The widest range of predicted rates that one bucket covers."""
+CERTAIN = 0.05
+"""A bucket is complete when the relative error expected of its rate is below this."""
+
+
+class Metrics(NamedTuple):
+    """What `get_global_metrics` returns, in this order."""
+
+    auc: float
+    bucket_error: float
+    mae: float
+    rmse: float
+    actual_ctr: float
+    predicted_ctr: float
+    copc: float
+    mean_predict_qvalue: float
+    total_ins_num: int
+
+
+def metrics_of(positive: Array, negative: Array, sums: Mapping[str, float]) -> Metrics:
+    """The metrics of counts by predicted rate, and of sums over all examples.
+
+    `positive` and `negative` are [n], ascending; `sums` has `sqrerr`, `abserr`, `prob`, `q`, `pos`
+    and `total`, the number of examples, which must not be 0.
+    """
+    total = sums["total"]
+    actual, predicted = sums["pos"] / total, sums["prob"] / total
+    return Metrics(
+        auc=area(positive, negative),
+        bucket_error=bucket_error(positive, negative),
+        mae=sums["abserr"] / total,
+        rmse=math.sqrt(sums["sqrerr"] / total),
+        actual_ctr=actual,
+        predicted_ctr=predicted,
+        copc=actual / predicted if predicted > 1e-6 else 0.0,
+        mean_predict_qvalue=sums["q"] / total,
+        total_ins_num=int(total),
+    )
+
+
+def area(positive: Array, negative: Array) -> float:
+    """The area under the ROC curve of counts by predicted chance, ascending; 0.5 for no curve.
+
+    >>> area(np.array([0, 1]), np.array([1, 0]))
+    1.0
+    """
+    above_positive = np.cumsum(positive[::-1], dtype=np.float64)
+    above_negative = np.cumsum(negative[::-1], dtype=np.float64)
+    if not len(positive) or above_positive[-1] * above_negative[-1] == 0:
+        return 0.5
+    whole = np.trapezoid(
+        np.concatenate([[0], above_positive]), np.concatenate([[0], above_negative])
+    )
+    return float(whole / (above_positive[-1] * above_negative[-1]))
+
+
+def bucket_error(positive: Array, negative: Array) -> float:
+    """The mean relative error of predicted rates, over ranges with enough examples; 0.0 for none.
+
+    Neighbouring rates are joined until the error expected by chance is below 5 %, but over a
+    hundredth at most.
+    """
+    errors, counted = 0.0, 0.0
+    last, shown, clicked, expected = -1.0, 0.0, 0.0, 0.0
+    for index, (clicks, others) in enumerate(zip(positive, negative, strict=True)):
+        rate = index / len(positive)
+        if abs(rate - last) > SPAN:
+            last, shown, clicked, expected = rate, 0.0, 0.0, 0.0
+        shown += clicks + others
+        clicked += clicks
+        expected += rate * (clicks + others)
+        if _is_certain(expected, shown):
+            errors += abs(clicked / expected - 1) * shown
+            counted += shown
+            last = -1.0
+    return float(errors / counted) if counted else 0.0
+
+
+def _is_certain(expected: Any, shown: Any) -> bool:
+    """Whether chance alone moves a rate of `expected` clicks of `shown` by less than 5 %."""
+    if not expected:
+        return False
+    rate = expected / shown
+    return math.sqrt(max(0.0, 1 - rate) / (rate * shown)) < CERTAIN

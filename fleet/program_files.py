@@ -1,0 +1,121 @@
+"""Program files as text, drawn and compared: `incubate.fleet.utils.utils` of release 1.8.
+
+Files are `__model__` files. They can be written as text, which is not read back.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from compiler.escape import dot_string
+from fluid.framework import Program, Variable
+from fluid.io import is_persistable
+
+__all__ = [
+    "check_pruned_program_vars",
+    "graphviz",
+    "load_program",
+    "parse_program",
+    "program_type_trans",
+    "save_program",
+]
+
+LOG = logging.getLogger(__name__)
+DRAWING_SECONDS = 60
+
+
+def load_program(model_filename: str, is_text: bool = False) -> Program:
+    """The program of a file. Raises NotImplementedError for text, CompileError for no program."""
+    if is_text:
+        raise NotImplementedError(
+            f"{model_filename}: programs as text are not read: pass the `__model__` file"
+        )
+    return Program.parse_from_string(Path(model_filename).read_bytes())
+
+
+def save_program(
+    program: Program, model_filename: str = "__model__", is_text: bool = False
+) -> None:
+    """Write a program into a file, as protobuf text or as bytes."""
+    path = Path(model_filename)
+    if is_text:
+        path.write_text(str(program), encoding="utf-8")
+    else:
+        path.write_bytes(program.serialize_to_string())
+
+
+def program_type_trans(prog_dir: str, prog_fn: str, is_text: bool) -> str:
+    """Write the program of a file as text beside it, `<name>.pbtxt`; the new name.
+
+    Raises as `load_program` does.
+    """
+    program = load_program(str(Path(prog_dir) / prog_fn), is_text)
+    name = f"{prog_fn}.pbtxt"
+    save_program(program, str(Path(prog_dir) / name), is_text=True)
+    return name
+
+
+def graphviz(block: Any, output_dir: str = "", filename: str = "debug") -> None:
+    """Write a block as `<filename>.dot` and, where Graphviz is installed, as `<filename>.pdf`."""
+    path = Path(output_dir) / f"{filename}.dot"
+    path.write_text("\n".join(_dot_lines(block)), encoding="utf-8")
+    command = shutil.which("dot")
+    if command is not None:
+        picture = ["-Tpdf", str(path), "-o", str(path.with_suffix(".pdf"))]
+        subprocess.run([command, *picture], check=True, timeout=DRAWING_SECONDS)
+
+
+def _dot_lines(block: Any) -> Iterable[str]:
+    yield "digraph G {"
+    for number, op in enumerate(block.ops):
+        node = dot_string(f"op {number}")
+        yield f"{node} [shape=box, label={dot_string(op.type)}]"
+        yield from (f"{dot_string(name)} -> {node}" for name in op.input_arg_names)
+        yield from (f"{node} -> {dot_string(name)}" for name in op.output_arg_names)
+    yield "}"
+
+
+def check_pruned_program_vars(train_prog: Program, pruned_prog: Program) -> bool:
+    """Whether the parameters of a pruned program have the shapes and types that training gave them.
+
+    What differs, or is not in the program of training, is logged; the latter does not count.
+    """
+    known, matches = train_prog.global_block().vars, True
+    for var in filter(is_persistable, pruned_prog.list_vars()):
+        trained = known.get(var.name)
+        if trained is None:
+            LOG.error("not find variable '%s' in train program. please check pruning.", var.name)
+        elif (trained.shape, trained.dtype) != (var.shape, var.dtype):
+            LOG.error("variable: %s not match: %s, trained as %s", var.name, var, trained)
+            matches = False
+    return matches
+
+
+def parse_program(program: Program, output_dir: str) -> None:
+    """Write `vars_persistable.log`, `vars_all.log` and `ops.log`, a line for each."""
+    folder, vars = Path(output_dir), list(program.list_vars())
+    kept = [var for var in vars if is_persistable(var)]
+    _write(folder / "vars_persistable.log", "persistable vars:", map(_described, kept))
+    _write(folder / "vars_all.log", "all vars:", map(_described, vars))
+    ops = [
+        {"type": op.type, "input_arg_names": op.input_arg_names,
+         "output_arg_names": op.output_arg_names}
+        for op in program.global_block().ops
+    ]  # fmt: skip
+    _write(folder / "ops.log", "ops:", ops)
+
+
+def _described(var: Variable) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": var.name, "type": str(var.type)}
+    if var.holds_tensor:
+        found |= {"shape": str(var.shape), "lod_level": var.lod_level, "dtype": str(var.dtype)}
+    return found
+
+
+def _write(path: Path, title: str, lines: Iterable[Any]) -> None:
+    path.write_text("\n".join([title, *map(str, lines), ""]), encoding="utf-8")
