@@ -32,7 +32,8 @@ def insert_all_reduces(
 
     After the op that writes the loss gradient comes `scale` by 1/ranks, unless `scale` is false.
     After each op with gradients in `op_role_var` come one `c_sync_calc_stream` and one
-    `c_allreduce_sum` for each gradient; ring ids alternate from the last gradient to the first.
+    `c_allreduce_sum` for each gradient, the last one first; ring ids alternate from the last op
+    with gradients to the first.
     Before the first optimizer op comes one `c_sync_comm_stream` for each ring. Gradients of
     parameters with `is_distributed` stay as they are. Without `fuse` each sum is done by itself,
     before the next op (attribute `use_calc_stream`). Only the global block is edited.
@@ -92,12 +93,12 @@ def _insert_sums(program: Program, rings: int, attrs: Mapping[str, Any]) -> str 
     ring, last = -1, None
     for index, op in reversed(list(enumerate(block.ops))):
         pairs = [each for each in gradient_pairs(op) if not _is_distributed(program, each[0])]
-        for offset, (_, gradient) in enumerate(pairs):
-            if offset == 0:
-                _insert(program, index + 1, "c_sync_calc_stream", gradient, {})
+        for _, gradient in pairs:
             ring, last = (ring + 1) % rings, gradient
             where = {"ring_id": ring, **attrs}
-            _insert(program, index + 2 + offset, "c_allreduce_sum", gradient, where)
+            _insert(program, index + 1, "c_allreduce_sum", gradient, where)
+        if pairs:
+            _insert(program, index + 1, "c_sync_calc_stream", pairs[0][1], {})
     return last
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid import unique_name
+from fluid.data_parallel.rewrite import insert_all_reduces
 from fluid.framework import Block, Operator, Parameter, Program
 from fluid.transpiler.distribute.endpoints import endpoint_list
 from fluid.var_types import VarDesc
@@ -97,67 +97,7 @@ class GradAllReduce(Collective):
         super().__init__(nrings)
 
     def _transpile_main(self) -> None:
-        scale_loss_gradient(self.main, 1.0 / self.nranks)
-        insert_all_reduces(self.main, self.nrings)
-
-
-def scale_loss_gradient(block: Block, factor: float) -> None:
-    """Insert a scale behind each op that starts a backward pass."""
-    start = OpRole.BACKWARD | OpRole.LOSS
-    for index in reversed(range(len(block.ops))):
-        op = block.ops[index]
-        if op.role != start:
-            continue
-        gradient = op.writes()[0]
-        attrs = {"scale": factor, "op_role": int(OpRole.BACKWARD)}
-        slots = {"X": gradient}, {"Out": gradient}
-        block._insert_op(index + 1, "scale", inputs=slots[0], outputs=slots[1], attrs=attrs)
-
-
-def insert_all_reduces(block: Block, nrings: int) -> None:
-    """Sum the gradient of each parameter over the ranks, right behind the op that completes it.
-
-    Rings alternate, beginning with 0 for the last gradient. Before the first update a
-    `c_sync_comm_stream` waits for each ring. Parameters with `is_distributed` are left out.
-    """
-    number, last = -1, ""
-    for index in reversed(range(len(block.ops))):
-        gradients = list(_completed_gradients(block, block.ops[index]))
-        for gradient in gradients:
-            number += 1
-            last = gradient
-            attrs = {"ring_id": number % nrings}
-            _insert_in_place(block, index + 1, "c_allreduce_sum", gradient, attrs)
-        if gradients:
-            _insert_in_place(block, index + 1, "c_sync_calc_stream", gradients[0], {})
-    if last:
-        _insert_syncs(block, last, nrings)
-
-
-def _completed_gradients(block: Block, op: Operator) -> Iterator[str]:
-    """The gradients of parameters that a backward op completes."""
-    if not op.role & OpRole.BACKWARD:
-        return
-    named = op.attrs.get("op_role_var") or []
-    for param, gradient in zip(named[::2], named[1::2], strict=True):
-        if not getattr(block.vars.get(param), "is_distributed", False):
-            yield gradient
-
-
-def _insert_syncs(block: Block, name: str, nrings: int) -> None:
-    """Wait for every ring before the first op that updates, or at the end."""
-    updates = (i for i, op in enumerate(block.ops) if op.role & OpRole.OPTIMIZE)
-    index = next(updates, len(block.ops))
-    for ring in range(nrings):
-        _insert_in_place(block, index + ring, "c_sync_comm_stream", name, {"ring_id": ring})
-
-
-def _insert_in_place(
-    block: Block, index: int, type: str, name: str, attrs: dict[str, Any]
-) -> Operator:
-    """Insert an op of the backward pass that overwrites what it reads."""
-    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
-    return block._insert_op(index, type, inputs={"X": name}, outputs={"Out": name}, attrs=attrs)
+        insert_all_reduces(self.main.program, self.nranks, self.nrings)
 
 
 def _append_in_place(

@@ -56,9 +56,11 @@ class Member:
         return call_in_slices(lambda: function(self.store.engine), look)
 
 
-def take_seat(seat: Seat, deadline: float, store: Store | None, look: Callable[[], None]) -> Member:
-    """Meet the other ranks. Raises what `rendezvous.join` and `look` raise."""
-    store, taken = join(seat, deadline, store, look)
+def take_seat(
+    seat: Seat, deadline: float, limit: float, store: Store | None, look: Callable[[], None]
+) -> Member:
+    """Meet the others within `limit` seconds. Raises what `rendezvous.join` and `look` raise."""
+    store, taken = join(seat, limit, store, look)
     own = store.connect(deadline)
     monitor = Monitor(f"{taken.name}/{taken.round}", Record(taken.rank), taken.size, own)
     return Member(taken, store, monitor, deadline)

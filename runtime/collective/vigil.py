@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from runtime.collective.monitor import Monitor
 from runtime.collective.processes import process_state
 from runtime.collective.record import Record
+from runtime.collective.schedule import different_histories
 from runtime.collective.slices import Stopwatch
 from runtime.errors import CollectiveError, RankError, ScheduleError
 
@@ -84,6 +85,8 @@ class Vigil:
         passed = self._watch.tick()
         self._run_hooks()
         self._listen(passed)
+        if self._monitor.difference is not None:
+            raise different_histories(self._monitor.difference, self._monitor.record.rank)
         suspect = self._suspect()
         if suspect is not None:
             self._run_hooks()  # a child may have ended first, and the others because of it

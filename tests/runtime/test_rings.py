@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bench.faults import free_ports
+from bench.support.faulted import free_ports
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import parse_endpoint
 from runtime.errors import CollectiveError, RankError, RendezvousError, ScheduleError
