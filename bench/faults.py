@@ -133,6 +133,14 @@ def different(variant: str, compares: bool, deadline: float) -> Outcome:
     return separate(specs, dict.fromkeys((0, 1), ("ScheduleError", -1, "rank")), deadline)
 
 
+def swapped(deadline: float) -> Outcome:
+    """A rank that swaps two sums of one shape once, after both ranks have seen both orders."""
+    specs = ranks(2, compares=False, alternates=True, steps=10**6)
+    specs[1]["variant"] = "swap"
+    wanted = ("ScheduleError", -1, "issued different collectives on ring 0")
+    return separate(specs, dict.fromkeys((0, 1), wanted), deadline)
+
+
 def port_taken(deadline: float) -> Outcome:
     """The port of the first endpoint is another program's, which listens and never answers."""
     specs = ranks(2)
@@ -291,6 +299,7 @@ def cases() -> list[Case]:
     for variant in ("size", "dtype", "name", "order"):
         add(f"separate: schedule, {variant}", 30, different, variant, True)
         add(f"separate: calls, {variant}", 30, different, variant, False)
+    add("separate: calls, swapped in one step", 30, swapped)
     add("separate: port taken", 5, port_taken)
     add("separate: first endpoint wrong", 5, wrong_endpoints, 0)
     add("separate: another endpoint wrong", 5, wrong_endpoints, 1)
