@@ -8,6 +8,7 @@ are those of Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from compiler.ir.program import OpDesc, OpRole
@@ -19,6 +20,8 @@ __all__ = [
     "insert_gradient_scale",
     "loss_gradients",
     "remove_loss_gradients",
+    "set_rank_count",
+    "sum_of",
     "synchronize_batch_norms",
 ]
 
@@ -40,9 +43,31 @@ def insert_all_reduces(
     """
     if scale:
         insert_gradient_scale(program, ranks)
+    set_rank_count(program, ranks)
     synced = _insert_sums(program, rings, {} if fuse else {"use_calc_stream": True})
     if synced is not None:
         _insert_comm_syncs(program, synced, rings)
+
+
+def set_rank_count(program: Program, ranks: int) -> None:
+    """Let ops that compress gradients know how many ranks there are."""
+    block = program.global_block()
+    numbers = {op.inputs["nranks"][0] for op in block.ops if op.type == "dgc"}
+    for name in sorted(numbers):
+        dtype = int(block.vars[name].dtype)
+        attrs = {"shape": [1], "dtype": dtype, "value": float(ranks), "op_role": 0}
+        block._insert_op(0, "fill_constant", {}, {"Out": name}, attrs)
+
+
+def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The op that sums a gradient which `op` completes; its inputs and attributes besides.
+
+    A compressed gradient is sent without its zeros.
+    """
+    if op.type != "dgc":
+        return "c_allreduce_sum", {}, {}
+    begin = {"rampup_begin_step": op.attrs["rampup_begin_step"]}
+    return "dgc_allreduce_sum", {"current_step": op.inputs["current_step"][0]}, begin
 
 
 def insert_gradient_scale(program: Program, ranks: int) -> None:
@@ -95,8 +120,9 @@ def _insert_sums(program: Program, rings: int, attrs: Mapping[str, Any]) -> str 
         pairs = [each for each in gradient_pairs(op) if not _is_distributed(program, each[0])]
         for _, gradient in pairs:
             ring, last = (ring + 1) % rings, gradient
-            where = {"ring_id": ring, **attrs}
-            _insert(program, index + 1, "c_allreduce_sum", gradient, where)
+            kind, inputs, own = sum_of(op)
+            where = {"ring_id": ring, **(own or attrs)}
+            _insert(program, index + 1, kind, gradient, where, inputs)
         if pairs:
             _insert(program, index + 1, "c_sync_calc_stream", pairs[0][1], {})
     return last
@@ -111,10 +137,17 @@ def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
             _insert(program, first + ring, "c_sync_comm_stream", name, {"ring_id": ring})
 
 
-def _insert(program: Program, index: int, kind: str, name: str, attrs: Mapping[str, Any]) -> None:
+def _insert(
+    program: Program,
+    index: int,
+    kind: str,
+    name: str,
+    attrs: Mapping[str, Any],
+    inputs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Insert a collective on one variable, in place, with the role Backward."""
-    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
-    program.global_block()._insert_op(index, kind, {"X": name}, {"Out": name}, attrs)
+    attrs, inputs = {**attrs, "op_role": int(OpRole.BACKWARD)}, {"X": name, **inputs}
+    program.global_block()._insert_op(index, kind, inputs, {"Out": name}, attrs)
 
 
 def _is_distributed(program: Program, name: str) -> bool:
