@@ -1,7 +1,8 @@
 """The optimizers: each says its op, what it remembers of a parameter, and its attributes.
 
-What they share stands in `fluid.optimizer_base`, what averages parameters in `fluid.averages`, and
-what wraps another optimizer in `fluid.optimizer_wrappers`.
+What they share stands in `fluid.optimizer_base`, what averages parameters in `fluid.averages`,
+what wraps another optimizer in `fluid.optimizer_wrappers`, what compresses gradients in
+`fluid.optimizer_dgc`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from fluid.clip import GradientClipBase
 from fluid.framework import Block, Parameter, Variable, name_scope
 from fluid.missing import not_yet
 from fluid.optimizer_base import Optimizer, ParamGrad
+from fluid.optimizer_dgc import DGCMomentumOptimizer
 from fluid.optimizer_wrappers import (
-    DGCMomentumOptimizer,
     LookaheadOptimizer,
     PipelineOptimizer,
     RecomputeOptimizer,

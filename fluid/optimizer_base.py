@@ -131,14 +131,18 @@ class Optimizer:
     def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
         """The second half of `minimize`: append what updates parameters; its update ops."""
         ordered = sorted(params_grads, key=lambda pair: pair[0].name)
+        decayed = self._clipped_and_decayed(ordered)
+        with self._as_before_on_error():
+            return self._create_optimization_pass(decayed)
+
+    def _clipped_and_decayed(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
+        """Append clipping and weight decay; parameters with the gradients that come of it."""
         block = default_main_program().current_block()
         start = len(block.ops)
         clip = append_gradient_clip_ops if self._grad_clip is None else self._grad_clip
-        clipped = clip(ordered)
+        clipped = clip(params_grads)
         correct_role_vars(block, start, clipped)
-        decayed = append_regularization_ops(clipped, self.regularization)
-        with self._as_before_on_error():
-            return self._create_optimization_pass(decayed)
+        return append_regularization_ops(clipped, self.regularization)
 
     def apply_optimize(
         self,

@@ -1,4 +1,4 @@
-"""Optimizers that change how another one works: slow weights, less memory; and two that cannot be.
+"""Optimizers that change how another one works: slow weights, less memory; and one that cannot be.
 
 `LookaheadOptimizer` keeps a slow copy of every parameter, `RecomputeOptimizer` lets backward
 compute parts of forward again in place of keeping them.
@@ -25,7 +25,6 @@ from fluid.framework import (
 from fluid.optimizer_base import Optimizer, ParamGrad
 
 __all__ = [
-    "DGCMomentumOptimizer",
     "LookaheadOptimizer",
     "PipelineOptimizer",
     "RecomputeOptimizer",
@@ -190,31 +189,3 @@ class PipelineOptimizer:
     ) -> NoReturn:
         """Never called: there are no objects of this class."""
         raise NotImplementedError("PipelineOptimizer cannot be made")
-
-
-class DGCMomentumOptimizer:
-    """Not to be had: NotImplementedError says why."""
-
-    @typed
-    def __init__(
-        self,
-        learning_rate: float | Variable,
-        momentum: float,
-        rampup_begin_step: int,
-        rampup_step: int = 1,
-        sparsity: list[float] = [0.999],  # noqa: B006
-        parameter_list: list[Any] | None = None,
-        use_nesterov: bool = False,
-        num_trainers: int | None = None,
-        regularization: Any = None,
-        grad_clip: Any = None,
-        name: str | None = None,
-    ) -> None:
-        raise NotImplementedError(
-            "DGCMomentumOptimizer sends the largest gradients only, between GPUs and in NCCL's "
-            "own encoding: use fluid.optimizer.Momentum, which computes the same without that"
-        )
-
-    def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> NoReturn:
-        """Never called: there are no objects of this class."""
-        raise NotImplementedError("DGCMomentumOptimizer cannot be made")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -90,10 +91,10 @@ def load(
     State that a step writes before it reads it is made in `params` where it is missing. `keep`
     bindings are held; `poison` fills the arena with 0xFF at every binding, to show what is read
     before it is written. `names` is what the source finds beside its own: the Python functions of
-    `py_func`, a clock. `memory_limit` is how many bytes a step may take in all, that of the module
-    unless given: sizes that need more raise MemoryLimitExceeded when they are bound, before any
-    memory is taken. Raises PlaceError where the place does not run the module's target and
-    ParseError where the source defines no `bind`.
+    `py_func`, a clock, the rings that its collectives use. `memory_limit` is how many bytes a step
+    may take in all, that of the module unless given: sizes that need more raise
+    MemoryLimitExceeded when they are bound, before any memory is taken. Raises PlaceError where the
+    place does not run the module's target and ParseError where the source defines no `bind`.
     """
     where = place or CPUPlace()
     expect_target(module.target, where)
@@ -135,6 +136,8 @@ class Executable:
         self._mirrors = Mirrors(device)
         self._filename = f"<module {module.digest[:12]}>"
         self._bind = _bind_function(module, self._filename, names)
+        rings = names.get("collective") if module.collectives else None
+        self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
         self._memory = Memory(module.buffers, arenas)
 
@@ -176,6 +179,8 @@ class Executable:
 
     def _run(self, step: Step, feeds: Sequence[Array]) -> list[Array]:
         self.counters.runs += 1
+        if self._enter is not None:
+            self._enter()
         try:
             with np.errstate(all="ignore"):  # NaN and infinity are results like others
                 return [_copy(value) for value in step(*feeds)]

@@ -19,6 +19,9 @@ from runtime.collective import Rings
 from runtime.collective.engine import distributed
 from runtime.errors import CollectiveError, RankError
 
+SWAPPED = 7
+"""The step in which a rank swaps two sums of one shape."""
+
 ELEMENTS = 1 << 18
 """Float32 elements of a step's all-reduce: 1 MiB."""
 
@@ -48,6 +51,14 @@ def program(variant: str) -> tuple[str, np.ndarray[Any, Any], list[str]]:
     return text, np.ones(size, kind), names
 
 
+def ordered(names: list[str], spec: dict[str, Any], step: int) -> list[str]:
+    """The names in the order of a step, which changes; the variant "swap" is wrong in one step."""
+    swaps = spec.get("alternates", False) and step % 2
+    if spec.get("variant") == "swap" and step == SWAPPED:
+        swaps = not swaps
+    return names[::-1] if swaps else names
+
+
 def run(spec: dict[str, Any], rings: Rings) -> None:
     rank, endpoints = spec["rank"], spec["endpoints"]
     fault = Fault(spec.get("fault", {}), rank)
@@ -62,11 +73,12 @@ def run(spec: dict[str, Any], rings: Rings) -> None:
     first, second = np.split(array, 2)
     for step in range(spec.get("steps", 10)):
         rings.step = step
+        one, other = ordered(names, spec, step)
         fault.at("before", step)
-        rings.start_all_reduce(0, names[0], "sum", first)
+        rings.start_all_reduce(0, one, "sum", first)
         fault.at("during", step)
-        rings.wait(0, names[0])
-        rings.all_reduce(0, names[1], "sum", second)
+        rings.wait(0, one)
+        rings.all_reduce(0, other, "sum", second)
         fault.at("after", step)
         if spec.get("raises") == [rank, step]:
             raise ValueError("bad record in the data of this rank")

@@ -45,18 +45,22 @@ def build(
     ranks: int,
     fetch: Collection[str] = (),
     writes: bool = True,
+    rings: int = 1,
 ) -> Built:
     """The programs that `ranks` ranks run, as the strategy says; see `BuildStrategy`.
 
-    With `writes`, the files that the strategy names are written.
+    Gradients that all ranks sum take turns on `rings` rings. With `writes`, the files that the
+    strategy names are written.
     """
-    built = _built(program, strategy, ranks, fetch)
+    built = _built(program, strategy, ranks, fetch, rings)
     if writes:
         _write(built.programs[0], strategy)
     return built
 
 
-def _built(program: Program, strategy: BuildStrategy, ranks: int, fetch: Collection[str]) -> Built:
+def _built(
+    program: Program, strategy: BuildStrategy, ranks: int, fetch: Collection[str], rings: int
+) -> Built:
     clone = program.clone()
     clone._take_names_back()
     scale = strategy.gradient_scale_strategy is _SCALES.CoeffNumDevice and ranks > 1
@@ -72,7 +76,7 @@ def _built(program: Program, strategy: BuildStrategy, ranks: int, fetch: Collect
         return Built(sharded(clone, shards, ranks, scale, fetch), shards.owners_of_state())
     if computes_gradients(clone):
         fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
-        insert_all_reduces(clone, ranks, 1, scale, fuse)
+        insert_all_reduces(clone, ranks, rings, scale, fuse)
     return Built([clone] * ranks, {})
 
 

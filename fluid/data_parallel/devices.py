@@ -184,8 +184,9 @@ def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:
     pool = _pools.get(key)
     if pool is None or not pool.is_open:
         pool = Pool(
-            places, endpoints=trainers.endpoints, trainer=trainers.number, trainers=trainers.count
-        )
+            places, endpoints=trainers.endpoints, trainer=trainers.number, trainers=trainers.count,
+            ring_count=trainers.rings,
+        )  # fmt: skip
         if trainers.group > 1:
             pool.set_hierarchy(trainers.group * len(places))
         _pools[key] = pool

@@ -7,7 +7,8 @@ are those of Paddle 1.8.5's collective transpiler (fluid_spec B.9, E.4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from compiler.ir.program import OpDesc, OpRole
@@ -19,6 +20,8 @@ __all__ = [
     "insert_gradient_scale",
     "loss_gradients",
     "remove_loss_gradients",
+    "set_rank_count",
+    "sum_of",
     "synchronize_batch_norms",
 ]
 
@@ -26,22 +29,54 @@ _SYNC_TYPES = {"batch_norm": "sync_batch_norm", "batch_norm_grad": "sync_batch_n
 
 
 def insert_all_reduces(
-    program: Program, ranks: int, rings: int = 1, scale: bool = True, fuse: bool = True
-) -> None:
+    program: Program,
+    ranks: int,
+    rings: int = 1,
+    scale: bool = True,
+    fuse: bool = True,
+    params: Collection[str] | None = None,
+) -> list[str]:
     """Sum every parameter gradient over `ranks` ranks, and first scale the loss gradient.
+
+    Returns the names of the gradients that are summed, the last one first; those of `params` only
+    where these are given.
 
     After the op that writes the loss gradient comes `scale` by 1/ranks, unless `scale` is false.
     After each op with gradients in `op_role_var` come one `c_sync_calc_stream` and one
-    `c_allreduce_sum` for each gradient; ring ids alternate from the last gradient to the first.
+    `c_allreduce_sum` for each gradient, the last one first; ring ids alternate from the last op
+    with gradients to the first.
     Before the first optimizer op comes one `c_sync_comm_stream` for each ring. Gradients of
     parameters with `is_distributed` stay as they are. Without `fuse` each sum is done by itself,
     before the next op (attribute `use_calc_stream`). Only the global block is edited.
     """
     if scale:
         insert_gradient_scale(program, ranks)
-    synced = _insert_sums(program, rings, {} if fuse else {"use_calc_stream": True})
-    if synced is not None:
-        _insert_comm_syncs(program, synced, rings)
+    set_rank_count(program, ranks)
+    summed = _insert_sums(program, rings, {} if fuse else {"use_calc_stream": True}, params)
+    if summed:
+        _insert_comm_syncs(program, summed[-1], rings)
+    return summed
+
+
+def set_rank_count(program: Program, ranks: int) -> None:
+    """Let ops that compress gradients know how many ranks there are."""
+    block = program.global_block()
+    numbers = {op.inputs["nranks"][0] for op in block.ops if op.type == "dgc"}
+    for name in sorted(numbers):
+        dtype = int(block.vars[name].dtype)
+        attrs = {"shape": [1], "dtype": dtype, "value": float(ranks), "op_role": 0}
+        block._insert_op(0, "fill_constant", {}, {"Out": name}, attrs)
+
+
+def sum_of(op: OpDesc) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """The op that sums a gradient which `op` completes; its inputs and attributes besides.
+
+    A compressed gradient is sent without its zeros.
+    """
+    if op.type != "dgc":
+        return "c_allreduce_sum", {}, {}
+    begin = {"rampup_begin_step": op.attrs["rampup_begin_step"]}
+    return "dgc_allreduce_sum", {"current_step": op.inputs["current_step"][0]}, begin
 
 
 def insert_gradient_scale(program: Program, ranks: int) -> None:
@@ -86,19 +121,21 @@ def _is_loss_gradient(op: OpDesc) -> bool:
     return op.role & (OpRole.BACKWARD | OpRole.LOSS) == OpRole.BACKWARD | OpRole.LOSS
 
 
-def _insert_sums(program: Program, rings: int, attrs: Mapping[str, Any]) -> str | None:
-    """Insert the sums of all gradients; the gradient seen last, or None where there is none."""
-    block = program.global_block()
-    ring, last = -1, None
+def _insert_sums(
+    program: Program, rings: int, attrs: Mapping[str, Any], params: Collection[str] | None
+) -> list[str]:
+    """Insert the sums of all gradients; their names, the last one first."""
+    block, summed = program.global_block(), list[str]()
     for index, op in reversed(list(enumerate(block.ops))):
-        pairs = [each for each in gradient_pairs(op) if not _is_distributed(program, each[0])]
-        for offset, (_, gradient) in enumerate(pairs):
-            if offset == 0:
-                _insert(program, index + 1, "c_sync_calc_stream", gradient, {})
-            ring, last = (ring + 1) % rings, gradient
-            where = {"ring_id": ring, **attrs}
-            _insert(program, index + 2 + offset, "c_allreduce_sum", gradient, where)
-    return last
+        pairs = [each for each in gradient_pairs(op) if _is_common(program, each[0], params)]
+        for _, gradient in pairs:
+            kind, inputs, own = sum_of(op)
+            where = {"ring_id": len(summed) % rings, **(own or attrs)}
+            summed.append(gradient)
+            _insert(program, index + 1, kind, gradient, where, inputs)
+        if pairs:
+            _insert(program, index + 1, "c_sync_calc_stream", pairs[0][1], {})
+    return summed
 
 
 def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
@@ -110,11 +147,20 @@ def _insert_comm_syncs(program: Program, name: str, rings: int) -> None:
             _insert(program, first + ring, "c_sync_comm_stream", name, {"ring_id": ring})
 
 
-def _insert(program: Program, index: int, kind: str, name: str, attrs: Mapping[str, Any]) -> None:
+def _insert(
+    program: Program,
+    index: int,
+    kind: str,
+    name: str,
+    attrs: Mapping[str, Any],
+    inputs: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Insert a collective on one variable, in place, with the role Backward."""
-    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
-    program.global_block()._insert_op(index, kind, {"X": name}, {"Out": name}, attrs)
+    attrs, inputs = {**attrs, "op_role": int(OpRole.BACKWARD)}, {"X": name, **inputs}
+    program.global_block()._insert_op(index, kind, inputs, {"Out": name}, attrs)
 
 
-def _is_distributed(program: Program, name: str) -> bool:
-    return bool(getattr(program.global_block().vars.get(name), "is_distributed", False))
+def _is_common(program: Program, name: str, params: Collection[str] | None) -> bool:
+    """Whether all ranks update a parameter: it is in `params`, if given, and not distributed."""
+    chosen = params is None or name in params
+    return chosen and not getattr(program.global_block().vars.get(name), "is_distributed", False)

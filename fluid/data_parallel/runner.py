@@ -204,8 +204,6 @@ class DataParallel:
                     f"devices 0 and {rank} would issue different collectives for these feeds",
                     hint="feed every device arrays with the same axes of size 1",
                 )
-        if first and self.devices.trainers.count > 1:
-            self.devices.pool().check_schedule("\n".join(first))
 
     def _built_for(self, fetch: tuple[str, ...]) -> Built:
         """The programs of all ranks; for parameters with owners they depend on the fetches."""
@@ -213,7 +211,9 @@ class DataParallel:
         key = fetch if reduces else ()
         if key not in self._built:
             is_first = not self._built
-            built = build(self._program, self._strategy, self.devices.ranks, key, is_first)
+            devices = self.devices
+            how = self._strategy, devices.ranks, key, is_first, devices.trainers.rings
+            built = build(self._program, *how)
             if self.devices.ranks > 1:
                 for program in built.programs:
                     program._collective = self.devices.pool().rings

@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from math import prod
 
 from compiler.ir.program import OpDesc, OpRole, VarDesc, VarKind
-from fluid.data_parallel.rewrite import gradient_pairs, insert_gradient_scale
+from fluid.data_parallel.rewrite import (
+    gradient_pairs,
+    insert_gradient_scale,
+    set_rank_count,
+    sum_of,
+)
 from fluid.framework import Program
 
 __all__ = ["Shards", "find_shards", "sharded"]
@@ -43,7 +48,8 @@ def find_shards(program: Program, ranks: int) -> Shards:
     """Assign each updated parameter to a rank, so that the bytes of each rank are about equal.
 
     The largest parameter goes first, always to the rank with the fewest bytes. Parameters that
-    are updated in a sub-block, or more than once, have no owner: every rank updates them.
+    are updated in a sub-block, or more than once, have no owner: every rank updates them. So it is
+    with compressed gradients, whose momentum each rank needs.
     """
     updates = _updates(program)
     block = program.global_block()
@@ -73,6 +79,7 @@ def sharded(
             roots[gradient] = shards.owner[param]
     for each in programs:
         _insert_reductions(each, roots)
+        set_rank_count(each, ranks)
         if scale:
             insert_gradient_scale(each, ranks)
     return programs
@@ -88,6 +95,7 @@ def _updates(program: Program) -> dict[str, OpDesc]:
                 writers.setdefault(name, []).append(op)
     main = program.global_block().ops
     alone = {name: ops[0] for name, ops in writers.items() if len(ops) == 1}
+    alone = {name: op for name, op in alone.items() if op.type != "dgc_momentum"}
     return {name: op for name, op in alone.items() if _is_update(op) and op in main}
 
 
@@ -179,8 +187,9 @@ def _insert_reductions(program: Program, roots: Mapping[str, int]) -> None:
     for index, op in reversed(list(enumerate(block.ops))):
         for offset, (_, gradient) in enumerate(gradient_pairs(op)):
             root = roots.get(gradient)
-            kind = "c_allreduce_sum" if root is None else "c_reduce_sum"
-            attrs = {"ring_id": 0, "op_role": int(OpRole.BACKWARD)}
-            attrs |= {} if root is None else {"root_id": root}
-            slots = {"X": gradient}, {"Out": gradient}
+            kind, inputs, attrs = sum_of(op)
+            if root is not None:
+                kind, attrs = "c_reduce_sum", {"root_id": root}
+            attrs |= {"ring_id": 0, "op_role": int(OpRole.BACKWARD)}
+            slots = {"X": gradient, **inputs}, {"Out": gradient}
             block._insert_op(index + 1 + offset, kind, *slots, attrs)

@@ -77,6 +77,8 @@ class BuildStrategy(_Strategy):
       (`DistributeTranspiler`, mode nccl2) says.
     - `trainers_endpoints`: where they meet, host:port of each trainer, unless the program was
       transpiled.
+    - `nccl_comm_num`: with several trainers, gradients take turns on so many rings, each with a
+      process group of its own; here or by the transpiler.
     - `use_hierarchical_allreduce`: sums first in groups of `hierarchical_allreduce_inter_nranks`
       trainers, then between these; here or by the transpiler.
 
@@ -85,7 +87,7 @@ class BuildStrategy(_Strategy):
     `cache_runtime_context`, `enable_auto_fusion`, `enable_backward_optimizer_op_deps`,
     `enable_inplace`, `fuse_all_optimizer_ops`, `fuse_bn_act_ops`, `fuse_broadcast_ops`,
     `fuse_elewise_add_act_ops`, `fuse_relu_depthwise_conv`, `is_distribution`, `memory_optimize`,
-    `mkldnn_enabled_op_types`, `nccl_comm_num`, `remove_unnecessary_lock`.
+    `mkldnn_enabled_op_types`, `remove_unnecessary_lock`.
 
     >>> strategy = BuildStrategy()
     >>> strategy.enable_inplace, strategy.reduce_strategy is BuildStrategy.ReduceStrategy.AllReduce

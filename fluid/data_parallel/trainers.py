@@ -15,13 +15,15 @@ __all__ = ["ALONE", "Trainers", "trainers_of"]
 class Trainers:
     """Trainer `number` of `count`; they meet at the first of `endpoints`, one for each.
 
-    With `group` above 1, sums are made in groups of so many trainers first.
+    With `group` above 1, sums are made in groups of so many trainers first. Gradients take turns on
+    `rings` rings.
     """
 
     count: int = 1
     number: int = 0
     endpoints: tuple[str, ...] = ()
     group: int = 1
+    rings: int = 1
 
 
 ALONE = Trainers()
@@ -49,8 +51,10 @@ def trainers_of(program: Program, strategy: BuildStrategy) -> Trainers:
             "program by DistributeTranspiler (mode nccl2), or set "
             "build_strategy.trainers_endpoints"
         )
-    group = _group(program, strategy)
-    return Trainers(count, number, tuple(endpoints), group) if count > 1 else ALONE
+    if count == 1:
+        return ALONE
+    rings = getattr(program, "_nccl_comm_num", None) or strategy.nccl_comm_num
+    return Trainers(count, number, tuple(endpoints), _group(program, strategy), rings)
 
 
 def _group(program: Program, strategy: BuildStrategy) -> int:

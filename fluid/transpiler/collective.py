@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid import unique_name
+from fluid.data_parallel.rewrite import insert_all_reduces
 from fluid.framework import Block, Operator, Parameter, Program
 from fluid.transpiler.distribute.endpoints import endpoint_list
 from fluid.var_types import VarDesc
@@ -107,36 +108,7 @@ class GradAllReduce(Collective):
         super().__init__(nrings, params)
 
     def _transpile_main(self) -> None:
-        scale_loss_gradient(self.main, 1.0 / self.nranks)
-        self._insert_all_reduces()
-
-    def _insert_all_reduces(self) -> list[str]:
-        """Sum each gradient over the ranks, right behind the op that completes it; their names.
-
-        Rings alternate, beginning with 0 for the last gradient. Before the first update a
-        `c_sync_comm_stream` waits for each ring.
-        """
-        block, summed = self.main, list[str]()
-        for index in reversed(range(len(block.ops))):
-            gradients = list(self._completed_gradients(block.ops[index]))
-            for gradient in gradients:
-                attrs = {"ring_id": len(summed) % self.nrings}
-                summed.append(gradient)
-                _insert_in_place(block, index + 1, "c_allreduce_sum", gradient, attrs)
-            if gradients:
-                _insert_in_place(block, index + 1, "c_sync_calc_stream", gradients[0], {})
-        if summed:
-            _insert_syncs(block, summed[-1], self.nrings)
-        return summed
-
-    def _completed_gradients(self, op: Operator) -> Iterator[str]:
-        """The gradients of common parameters that a backward op completes."""
-        if not op.role & OpRole.BACKWARD:
-            return
-        named = op.attrs.get("op_role_var") or []
-        for param, gradient in zip(named[::2], named[1::2], strict=True):
-            if self._is_common(self.main.vars.get(param)):
-                yield gradient
+        insert_all_reduces(self.main.program, self.nranks, self.nrings, params=self.params)
 
 
 class MeanAllReduce(GradAllReduce):
@@ -146,45 +118,15 @@ class MeanAllReduce(GradAllReduce):
     """
 
     def _transpile_main(self) -> None:
-        summed = self._insert_all_reduces()
-        index = _first_update(self.main)
+        program = self.main.program
+        summed = insert_all_reduces(
+            program, self.nranks, self.nrings, scale=False, params=self.params
+        )
+        updates = (i for i, op in enumerate(self.main.ops) if op.role & OpRole.OPTIMIZE)
+        index = next(updates, len(self.main.ops))
         for gradient in summed:
-            attrs = {"scale": 1.0 / self.nranks}
-            _insert_in_place(self.main, index, "scale", gradient, attrs)
-
-
-def scale_loss_gradient(block: Block, factor: float) -> None:
-    """Insert a scale behind each op that starts a backward pass."""
-    start = OpRole.BACKWARD | OpRole.LOSS
-    for index in reversed(range(len(block.ops))):
-        op = block.ops[index]
-        if op.role != start:
-            continue
-        gradient = op.writes()[0]
-        attrs = {"scale": factor, "op_role": int(OpRole.BACKWARD)}
-        slots = {"X": gradient}, {"Out": gradient}
-        block._insert_op(index + 1, "scale", inputs=slots[0], outputs=slots[1], attrs=attrs)
-
-
-def _insert_syncs(block: Block, name: str, nrings: int) -> None:
-    """Wait for every ring before the first op that updates, or at the end."""
-    index = _first_update(block)
-    for ring in range(nrings):
-        _insert_in_place(block, index + ring, "c_sync_comm_stream", name, {"ring_id": ring})
-
-
-def _first_update(block: Block) -> int:
-    """The place of the first op that updates, or the end."""
-    updates = (i for i, op in enumerate(block.ops) if op.role & OpRole.OPTIMIZE)
-    return next(updates, len(block.ops))
-
-
-def _insert_in_place(
-    block: Block, index: int, type: str, name: str, attrs: dict[str, Any]
-) -> Operator:
-    """Insert an op of the backward pass that overwrites what it reads."""
-    attrs = {**attrs, "op_role": int(OpRole.BACKWARD)}
-    return block._insert_op(index, type, inputs={"X": name}, outputs={"Out": name}, attrs=attrs)
+            attrs = {"scale": 1.0 / self.nranks, "op_role": int(OpRole.BACKWARD)}
+            self.main._insert_op(index, "scale", {"X": gradient}, {"Out": gradient}, attrs)
 
 
 def _append_in_place(

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from runtime.collective.engine import seconds
-from runtime.collective.group import ENGINE_GRACE
 from runtime.collective.monitor import Monitor
 from runtime.collective.record import Record
 from runtime.collective.rendezvous import Seat, Store, join
-from runtime.collective.slices import call_in_slices
+from runtime.collective.slices import call_in_slices, poll_in_slices
 
 T = TypeVar("T")
 
@@ -35,16 +33,24 @@ class Member:
         return "/".join([self.seat.name, str(self.seat.round), *map(str, parts)])
 
     def exchange(self, name: str, text: str, look: Callable[[], None]) -> list[str]:
-        """Publish a text under a name, and wait for that of every rank; in the order of ranks."""
+        """Publish a text under a name, and wait for that of every rank; in the order of ranks.
+
+        Rank 0, whose end is the end of the store, waits until the others have read the texts.
+        """
         keys = [self.key(name, rank) for rank in range(self.seat.size)]
         engine = self.store.engine
+        call_in_slices(lambda: engine.set(keys[self.seat.rank], text), look)
+        poll_in_slices(lambda: engine.check(keys), look)
+        found: list[bytes] = call_in_slices(lambda: engine.multi_get(keys), look)
+        self._await_readers(self.key(name, "read"), look)
+        return [each.decode() for each in found]
 
-        def work() -> list[str]:
-            engine.set(keys[self.seat.rank], text)
-            engine.wait(keys, seconds(self.deadline + ENGINE_GRACE))
-            return [found.decode() for found in engine.multi_get(keys)]
-
-        return call_in_slices(work, look)
+    def _await_readers(self, key: str, look: Callable[[], None]) -> None:
+        engine, size = self.store.engine, self.seat.size
+        call_in_slices(lambda: engine.add(key, 1), look)
+        if not self.seat.rank:
+            poll_in_slices(lambda: engine.add(key, 0) == size, look)
+            call_in_slices(lambda: engine.delete_key(key), look)
 
     def forget(self, name: str, look: Callable[[], None]) -> None:
         """Delete this rank's text of an exchange that all ranks have read."""
@@ -56,9 +62,11 @@ class Member:
         return call_in_slices(lambda: function(self.store.engine), look)
 
 
-def take_seat(seat: Seat, deadline: float, store: Store | None, look: Callable[[], None]) -> Member:
-    """Meet the other ranks. Raises what `rendezvous.join` and `look` raise."""
-    store, taken = join(seat, deadline, store, look)
+def take_seat(
+    seat: Seat, deadline: float, limit: float, store: Store | None, look: Callable[[], None]
+) -> Member:
+    """Meet the others within `limit` seconds. Raises what `rendezvous.join` and `look` raise."""
+    store, taken = join(seat, limit, store, look)
     own = store.connect(deadline)
     monitor = Monitor(f"{taken.name}/{taken.round}", Record(taken.rank), taken.size, own)
     return Member(taken, store, monitor, deadline)

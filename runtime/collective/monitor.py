@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Any
 
+from runtime.collective.history import History
 from runtime.collective.record import LONGEST_FAILURE, Record
 
 INTERVAL = 0.5
@@ -29,13 +30,31 @@ class Completed:
     step: int
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Another rank whose calls of a ring differ from those of this one.
+
+    The first different one is among those behind number `agreed`, up to `count`.
+    """
+
+    ring: int
+    rank: int
+    agreed: int
+    count: int
+
+
 class Monitor:
-    """Heartbeats of one rank of a rendezvous; `others` are the records of the other ranks."""
+    """Heartbeats of one rank of a rendezvous; `others` are the records of the other ranks.
+
+    `difference` is the first one seen between `histories`, which are by ring, and those of others.
+    """
 
     def __init__(self, name: str, record: Record, size: int, store: Any) -> None:
         self.record = record
         self.others: dict[int, Record] = {}
         self.completed: dict[int, Completed] = {}
+        self.histories: dict[str, History] = {}
+        self.difference: Difference | None = None
         self.lost = ""
         """The error that ended the connection to the store, if any."""
         self._store = store
@@ -44,6 +63,17 @@ class Monitor:
         self._ended = False
         self._thread = Thread(target=self._beat, daemon=True, name=f"heartbeat {name}")
         self._publish()
+
+    def add_ring(self, ring: int) -> None:
+        """Count the calls of a ring, from 0."""
+        self.record.add_ring(ring)
+        self.histories = {str(ring): History()} | self.histories
+
+    def note(self, ring: int, call: str) -> None:
+        """Note the call that this rank is about to make on a ring."""
+        record, key = self.record, str(ring)
+        record.history[key] = latest = self.histories[key].add(call)
+        record.issued[key], record.ring, record.call = latest[0], ring, call
 
     def start(self) -> None:
         """Begin to beat; every rank must have made its monitor before, so that all are read."""
@@ -109,4 +139,11 @@ class Monitor:
         texts = self._store.multi_get(self._keys)
         for rank, text in enumerate(texts):
             if rank != self.record.rank:
-                self.others[rank] = Record.parse(text)
+                self.others[rank] = record = Record.parse(text)
+                self._compare(record)
+
+    def _compare(self, record: Record) -> None:
+        for ring, (count, checksum) in record.history.items():
+            own = self.histories.get(ring)
+            if own is not None and own.differs(count, checksum) and self.difference is None:
+                self.difference = Difference(int(ring), record.rank, own.agreed, count)

@@ -19,10 +19,11 @@ LONGEST_FAILURE = 4000
 class Record:
     """What a rank says of itself.
 
-    `beat` grows with every publication. `issued` counts the collectives of each ring, `call` is
-    the last of them, as `all_reduce of 'x' (sum, float32[4])` on ring `ring`, and `program` the
-    digest of the schedule it last compared. `failure` is the error that ended it, `blames` the
-    rank that its error named, -1 for none; `has_left` is true when it finished.
+    `beat` grows with every publication. `issued` counts the collectives of each ring, `history`
+    has such a count with the checksum of all calls up to it; `call` is the last of them, as
+    `all_reduce of 'x' (sum, float32[4])` on ring `ring`, and `program` the digest of the schedule
+    it last compared. `failure` is the error that ended it, `blames` the rank that its error named,
+    -1 for none; `has_left` is true when it finished.
     """
 
     rank: int
@@ -35,6 +36,7 @@ class Record:
     ring: int = -1
     call: str = ""
     issued: dict[str, int] = field(default_factory=dict[str, int])
+    history: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     program: str = ""
     failure: str = ""
     blames: int = -1
@@ -59,7 +61,13 @@ class Record:
                 raise ValueError(f"{name} of a record is {values[name]!r:.80}")
         if not all(type(count) is int for count in values["issued"].values()):
             raise ValueError(f"issued of a record is {values['issued']!r:.80}")
+        values["history"] = {ring: _pair(each) for ring, each in values["history"].items()}
         return Record(**values)
+
+    def add_ring(self, ring: int) -> None:
+        """Count from 0; the dictionaries are new ones, since a thread may read those before."""
+        self.issued = {str(ring): 0} | self.issued
+        self.history = {str(ring): (0, 0)} | self.history
 
     def count(self, ring: int) -> int:
         """The number of collectives issued on a ring."""
@@ -70,3 +78,13 @@ class Record:
         last = f"after {self.call}, number {self.count(self.ring)} of ring {self.ring}"
         at = last if self.call else "before its first collective"
         return f"rank {self.rank} (host {self.host}, process {self.pid}, step {self.step}, {at})"
+
+
+def _pair(loaded: Any) -> tuple[int, int]:
+    if isinstance(loaded, list):
+        match cast("list[Any]", loaded):
+            case [int(count), int(checksum)]:
+                return count, checksum
+            case _:
+                pass
+    raise ValueError(f"history of a record is {loaded!r:.80}")

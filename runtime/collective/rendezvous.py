@@ -24,7 +24,7 @@ from runtime.collective.processes import (
     process_state,
     start_time,
 )
-from runtime.collective.slices import SLICE, Stopwatch, call_in_slices
+from runtime.collective.slices import SLICE, Stopwatch, call_in_slices, poll_in_slices
 from runtime.errors import CollectiveError, RendezvousError
 
 CONNECT_GRACE = 2.0
@@ -187,7 +187,7 @@ def meet(store: Store, seat: Seat, limit: float, also_look: Callable[[], None]) 
 
     try:
         seat = call_in_slices(lambda: _take_seat(store.engine, seat), look)
-        call_in_slices(lambda: _meet_others(store.engine, seat, limit, watch), look)
+        _meet_others(store.engine, seat, limit, look)
     except CollectiveError:
         raise
     except RuntimeError as error:
@@ -233,32 +233,31 @@ def _expect_own(seat: Seat, other: dict[str, Any]) -> None:
     )
 
 
-def _meet_others(store: Any, seat: Seat, limit: float, watch: Stopwatch) -> None:
+def _meet_others(store: Any, seat: Seat, limit: float, look: Callable[[], None]) -> None:
     """Wait for every rank; where that fails, let the others know why."""
+    left, end = set(range(seat.size)) - {seat.rank}, monotonic() + limit
+
+    def all_came() -> bool:
+        _welcome(store, seat, left)
+        if left and monotonic() > end:
+            raise _did_not_come(seat, sorted(left), limit)
+        return not left
+
     try:
-        missing = _await_all(store, seat, limit, watch)
-        if missing:
-            raise _did_not_come(seat, missing, limit)
+        poll_in_slices(all_came, look)
     except RendezvousError as error:
-        store.set(_key(seat, "refused"), error.message)
+        message = error.message
+        call_in_slices(lambda: store.set(_key(seat, "refused"), message), look)
         raise
 
 
-def _await_all(store: Any, seat: Seat, limit: float, watch: Stopwatch) -> list[int]:
-    """Compare the introduction of every rank as it comes; the ranks that did not come."""
-    left = [rank for rank in range(seat.size) if rank != seat.rank]
-    while left:
-        came = [rank for rank in left if store.check([_key(seat, rank)])]
-        for rank in came:
-            _compare(seat, _parse_introduction(store.get(_key(seat, rank)).decode()))
-        left = [rank for rank in left if rank not in came]
-        if store.check([_key(seat, "refused")]):
-            raise RendezvousError(store.get(_key(seat, "refused")).decode())
-        if left and watch.elapsed > limit:
-            return left
-        if left and not came:
-            sleep(0.01)
-    return []
+def _welcome(store: Any, seat: Seat, left: set[int]) -> None:
+    """Compare the introductions of ranks that came, and remove these from those that are left."""
+    for rank in [rank for rank in left if store.check([_key(seat, rank)])]:
+        _compare(seat, _parse_introduction(store.get(_key(seat, rank)).decode()))
+        left.remove(rank)
+    if store.check([_key(seat, "refused")]):
+        raise RendezvousError(store.get(_key(seat, "refused")).decode())
 
 
 def _parse_introduction(text: str) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class Ring:
     """One ring: rank and size in it, its group of the host, and that of its GPUs once needed.
 
     `inner` and `outer` are the groups of a hierarchical all-reduce: consecutive ranks, and the
-    first of each.
+    first of each. `seen` are calls that all ranks made, `schedules` the digests of programs that
+    all ranks run, `lines` the schedule of the module that used the ring last.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Ring:
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
     exchanges: list[str] = field(default_factory=list[str])
     schedules: set[str] = field(default_factory=set[str])
+    lines: tuple[str, ...] = ()
 
 
 def host_group(member: Member, prefix: str, ranks: list[int], look: Callable[[], None]) -> Group:

@@ -6,10 +6,12 @@ Ranks exchange digests; where these differ, the texts are read and the first dif
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
 from runtime.collective.member import Member
+from runtime.collective.monitor import Difference
 from runtime.collective.slices import call_in_slices
 from runtime.errors import ScheduleError
 
@@ -77,6 +79,26 @@ def different_schedules(
         f"{shown[0]} on {_ranks(my_ranks)} and {shown[1]} on {_ranks(other_ranks)}",
         hint="all ranks must run the same program, built for the same shapes",
     )
+
+
+def different_histories(found: Difference, rank: int) -> ScheduleError:
+    """The error for two ranks that made other calls, or the same in another order."""
+    return ScheduleError(
+        f"ranks {rank} and {found.rank} issued different collectives on ring {found.ring}, or the "
+        f"same ones in another order: the first of them has a number from {found.agreed + 1} to "
+        f"{found.count}; what was computed since then is wrong",
+        hint="load the last checkpoint; no rank may choose the next collective by its own data",
+    )
+
+
+def ring_lines(lines: Sequence[str], ring: int) -> list[str]:
+    """The lines of a schedule that are of a ring; those that name none are of ring 0.
+
+    >>> ring_lines(["sum x (ring_id=1)", "sum y (ring_id=10)", "barrier z ()"], 1)
+    ['sum x (ring_id=1)']
+    """
+    found = ((line, re.search(r"\bring_id=(\d+)", line)) for line in lines)
+    return [line for line, named in found if int(named[1] if named else 0) == ring]
 
 
 def _ranks(ranks: Sequence[int]) -> str:

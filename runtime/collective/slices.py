@@ -1,15 +1,20 @@
 """Waiting in slices of a tenth of a second, so that Ctrl-C and the faults of other ranks are seen.
 
-Calls into torch.distributed may block past their own timeouts, for example where a stranger listens
-on the port of the store. They run in a daemon thread, while the caller waits for it in slices.
+Calls into torch.distributed may block past their own timeouts, for example where a stranger
+listens on the port of the store. They run in a daemon thread, while the caller waits for it in
+slices. Where one returns while Python ends, C++ aborts the process: so the end of this process
+waits a second for calls that were given up, and what can be asked again and again is not waited for
+in a call.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
 from collections.abc import Callable
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import TypeVar
 
 from runtime.errors import CollectiveError
@@ -25,6 +30,15 @@ LONGEST_SLICE = 1.0
 
 DEFAULT_DEADLINE = 180.0
 """Seconds, as `FLAGS_rpc_deadline` of Paddle 1.8.5 has them in milliseconds."""
+
+PAUSE = 0.02
+"""Seconds between two questions at most, where an answer is asked for again and again."""
+
+CALL = "collective call"
+"""The name of threads that call the engine."""
+
+ENDING = 1.0
+"""Seconds that the end of this process waits for calls that were given up."""
 
 T = TypeVar("T")
 
@@ -74,7 +88,7 @@ def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
 
-    thread = Thread(target=work, daemon=True, name="collective call")
+    thread = Thread(target=work, daemon=True, name=CALL)
     thread.start()
     while True:
         thread.join(SLICE)
@@ -84,3 +98,23 @@ def call_in_slices(function: Callable[[], T], look: Callable[[], None]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def poll_in_slices(function: Callable[[], bool], look: Callable[[], None]) -> None:
+    """Call `function` until it returns True; `look` runs in every slice, and may raise."""
+    pause, looked = PAUSE / 64, monotonic()
+    while not call_in_slices(function, look):
+        sleep(pause)
+        pause = min(2 * pause, PAUSE)
+        if monotonic() - looked > SLICE:
+            look()
+            looked = monotonic()
+
+
+@atexit.register
+def _await_calls() -> None:
+    """Let calls that were given up return, while Python still runs."""
+    end = monotonic() + ENDING
+    for thread in threading.enumerate():
+        if thread.name == CALL:
+            thread.join(max(end - monotonic(), 0.0))

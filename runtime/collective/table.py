@@ -14,14 +14,16 @@ from runtime.collective.engine import distributed
 from runtime.collective.group import Work
 from runtime.collective.hierarchy import make_hierarchy
 from runtime.collective.member import Member, take_seat
-from runtime.collective.monitor import Completed
+from runtime.collective.monitor import Completed, Difference
 from runtime.collective.record import Record
 from runtime.collective.rendezvous import Seat, Store
 from runtime.collective.ring import Pending, Ring, host_group, keep_alive
 from runtime.collective.schedule import (
+    different_histories,
     different_schedules,
     exchange_schedules,
     read_schedule,
+    ring_lines,
     schedule_digest,
 )
 from runtime.collective.slices import SLICE, rpc_deadline
@@ -48,6 +50,7 @@ class RingTable:
         self._rings: dict[int, Ring] = {}
         self._broken = ""
         self._step = 0
+        self._lines: tuple[str, ...] = ()
         self._pid = os.getpid()
         self._finalizer = weakref.finalize(self, _leave, self._members, self._pid)
 
@@ -61,19 +64,22 @@ class RingTable:
         *,
         size: int | None = None,
         store: Store | None = None,
+        limit: float | None = None,
     ) -> None:
         """Meet the other ranks at `endpoints[0]`, where rank 0 hosts the store.
 
         `name` is what `init_ring` refers to. `endpoints` has one for each rank, or the first alone
-        where `size` is the number of ranks. With `store`, no port is opened. A name that was made
-        before is left as it is. Raises RendezvousError as `rendezvous.join` does.
+        where `size` is the number of ranks. With `store`, no port is opened. They have `limit`
+        seconds to come, the deadline unless given. A name that was made before is left as it is.
+        Raises RendezvousError as `rendezvous.join` does.
         """
         if name in self._members:
             return
         count = len(endpoints) if size is None else size
         seat = Seat(name, rank, count, tuple(endpoints))
         distributed()  # imported before the time runs, and before others can connect
-        member = take_seat(seat, self.deadline, store, self._look_at_hooks)
+        limits = self.deadline, self.deadline if limit is None else limit
+        member = take_seat(seat, *limits, store, self._look_at_hooks)
         vigil = Vigil(member.monitor, f"rendezvous {name!r}", -1, self.deadline, self.hooks)
         member.exchange("met", "", vigil.look)
         member.record.step = self._step
@@ -101,6 +107,7 @@ class RingTable:
             if size > 1:
                 with self._watched(made, f"initialisation of ring {ring}") as look:
                     made.group = host_group(member, f"ring{ring}", list(range(size)), look)
+            member.monitor.add_ring(ring)
             self._rings[ring] = made
 
     def set_hierarchy(self, ring: int, inner: int) -> None:
@@ -140,6 +147,13 @@ class RingTable:
         for member in self._members.values():
             member.record.step = number
 
+    def enter(self, schedule: tuple[str, ...]) -> None:
+        """Note the collectives of the module that runs from now on, as `Module.collectives` is.
+
+        All ranks compare them before the first collective of that module on a ring.
+        """
+        self._lines = schedule
+
     def check_schedule(self, ring: int, text: str) -> None:
         """Compare the text of a program's collectives between all ranks, once for each text.
 
@@ -165,10 +179,11 @@ class RingTable:
         found.schedules.add(digest)
 
     def _expect_same_program(self, ring: Ring, text: str) -> None:
-        """Raise ScheduleError where another rank runs a program whose schedule was compared."""
-        member = ring.member
+        """Raise ScheduleError where another rank has gone on with another program."""
+        member, number = ring.member, ring.number
         for record in member.monitor.others.values():
-            if record.program and record.program != member.record.program:
+            is_ahead = record.count(number) > member.record.count(number)
+            if is_ahead and record.program and record.program != member.record.program:
                 other = read_schedule(member, record.program, _nothing)
                 raise different_schedules(ring.number, text, other, [ring.rank], [record.rank])
 
@@ -230,14 +245,28 @@ class RingTable:
         """Count a collective, and compare what it is with the other ranks where it is new."""
         found = self._ring(ring)
         self._expect_whole()
-        record = found.member.record
-        key = str(ring)
-        record.issued[key] = record.issued.get(key, 0) + 1
-        record.ring = ring
-        call = record.call = f"{kind} of {name!r} ({details})"
+        monitor = found.member.monitor
+        if found.size > 1:
+            if self._lines is not found.lines:
+                self._compare_schedule(found)
+            if monitor.difference is not None:
+                self._raise_difference(monitor.difference, found)
+        call = f"{kind} of {name!r} ({details})"
+        monitor.note(ring, call)
         if call not in found.seen and found.size > 1:
             self._agree(found, call)
         return found
+
+    def _compare_schedule(self, ring: Ring) -> None:
+        """Compare what the module that runs says of a ring, unless all ranks did before."""
+        lines = ring_lines(self._lines, ring.number)
+        if lines:
+            self.check_schedule(ring.number, "\n".join(lines))
+        ring.lines = self._lines
+
+    def _raise_difference(self, found: Difference, ring: Ring) -> NoReturn:
+        with self._guarded():
+            raise different_histories(found, ring.member.record.rank)
 
     def _agree(self, ring: Ring, call: str) -> None:
         """Exchange a call with all ranks: Gloo aborts where sizes differ, or returns garbage."""

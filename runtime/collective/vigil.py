@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from runtime.collective.monitor import Monitor
 from runtime.collective.processes import process_state
 from runtime.collective.record import Record
+from runtime.collective.schedule import different_histories
 from runtime.collective.slices import Stopwatch
 from runtime.errors import CollectiveError, RankError, ScheduleError
 
@@ -22,6 +23,9 @@ LONGEST_SILENCE = 20.0
 
 SETTLING = 1.0
 """Seconds after which collectives that differ are a fault: a record may be a heartbeat old."""
+
+DIFFERENT = f"{ScheduleError.__name__}: "
+"""How the failure of a rank begins that runs another program than others."""
 
 RESTART_HINT = "start all ranks again, from the last checkpoint"
 
@@ -84,6 +88,9 @@ class Vigil:
         passed = self._watch.tick()
         self._run_hooks()
         self._listen(passed)
+        if self._monitor.difference is not None:
+            raise different_histories(self._monitor.difference, self._monitor.record.rank)
+        self._expect_no_schedule_error()
         suspect = self._suspect()
         if suspect is not None:
             self._run_hooks()  # a child may have ended first, and the others because of it
@@ -102,6 +109,15 @@ class Vigil:
                 hint=f"no rank is known to be at fault; {RESTART_HINT}",
             ) from error
         self.look()
+
+    def _expect_no_schedule_error(self) -> None:
+        """Raise ScheduleError where another rank did: no rank is at fault alone."""
+        for record in self._monitor.others.values():
+            if record.failure.startswith(DIFFERENT):
+                raise ScheduleError(
+                    f"{record.failure.removeprefix(DIFFERENT)} (found by rank {record.rank})",
+                    hint="all ranks must run the same program on equal shapes",
+                )
 
     def _run_hooks(self) -> None:
         for hook in self._hooks:

@@ -24,7 +24,7 @@ from runtime.collective.slices import SLICE
 from runtime.device import CUDAPlace, Place
 from runtime.errors import CollectiveError, FeedError
 from runtime.parallel.blas import set_blas_threads
-from runtime.parallel.causes import RING, find_cause
+from runtime.parallel.causes import find_cause
 from runtime.parallel.channel import Message, text_value
 from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
 from runtime.parallel.region import Value
@@ -42,16 +42,20 @@ PART = 1 << 26
 CLOSING = 2.0
 """Seconds that workers have to end by themselves."""
 
+STARTING = 60.0
+"""Seconds that workers have to import what they need, at least: who ends meanwhile is seen."""
+
 T = TypeVar("T")
 
 
 class Pool:
     """Ranks `trainer · k` to `trainer · k + k - 1` of `trainers · k`, for the k `places` given.
 
-    The first place is the caller's own, whose collectives are `rings`, ring 0. With several
-    trainers, each a pool of its own, `endpoints` has one of each; the first hosts the rendezvous.
-    `deadline` is in seconds, `FLAGS_rpc_deadline` unless given. Raises RendezvousError, RankError
-    or CollectiveError where a worker cannot be started or the ranks do not meet.
+    The first place is the caller's own, whose collectives are `rings`, numbered from 0 to
+    `ring_count` - 1, each with a process group of its own. With several trainers, each a pool of
+    its own, `endpoints` has one of each; the first hosts the rendezvous. `deadline` is in seconds,
+    `FLAGS_rpc_deadline` unless given. Raises RendezvousError, RankError or CollectiveError where a
+    worker cannot be started or the ranks do not meet.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Pool:
         endpoints: Sequence[str] = (),
         trainer: int = 0,
         trainers: int = 1,
+        ring_count: int = 1,
         deadline: float | None = None,
     ) -> None:
         if not places or len(endpoints) not in (0 if trainers == 1 else trainers, trainers):
@@ -71,7 +76,9 @@ class Pool:
         self.places = list(places)
         self.first = trainer * len(places)
         self.total = trainers * len(places)
+        self.ring_count = ring_count
         self.deadline = rpc_deadline() if deadline is None else deadline
+        self._start_limit = self.deadline if endpoints else max(self.deadline, STARTING)
         self.is_open = True
         self.workers = [WorkerProcess(self.first + i) for i in range(1, len(places))]
         self.rings = Rings(self.deadline)
@@ -104,8 +111,10 @@ class Pool:
             self._starter.wait()
             self._limit_threads()
             store: Store | None = None if listener is None else host_store(listener)
-            self.rings.create_id(NAME, self.first, [endpoint], size=self.total, store=store)
-            self.rings.init_ring(RING, NAME, self.total, self.first)
+            where = NAME, self.first, [endpoint]
+            self.rings.create_id(*where, size=self.total, store=store, limit=self._start_limit)
+            for ring in range(self.ring_count):
+                self.rings.init_ring(ring, NAME, self.total, self.first)
             self._receive_all("start of the workers")
         except BaseException:
             self.abort()
@@ -113,12 +122,13 @@ class Pool:
 
     def _settings(self, endpoint: str) -> SettingsText:
         devices = [p.device if isinstance(p, CUDAPlace) else -1 for p in self.places]
-        first, total, deadline, parent = self.first, self.total, self.deadline, self._owner
+        first, parent, counts = self.first, self._owner, (self.total, self.ring_count)
+        limits = self.deadline, self._start_limit
 
         def text(rank: int, socket: int, region: int) -> str:
             device = devices[rank - first]
             return Settings(
-                rank, total, endpoint, NAME, deadline, device, socket, region, parent
+                rank, *counts, endpoint, NAME, *limits, device, socket, region, parent
             ).text()
 
         return text
@@ -204,16 +214,12 @@ class Pool:
         return found
 
     def set_hierarchy(self, inner: int) -> None:
-        """All-reduce in groups of `inner` ranks first, then between these."""
+        """All-reduce in groups of `inner` ranks first, then between these, on every ring."""
         for worker in self.workers:
             self._send(worker, {"do": "hierarchy", "inner": inner})
-        self._with_own("hierarchy", lambda: self.rings.set_hierarchy(RING, inner))
-
-    def check_schedule(self, text: str) -> None:
-        """Compare a program's collectives on all ranks: with those of other trainers."""
-        for worker in self.workers:
-            self._send(worker, {"do": "schedule"}, [text_value(text)])
-        self._with_own("schedule", lambda: self.rings.check_schedule(RING, text))
+        for ring in range(self.ring_count):
+            self._guarded(lambda ring=ring: self.rings.set_hierarchy(ring, inner))
+        self._receive_all("hierarchy")
 
     # Steps
 
@@ -258,12 +264,7 @@ class Pool:
         An error of `own` ends the pool, and so does Ctrl-C.
         """
         self.start_run(key, feeds)
-        try:
-            result = own()
-        except BaseException:
-            self.abort()
-            raise
-        return result, self.finish_run()
+        return self._guarded(own), self.finish_run()
 
     # Messages
 
@@ -312,13 +313,13 @@ class Pool:
             self._diagnose()
         return reply
 
-    def _with_own(self, what: str, own: Callable[[], None]) -> None:
+    def _guarded(self, own: Callable[[], T]) -> T:
+        """What this rank's part of a step returns; its error ends the pool."""
         try:
-            own()
+            return own()
         except BaseException:
             self.abort()
             raise
-        self._receive_all(what)
 
     # Faults
 

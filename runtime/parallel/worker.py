@@ -41,9 +41,11 @@ class Settings:
 
     rank: int
     size: int
+    rings: int
     endpoint: str
     name: str
     deadline: float
+    limit: float
     device: int
     socket: int
     region: int
@@ -70,7 +72,6 @@ class Worker:
             "get": self._get,
             "drop": self._drop,
             "hierarchy": self._hierarchy,
-            "schedule": self._schedule,
         }
 
     def serve(self) -> None:
@@ -89,8 +90,10 @@ class Worker:
     def _join(self) -> None:
         settings = self._settings
         torch_module().set_num_threads(1)
-        self._rings.create_id(settings.name, settings.rank, [settings.endpoint], size=settings.size)
-        self._rings.init_ring(0, settings.name, settings.size, settings.rank)
+        where = settings.name, settings.rank, [settings.endpoint]
+        self._rings.create_id(*where, size=settings.size, limit=settings.limit)
+        for ring in range(settings.rings):
+            self._rings.init_ring(ring, settings.name, settings.size, settings.rank)
 
     def _report(self, error: BaseException) -> None:
         """Send what a step raised; the caller ends this process."""
@@ -147,12 +150,8 @@ class Worker:
         return []
 
     def _hierarchy(self, message: Message) -> list[Value]:
-        self._rings.set_hierarchy(0, message["inner"])
-        return []
-
-    def _schedule(self, message: Message) -> list[Value]:
-        (text,) = self._channel.values(message, copies=True)
-        self._rings.check_schedule(0, value_text(text))
+        for ring in range(self._settings.rings):
+            self._rings.set_hierarchy(ring, message["inner"])
         return []
 
 

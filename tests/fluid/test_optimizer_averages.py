@@ -100,7 +100,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: optimizer.LookaheadOptimizer(1, alpha=2.0), AssertionError, "alpha should be from 0"),
     (lambda: optimizer.LookaheadOptimizer(1, k=0), AssertionError, "positive integer, but it is 0"),
     (lambda: optimizer.PipelineOptimizer(None), NotImplementedError, "on one device"),
-    (lambda: optimizer.DGCMomentumOptimizer(0.1, 0.9, 0), NotImplementedError, "NCCL"),
+    (lambda: optimizer.DGCMomentumOptimizer(0.1, 0.9, -1), AssertionError, "begin_step must >= 0"),
     (lambda: optimizer.RecomputeOptimizer(None), TypeError, "'optimizer' in RecomputeOptimizer"),
 ]
 

@@ -12,6 +12,7 @@ SHORT = (
     "separate: SIGKILL of rank 0 before",
     "separate: SIGSTOP of rank 0",
     "separate: two of a rank",
+    "separate: calls, swapped in one step",
     "pool: SIGKILL of a worker during",
     "pool: SIGSTOP of a worker",
     "pool: a module differs, dtype",

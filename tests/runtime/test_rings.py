@@ -1,5 +1,6 @@
 """Rings: ranks as threads of one process meet at endpoints and compute collectives."""
 
+import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bench.faults import free_ports
+from bench.support.faulted import free_ports
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import parse_endpoint
 from runtime.errors import CollectiveError, RankError, RendezvousError, ScheduleError
@@ -179,6 +180,37 @@ def test_a_program_that_another_rank_does_not_run_is_an_error() -> None:
     errors = world(2, body)
     assert all(isinstance(error, CollectiveError) for error in errors)
     assert any("'sum y' on rank 1 and 'sum x' on rank 0" in str(error) for error in errors)
+
+
+def test_modules_are_compared_before_their_first_collective() -> None:
+    line = "all_reduce of '{}' float32[4] (ring_id=0)".format
+
+    def body(rings: Rings, rank: int) -> None:
+        for lines in ([line("x")], [line("y"), "sum on another ring (ring_id=1)"]):
+            rings.enter(tuple(lines))
+            rings.barrier(0, "x")
+        rings.enter((line("a"), line("b")) if rank else (line("b"), line("a")))
+        rings.barrier(0, "x")
+
+    for error in world(2, body):
+        assert isinstance(error, ScheduleError)
+        assert "line 1 of the schedule is" in str(error)
+        assert f"{line('a')!r} on rank 1" in str(error)
+        assert f"{line('b')!r} on rank 0" in str(error)
+
+
+def test_known_calls_that_are_swapped_are_noticed() -> None:
+    def body(rings: Rings, rank: int) -> None:
+        array = np.ones(4)
+        for step in range(10**6):
+            is_other = step % 2 != (rank and step > 10)
+            for name in "ab" if is_other else "ba":
+                rings.all_reduce(0, name, "sum", array)
+
+    for error in world(2, body):
+        assert isinstance(error, ScheduleError | RankError)
+        found = re.search(r"from (\d+) to (\d+); what was computed", str(error))
+        assert found is not None and int(found[1]) <= 23 <= int(found[2])
 
 
 def test_a_rank_that_raised_is_named_with_its_error() -> None:

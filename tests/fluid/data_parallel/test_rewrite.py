@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "optimizer"), CASES, ids=[name for name, _ in CASES])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_equal_shares_train_as_the_whole_batch(name: str, optimizer: Any, ranks: int) -> None:
     loss, batches = training(name, optimizer())
     expected = alone(loss, batches)

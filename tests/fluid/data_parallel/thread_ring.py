@@ -3,7 +3,7 @@
 No process is started, so that programs for many ranks are compared in milliseconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Barrier, Lock, Thread
 from typing import Any
 
@@ -82,6 +82,9 @@ class ThreadRank:
     def all_gather_rows(self, ring: int, name: str, rows: Any, values: Any) -> tuple[Any, Any]:
         found = self._exchange("all_gather_rows", name, (rows.copy(), values.copy()))
         return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
+    def enter(self, schedule: Sequence[str]) -> None:
+        """All ranks run programs of one build."""
 
     def has_ring(self, ring: int) -> bool:
         return ring == 0

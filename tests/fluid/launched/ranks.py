@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 
 import fluid
+from fluid.data_parallel.rewrite import synchronize_batch_norms
+from runtime.collective import rings_of
 from tests.fluid.data_parallel.nets import NETS
 
 STEPS, ROWS, RINGS = 5, 12, 2
 OPTIMIZERS = {
     "digits_mlp": lambda: fluid.optimizer.Momentum(0.05, 0.9),
     "lenet_bn": lambda: fluid.optimizer.Momentum(0.05, 0.9),
+    "resnet_cifar8": lambda: fluid.optimizer.SGD(0.05),
     "ctr_wide_deep": lambda: fluid.optimizer.Adagrad(0.05),
 }
 
@@ -77,17 +80,23 @@ def train(job: str, rank: int, endpoints: list[str]) -> dict[str, Any]:
     """What one rank has after a job: its losses and its parameters."""
     mode, network = job.split("/")
     training = Training(network, seed=rank + 7)  # only what rank 0 begins with counts
+    if mode == "grad_allreduce":
+        synchronize_batch_norms(training.main)
     transpile(training, mode, rank, endpoints)
     training.executor.run(training.startup, scope=training.scope)
     step = training.step
+    rings = rings_of(training.scope)
     if mode in ("nccl2", "hierarchical"):
-        step = parallel_step(training, rank, len(endpoints))
+        step, rings = parallel_step(training, rank, len(endpoints))
     losses = [step(share(each, rank, len(endpoints))) for each in training.batches]
     found = {"loss": np.concatenate(losses)} | training.parameters()
+    if len(endpoints) > 1:
+        found["issued"] = np.array([rings._ring(i).member.record.count(i) for i in range(RINGS)])
     return {f"{job}:{name}": value for name, value in found.items()}
 
 
-def parallel_step(training: Training, rank: int, ranks: int) -> Any:
+def parallel_step(training: Training, rank: int, ranks: int) -> tuple[Any, Any]:
+    """A function that runs a step, and the rings that it uses."""
     strategy = fluid.BuildStrategy()
     strategy.sync_batch_norm = True
     runner = fluid.ParallelExecutor(
@@ -99,7 +108,9 @@ def parallel_step(training: Training, rank: int, ranks: int) -> Any:
         trainer_id=rank,
         scope=training.scope,
     )
-    return lambda feed: runner.run([training.loss.name], feed)[0]
+    devices = runner._program._runner(training.scope, fluid.CPUPlace()).devices
+    rings = devices.pool().rings if ranks > 1 else None
+    return lambda feed: runner.run([training.loss.name], feed)[0], rings
 
 
 def main() -> None:

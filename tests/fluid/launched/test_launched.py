@@ -13,7 +13,7 @@ import pytest
 
 import fluid
 from tests.fluid.data_parallel.test_trainers import free_port
-from tests.fluid.launched.ranks import Training, share
+from tests.fluid.launched.ranks import OPTIMIZERS, Training, share
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).parent / "ranks.py"
@@ -86,20 +86,20 @@ def local_sgd(network: str, ranks: int) -> dict[str, Any]:
     return snapshot
 
 
-NETWORKS = ("digits_mlp", "lenet_bn", "ctr_wide_deep")
-EVERY = [f"nccl2/{name}" for name in NETWORKS] + [
-    f"{mode}/{name}" for mode in ("grad_allreduce", "local_sgd") for name in NETWORKS[::2]
-]
+MODES = ("nccl2", "grad_allreduce", "local_sgd")
+EVERY = [f"{mode}/{name}" for mode in MODES for name in OPTIMIZERS]
 
 
 @pytest.mark.parametrize(
     ("ranks", "start", "jobs"),
     [
+        (1, "apart", ["nccl2/digits_mlp"]),
         (2, "launch", ["nccl2/lenet_bn", "grad_allreduce/ctr_wide_deep"]),
         (3, "apart", ["nccl2/digits_mlp", "local_sgd/digits_mlp"]),
+        pytest.param(1, "launch", EVERY[: len(OPTIMIZERS)], marks=pytest.mark.slow),
         pytest.param(2, "apart", EVERY, marks=pytest.mark.slow),
         pytest.param(3, "launch", EVERY, marks=pytest.mark.slow),
-        pytest.param(4, "apart", ["hierarchical/digits_mlp"], marks=pytest.mark.slow),
+        pytest.param(4, "apart", ["hierarchical/digits_mlp", *EVERY], marks=pytest.mark.slow),
     ],
 )
 def test_ranks_train_as_one(ranks: int, start: str, jobs: list[str], tmp_path: Path) -> None:
@@ -114,5 +114,6 @@ def test_ranks_train_as_one(ranks: int, start: str, jobs: list[str], tmp_path: P
             each = [one[f"{job}:loss"] for one in found]
             np.testing.assert_allclose(np.mean(each, axis=0), losses, atol=1e-5)
         for one in found:
+            assert ranks == 1 or all(one[f"{job}:issued"]), "a ring was not used"
             for name, value in parameters.items():
                 np.testing.assert_allclose(one[f"{job}:{name}"], value, atol=1e-5, err_msg=name)

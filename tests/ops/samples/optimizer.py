@@ -7,6 +7,10 @@ from tests.ops.samples import Sample, numbers
 PARAM = {"Param": numbers(3, 4), "Grad": numbers(3, 4, seed=1)}
 BASE = PARAM | {"LearningRate": np.array([0.1], np.float32)}
 VELOCITY = BASE | {"Velocity": numbers(3, 4, seed=2)}
+NESTEROV = {"use_nesterov": True}
+STEPPED = {"X": numbers(3, 4), "current_step": np.array([3.0], np.float32)}
+NUMBERS = {"current_step": STEPPED["current_step"], "nranks": np.array([2.0], np.float32)}
+DGC = {name: numbers(3, 4, seed=i) for i, name in enumerate(("U", "V", "Grad", "Param"))} | NUMBERS
 POWERS = {
     "Beta1Pow": np.array([0.9**3], np.float32),
     "Beta2Pow": np.array([0.999**3], np.float32),
@@ -62,6 +66,23 @@ SAMPLES = [
     Sample("sgd_rows", SPARSE),
     Sample("momentum", VELOCITY, {"mu": 0.9}),
     Sample("momentum", VELOCITY, {"mu": 0.9, "use_nesterov": True}),
+    *(
+        Sample("dgc_momentum", VELOCITY | NUMBERS, {"mu": 0.9, **each})
+        for each in ({}, {"rampup_begin_step": 4.0}, {"rampup_begin_step": 4.0, **NESTEROV})
+    ),
+    *(
+        Sample("dgc", DGC, {"sparsity": [0.9, 0.6], "rampup_step": 4.0, **each})
+        for each in (
+            {"rampup_begin_step": 4.0, "regular_type": 2, "regular_coeff": 0.1},
+            {"regular_type": 1, "regular_coeff": 0.1},
+            {"rampup_begin_step": 2.0, **NESTEROV},
+        )
+    ),
+    *(
+        Sample("dgc_clip_by_norm", STEPPED, {"max_norm": norm, "rampup_begin_step": begin})
+        for norm, begin in ((0.5, 3.0), (0.5, 4.0), (50.0, 0.0))
+    ),
+    *(Sample("dgc_allreduce_sum", STEPPED, {"rampup_begin_step": each}) for each in (3.0, 4.0)),
     Sample("lars_momentum", VELOCITY, {"mu": 0.9}),
     Sample("lars_momentum", VELOCITY, {"mu": 0.5, "lars_coeff": 0.3, "lars_weight_decay": 0.1}),
     Sample("lars_momentum", VELOCITY | {"Grad": PARAM["Grad"] * 0}, {"mu": 0.9}),

@@ -1,0 +1,217 @@
+"""Deep gradient compression: of a gradient only the largest elements are sent, the rest later.
+
+Lin et al., 2018 (arXiv 1712.01887). Each rank keeps U, its momentum, and V, what it has not sent
+yet. Before step `rampup_begin_step` nothing is held back, and training is that of `momentum`. The
+ops and what they compute are those of Paddle 1.8.5: dgc_op.h, dgc_momentum_op.h,
+dgc_clip_by_norm_op.h, sparse_all_reduce_op_handle.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.collective.base import Collective
+from compiler.ops.collective.reduce import all_reduced
+from compiler.ops.math.activation import ClipByNorm
+from compiler.ops.train.optimizer import Update
+
+
+def sparsity_at(sparsity: Sequence[float], step: float, rampup_step: float) -> float:
+    """The part of a gradient that is held back, `step` steps after the beginning.
+
+    The values of `sparsity` share `rampup_step` steps; then the last one stays.
+
+    >>> [sparsity_at([0.75, 0.9, 0.99], step, 6.0) for step in (0, 1, 2, 5, 6)]
+    [0.75, 0.75, 0.9, 0.99, 0.99]
+    """
+    place = int(step * len(sparsity) / rampup_step)
+    return sparsity[min(place, len(sparsity) - 1)]
+
+
+def sent_count(size: int, sparsity: float) -> int:
+    """How many of `size` elements are sent, computed in float32 as the reference does.
+
+    >>> sent_count(16384, 0.999), sent_count(20000, 0.75)
+    (16, 5000)
+    """
+    return int(np.float32(size) * (np.float32(1.0) - np.float32(sparsity)))
+
+
+def compressed(
+    u: Array, v: Array, gradient: Array, count: int, m: float, use_nesterov: bool
+) -> tuple[Array, Array, Array]:
+    """The new U and V, without the `count` largest elements of V, and these in zeros."""
+    momentum = gradient.dtype.type(m)
+    u = momentum * (u + gradient) if use_nesterov else momentum * u + gradient
+    v = v + u + gradient if use_nesterov else v + u
+    sent, sizes = np.zeros_like(v), np.abs(v).ravel()
+    chosen = np.argpartition(sizes, -count)[-count:] if count else slice(0)
+    sent.flat[chosen] = v.flat[chosen]
+    for kept in (u, v):
+        kept.flat[chosen] = 0
+    return u, v, sent
+
+
+def number(value: int, like: Array) -> Array:
+    """A number [1] in the element type of an array."""
+    return np.array([value], like.dtype)
+
+
+class Dgc(OpDef, op="dgc"):
+    """Grad_out = the elements of V to send, zeros elsewhere; U_out and V_out = what is kept.
+
+    With G = nranks * Grad + decay of Param: U = m * U + G and V = V + U; with `use_nesterov`
+    U = m * (U + G) and V = V + U + G. The `k` elements of V that are largest are sent; U and V are
+    0 there then. Before `rampup_begin_step` Grad_out is G and nothing else changes. `current_step`
+    and `nranks` [1] are numbers in float32; ValueError where there is one rank. `regular_type` is
+    0, 1 for L1 or 2 for L2 decay. Reference: dgc_op.h.
+    """
+
+    lod_like = ""
+    stays_on_host = "only data decides which elements are largest"
+
+    U = reads()
+    V = reads()
+    Grad = reads()
+    Param = reads()
+    current_step = reads()
+    nranks = reads()
+    U_out = writes(inplace="U")
+    V_out = writes(inplace="V")
+    Grad_out = writes(inplace="Grad")
+    k = writes(optional=True)
+    m = attr(0.9)
+    use_nesterov = attr(False)
+    sparsity = attr(list[float]())
+    rampup_begin_step = attr(0.0)
+    rampup_step = attr(0.0)
+    regular_coeff = attr(0.0)
+    regular_type = attr(0)
+
+    def infer(
+        self,
+        U: TensorType,
+        V: TensorType,
+        Grad: TensorType,
+        Param: TensorType,
+        current_step: TensorType,
+        nranks: TensorType,
+    ) -> dict[str, TensorType]:
+        return {"U_out": U, "V_out": V, "Grad_out": Grad, "k": Grad.with_shape((1,))}
+
+    def numpy(
+        self, U: Array, V: Array, Grad: Array, Param: Array, current_step: Array, nranks: Array
+    ) -> dict[str, Array]:
+        ranks, step = int(nranks.item()), float(current_step.item()) - self.rampup_begin_step
+        if ranks <= 1:
+            raise ValueError(f"DGC is not useful when num_trainers <= 1, but now nranks={ranks}")
+        gradient = Grad * Grad.dtype.type(ranks)
+        if self.regular_type:
+            decayed = np.sign(Param) if self.regular_type == 1 else Param
+            gradient += Param.dtype.type(self.regular_coeff) * decayed
+        if step < 0:
+            return {"U_out": U, "V_out": V, "Grad_out": gradient, "k": number(0, Grad)}
+        count = sent_count(V.size, sparsity_at(self.sparsity, step, self.rampup_step))
+        u, v, sent = compressed(U, V, gradient, count, self.m, self.use_nesterov)
+        return {"U_out": u, "V_out": v, "Grad_out": sent, "k": number(count, Grad)}
+
+
+class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
+    """Out = the sum of X over all ranks of ring `ring_id`; what is zero in X is not sent.
+
+    Before `rampup_begin_step` all of X is. Made where a `dgc` op is, in place of `c_allreduce_sum`.
+    Reference: sparse_all_reduce_op_handle.cc.
+    """
+
+    lod_like = "X"
+    stays_on_host = "only data decides how many elements are sent"
+
+    X = reads()
+    current_step = reads()
+    Out = writes(inplace="X")
+    ring_id = attr(0)
+    rampup_begin_step = attr(0.0)
+
+    def infer(self, X: TensorType, current_step: TensorType) -> dict[str, TensorType]:
+        return {"Out": X}
+
+    def numpy(self, X: Array, current_step: Array) -> dict[str, Array]:
+        where = (self.collective, self.ring_id, self.variable)
+        if current_step.item() < self.rampup_begin_step:
+            return {"Out": all_reduced(*where, "sum", X)}
+        flat = X.ravel()
+        mine = np.flatnonzero(flat)
+        rows, values = self.collective.all_gather_rows(*where[1:], mine, flat[mine])
+        out = np.zeros_like(flat)
+        np.add.at(out, rows, values)
+        return {"Out": out.reshape(X.shape)}
+
+
+class DgcMomentum(Update, op="dgc_momentum"):
+    """Grad_out = Grad / nranks; then `momentum` before `rampup_begin_step`, and `sgd` from there.
+
+    After that step the momentum is in what `dgc` sends. Reference: dgc_momentum_op.h.
+    """
+
+    Velocity = reads()
+    current_step = reads()
+    nranks = reads()
+    VelocityOut = writes(inplace="Velocity")
+    Grad_out = writes(inplace="Grad")
+    mu = required(float)
+    use_nesterov = attr(False)
+    rampup_begin_step = attr(0.0)
+
+    def compute(
+        self,
+        xp: Xp,
+        Param: Value,
+        Grad: Value,
+        LearningRate: Value,
+        Velocity: Value,
+        current_step: Value,
+        nranks: Value,
+    ) -> dict[str, Any]:
+        grad, is_dense = Grad / nranks, current_step < self.rampup_begin_step
+        velocity = Velocity * self.mu + grad
+        moved = velocity * self.mu + grad if self.use_nesterov else velocity
+        return {
+            "ParamOut": Param - LearningRate * xp.where(is_dense, moved, grad),
+            "VelocityOut": xp.where(is_dense, velocity, Velocity),
+            "Grad_out": grad,
+        }
+
+
+class DgcClipByNorm(ClipByNorm, op="dgc_clip_by_norm"):
+    """`clip_by_norm` from `rampup_begin_step` on; before that step Out is X.
+
+    Reference: dgc_clip_by_norm_op.h.
+    """
+
+    current_step = reads()
+    rampup_begin_step = attr(0.0)
+
+    def infer(self, X: TensorType, current_step: TensorType) -> TensorType:
+        return X
+
+    def for_rows(self) -> str:
+        """Sparse gradients are not compressed."""
+        return ""
+
+    def numpy(self, X: Array, current_step: Array) -> Array:
+        if current_step.item() < self.rampup_begin_step:
+            return X
+        norm = np.sqrt(np.vdot(X, X))
+        return X * X.dtype.type(self.max_norm / np.maximum(norm, self.max_norm))
+
+    def measure(self, xp: Xp, X: Value, current_step: Value) -> dict[str, Value]:
+        return super().measure(xp, X)
+
+    def compute(self, xp: Xp, X: Value, current_step: Value, squares: Value) -> Value:
+        clipped = super().compute(xp, X, squares)
+        return xp.where(current_step < self.rampup_begin_step, X, clipped)

@@ -1,0 +1,48 @@
+"""History: the checksums of all calls of a ring so far, by which ranks notice that they differ.
+
+Two all-reduces of one shape whose order the data decides may be swapped on one rank, after all
+ranks have seen both: no call is new, and the sums are garbage. So every call goes into a checksum,
+records show it with the number of calls, and whoever reads one compares it with its own of that
+number.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+KEPT = 1 << 12
+"""Calls of a ring whose checksums are kept: between heartbeats, ranks are seldom apart by more."""
+
+
+class History:
+    """The checksums after each of the last calls of one ring; the first `agreed` are all ranks'."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.agreed = 0
+        self._checksum = 0
+        self._kept: list[tuple[int, int]] = [(-1, 0)] * KEPT
+
+    def add(self, call: str) -> tuple[int, int]:
+        """Note a call; the number of calls and their checksum."""
+        self.count += 1
+        self._checksum = crc32(call.encode(), self._checksum)
+        latest = self._kept[self.count % KEPT] = self.count, self._checksum
+        return latest
+
+    def differs(self, count: int, checksum: int) -> bool:
+        """Whether another rank's first `count` calls were others; False where that is not known.
+
+        >>> mine, other = History(), History()
+        >>> [mine.differs(*other.add(call)) for call in "ab"]
+        [False, False]
+        >>> _ = mine.add("b"), mine.add("a")
+        >>> mine.differs(*other.add("c")), mine.differs(2, other._kept[2][1])
+        (False, True)
+        """
+        known, own = self._kept[count % KEPT]
+        if known != count:
+            return False
+        if own == checksum:
+            self.agreed = max(self.agreed, count)
+        return own != checksum
