@@ -26,7 +26,8 @@ __all__ = ["DistributedTranspiler", "TranspilerOptimizer", "fleet"]
 
 DEADLINE = "FLAGS_rpc_deadline"
 DISTRIBUTED = ("_is_distributed", "_endpoints", "_ps_endpoint", "_distributed_lookup_table",
-               "_parameters_on_pservers", "_sharding_plan")  # fmt: skip
+               "_parameters_on_pservers", "_sharding_plan", "_server_settings",
+               "_schedule_counters")  # fmt: skip
 """What a program notes of the servers that its variables lie on."""
 
 

@@ -6,6 +6,7 @@ import os
 from enum import IntEnum
 from typing import Any
 
+from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 
 __all__ = [
@@ -42,6 +43,8 @@ class DistributeTranspilerConfig:
     startup program waits for all trainers, `FLAGS_rpc_deadline` at most.
     `nccl_comm_num`, `use_hierarchical_allreduce`, `hierarchical_allreduce_inter_nranks`: the number
     of rings, and whether they are two levels deep, with so many ranks in a lower one.
+    `ps_policy` and the other `ps_` fields, this compiler's own: how servers treat lost trainers,
+    snapshots, deadlines, token and TLS; see docs/parameter_servers.md. None is the default there.
     """
 
     slice_var_up: bool = True
@@ -59,6 +62,18 @@ class DistributeTranspilerConfig:
     use_hierarchical_allreduce: bool = False
     hierarchical_allreduce_inter_nranks: int = 0
     collective_mode: str | None = None
+    ps_policy: str | None = None
+    ps_heartbeat_seconds: float | None = None
+    ps_lost_seconds: float | None = None
+    ps_return_seconds: float | None = None
+    ps_reconnect_seconds: float | None = None
+    ps_deadline_seconds: float | None = None
+    ps_snapshot_dir: str | None = None
+    ps_snapshot_steps: int | None = None
+    ps_token: str | None = None
+    ps_cert: str | None = None
+    ps_key: str | None = None
+    ps_ca: str | None = None
     _sync_mode: bool = True
     _runtime_split_send_recv: bool = False
 
@@ -115,7 +130,8 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
     """The settings, checked, with `split_method` filled in.
 
     Raises TypeError for what is no config and for a `split_method` that is no subclass of
-    PSDispatcher, ValueError for an unknown `mode` and a `min_block_size` below 8192.
+    PSDispatcher, ValueError for an unknown `mode` and a `min_block_size` below 8192; both for the
+    fields of `server_settings`.
     """
     if not isinstance(config, DistributeTranspilerConfig):
         kind = type(config).__name__
@@ -135,6 +151,7 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
             f"config.min_block_size must be at least {LEAST_BLOCK} elements, "
             f"but is {config.min_block_size}"
         )
+    server_settings(config)
     return config
 
 
