@@ -1,6 +1,7 @@
-"""One process of a job with parameter servers: `role.py JOB ROLE NUMBER`, JOB is JSON.
+"""One process of jobs with parameter servers: `role.py JOBS ROLE NUMBER`, JOBS is a JSON file.
 
-Trainers write their parameters and the losses of all steps to `OUT/trainer_NUMBER.npz`.
+It takes part in one job after the other, in those that have so many processes of its role. Trainers
+write their parameters and the losses of all steps to `OUT/trainer_NUMBER.npz`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 import fluid
 from fluid.communicator import Communicator
+from fluid.demo.digits import load_digits
 from fluid.parameter_server.saving import merged_values
 from tests.golden import zoo
 
@@ -79,8 +81,24 @@ def ctr_wide_deep(fluid: Any) -> Any:
     return loss, [], draw
 
 
+def digits(fluid: Any) -> Any:
+    """The digits of the demo, written by people, by two layers."""
+    image = fluid.layers.data("img", [1, 16, 16])
+    label = fluid.layers.data("label", [1], dtype="int64")
+    hidden = fluid.layers.fc(image, 64, act="relu")
+    chances = fluid.layers.fc(hidden, 10, act="softmax")
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
+    known = load_digits()[0]
+
+    def draw(random: Any, n: int) -> Any:
+        chosen = random.integers(0, len(known), n)
+        return {"img": known.pixels[chosen], "label": known.labels[chosen]}
+
+    return loss, [], draw
+
+
 SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep)}
-MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, **SPARSE}
+MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, "digits": digits, **SPARSE}
 
 
 def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -94,9 +112,11 @@ def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def batches(job: dict[str, Any], draw: Any) -> list[dict[str, Any]]:
-    """The whole batch of every step."""
+    """The whole batch of every step; with `equal_shares`, that of each trainer is the same."""
     random = np.random.default_rng(3)
-    return [draw(random, job["rows"]) for _ in range(job["steps"])]
+    copies = job["trainers"] if job.get("equal_shares") else 1
+    found = [draw(random, job["rows"] // copies) for _ in range(job["steps"])]
+    return [{name: np.concatenate([v] * copies) for name, v in each.items()} for each in found]
 
 
 def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, Any]:
@@ -110,6 +130,11 @@ def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, An
         number, main, ",".join(job["endpoints"]), job["trainers"], job.get("sync", True), startup
     )
     return transpiler, main, startup, loss, draw
+
+
+def share_of(batch: dict[str, Any], job: dict[str, Any], number: int) -> dict[str, Any]:
+    """The rows of a batch that a trainer has."""
+    return {name: np.array_split(v, job["trainers"])[number] for name, v in batch.items()}
 
 
 def fed(batch: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +178,7 @@ def train_transpiled(job: dict[str, Any], number: int, made: Any) -> None:
         communicator.start()
     losses = []
     for batch in batches(job, draw):
-        share = {name: np.array_split(v, job["trainers"])[number] for name, v in batch.items()}
+        share = share_of(batch, job, number)
         (value,) = executor.run(main, feed=fed(share), fetch_list=[loss], scope=scope)
         losses.append(float(value[0]))
     found = parameters(main, scope)
@@ -165,17 +190,27 @@ def train_transpiled(job: dict[str, Any], number: int, made: Any) -> None:
 
 
 def alone(job: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
-    """Parameters and losses of one process on whole batches."""
+    """Parameters and losses of one process on whole batches, or with `share` on one share."""
     main, startup, loss, draw = build(job)
     executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     executor.run(startup, scope=scope)
     losses = []
     for batch in batches(job, draw):
+        if "share" in job:
+            batch = share_of(batch, job, job["share"])
         (value,) = executor.run(main, feed=fed(batch), fetch_list=[loss], scope=scope)
         losses.append(float(value[0]))
     return parameters(main, scope), losses
 
 
+def take_part(jobs: list[dict[str, Any]], role: str, number: int) -> None:
+    """Take part in jobs, one after the other."""
+    for job in jobs:
+        count = len(job["endpoints"]) if role == "server" else job["trainers"]
+        if number < count:
+            with fluid.scope_guard(fluid.Scope()):
+                {"server": serve, "trainer": train}[role](job, number)
+
+
 if __name__ == "__main__":
-    settings = json.loads(sys.argv[1])
-    {"server": serve, "trainer": train}[sys.argv[2]](settings, int(sys.argv[3]))
+    take_part(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3]))
