@@ -10,6 +10,7 @@ import numpy as np
 from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
+from compiler.ops.math.axes import element_type
 from compiler.ops.ps.absent import reached
 from compiler.ops.ps.exchange import Exchange
 
@@ -177,22 +178,22 @@ class RecvSave(Exchange, op="recv_save"):
     def numpy(self) -> dict[str, Array]:
         server = reached(self.parameter_server)
         parts = server.recv(self.remote_varnames, self.endpoints, self.trainer_id)
-        whole = joined_slices(self.kind, parts, self.slice_shapes, self.shape)
-        found = DType.of(self.dtype).numpy
+        whole = joined_slices(parts, self.slice_shapes, self.shape)
+        found = element_type(self.dtype)
         if whole.dtype != found:
             raise ValueError(f"recv_save: the servers have {whole.dtype}, 'dtype' is {found}")
         server.save_tensor(self.file_path, whole, self.overwrite)
         return {}
 
 
-def joined_slices(
-    kind: str, parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]
-) -> Array:
-    """Slices one below the other; ValueError where they are not what an op says of them."""
+def joined_slices(parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]) -> Array:
+    """Slices one below the other; ValueError where they are not what `recv_save` says of them."""
     for part, text in zip(parts, described, strict=True):
         if [int(size) for size in text.split(",")] != list(part.shape):
-            raise ValueError(f"{kind}: a slice is {list(part.shape)}, expected [{text}]")
+            raise ValueError(f"recv_save: a slice is {list(part.shape)}, expected [{text}]")
     whole = np.concatenate([np.asarray(part) for part in parts])
     if list(whole.shape) != list(shape):
-        raise ValueError(f"{kind}: the slices make up {list(whole.shape)}, expected {list(shape)}")
+        raise ValueError(
+            f"recv_save: the slices make up {list(whole.shape)}, expected {list(shape)}"
+        )
     return whole

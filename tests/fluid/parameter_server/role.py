@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, _, draw = MODELS[job["model"]](fluid)
-        zoo.optimizer(fluid, job["optimizer"]).minimize(loss)
+        rate = job.get("rate")
+        made = fluid.optimizer.SGD(rate) if rate else zoo.optimizer(fluid, job["optimizer"])
+        made.minimize(loss)
     return main, startup, loss, draw
 
 
@@ -159,34 +162,64 @@ def serve(job: dict[str, Any], number: int) -> None:
     main, startup = transpiled(job, 0)[0].get_pserver_programs(endpoint)
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(startup)
+    if "load" in job:
+        fluid.io.load_persistables(executor, job["load"], main)
     executor.run(main)
 
 
 def train(job: dict[str, Any], number: int) -> None:
     """Run a trainer on its share of every batch."""
-    train_transpiled(job, number, transpiled(job, number))
+    train_transpiled(job, number, transpiled(job, number), fluid.global_scope())
 
 
-def train_transpiled(job: dict[str, Any], number: int, made: Any) -> None:
+def train_transpiled(job: dict[str, Any], number: int, made: Any, scope: Any) -> None:
     """Run a trainer whose programs are made."""
     transpiler, _, startup, loss, draw = made
-    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
-    main = transpiler.get_trainer_program()
+    executor = fluid.Executor(fluid.CPUPlace())
+    main = transpiler.get_trainer_program(wait_port=False)
     executor.run(startup, scope=scope)
     communicator = Communicator(main) if job.get("communicator") else None
     if communicator is not None:
         communicator.start()
     losses = []
-    for batch in batches(job, draw):
+    for batch in batches(job, draw)[job.get("first", 0) :]:
         share = share_of(batch, job, number)
         (value,) = executor.run(main, feed=fed(share), fetch_list=[loss], scope=scope)
         losses.append(float(value[0]))
+        if "pause" in job:
+            print(f"step {len(losses)}", flush=True)
+            time.sleep(job["pause"])
     found = parameters(main, scope)
     found |= {n: value for n, value in merged_values(main).items() if n in found}
+    if "save" in job and number == 0:
+        save(job, executor, main, transpiler)
     if communicator is not None:
         communicator.stop()
     executor.close()
     np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **found)
+
+
+def save(job: dict[str, Any], executor: Any, main: Any, transpiler: Any) -> None:
+    """Save a model whole, and with ops: one variable, and the shards of a table where they lie."""
+    folder = job["save"]
+    fluid.io.save_persistables(executor, folder, main)
+    saving = fluid.Program()
+    plan = transpiler.sharding_plan
+    cut = max(plan.shards, key=lambda each: len(each.slices))
+    attrs = {
+        "endpoints": cut.endpoints,
+        "remote_varnames": [part.name for part in cut.slices],
+        "slice_varnames": [part.name for part in cut.slices],
+        "slice_shapes": [",".join(map(str, part.shape)) for part in cut.slices],
+        "shape": list(cut.slices[0].whole),
+        "file_path": f"{folder}/received/{cut.param}",
+    }
+    saving.global_block().append_op("recv_save", attrs=attrs)
+    if plan.table is not None:
+        attrs = {"dir": f"{folder}/shards", "lookup_table": plan.table.name}
+        attrs["epmap"] = list(plan.endpoints)
+        saving.global_block().append_op("checkpoint_notify", attrs=attrs)
+    executor.run(saving)
 
 
 def alone(job: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:

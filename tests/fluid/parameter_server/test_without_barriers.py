@@ -1,13 +1,12 @@
 """Trainers that do not wait for each other learn what synchronous ones do."""
 
-import numpy as np
 import pytest
 
 import fluid
 from fluid.demo.digits import load_digits
 from tests.fluid.parameter_server import processes, threads
 from tests.fluid.parameter_server.processes import make_job
-from tests.fluid.parameter_server.role import build
+from tests.fluid.parameter_server.role import alone, build
 
 BAND = 0.1
 """How far the loss on held-out digits may be from that of synchronous training (docs)."""
@@ -31,22 +30,24 @@ def described(folder, mode, **more):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_they_learn(tmp_path, mode):
-    job = described(tmp_path, mode, model="digits_mlp", steps=60)
-    losses = np.mean([each["losses"] for each in threads.trained(job)], axis=0)
-    assert losses[-10:].mean() < losses[:10].mean() - 0.03  # labels are drawn by chance: ln 10
+def test_they_learn_what_one_process_does(tmp_path, mode):
+    job = described(tmp_path, mode, model="digits", rows=64, steps=100, rate=0.1)
+    reached = held_out_loss(job, threads.trained(job)[0])
+    assert abs(reached - held_out_loss(job, alone(job)[0])) <= 1.5 * BAND
 
 
+@pytest.mark.slow
 def test_they_reach_the_loss_of_synchronous_training(tmp_path):
     names = ["sync", *MODES]
-    jobs = [described(tmp_path / each, each, model="digits", rows=64, steps=300) for each in names]
-    found = processes.trained(*jobs)
+    size = {"rows": 96, "steps": 160, "rate": 0.1}
+    jobs = [described(tmp_path / each, each, model="digits", **size) for each in names]
+    found = processes.trained(*jobs, seconds=240.0)
     reached = {
         name: held_out_loss(job, each[0])
         for name, job, each in zip(names, jobs, found, strict=True)
     }
     print({name: round(loss, 3) for name, loss in reached.items()})
-    assert reached["sync"] < 0.35
+    assert reached["sync"] < 0.5
     assert {n: loss for n, loss in reached.items() if abs(loss - reached["sync"]) > BAND} == {}
 
 
