@@ -9,6 +9,7 @@ from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
+from compiler.ir.remote_rows import is_remote
 from fluid.framework import Program
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
@@ -135,7 +136,8 @@ def _end() -> None:
 
 
 def _exchanges(program: Program) -> Iterator[Any]:
-    return (op for block in program.blocks for op in block.ops if op.type in EXCHANGE)
+    ops = (op for block in program.blocks for op in block.ops)
+    return (op for op in ops if op.type in EXCHANGE or is_remote(op))
 
 
 def _endpoints(op: Any) -> list[str]:

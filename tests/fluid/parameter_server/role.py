@@ -82,6 +82,41 @@ def ctr_wide_deep(fluid: Any) -> Any:
     return loss, [], draw
 
 
+def tree(fluid: Any) -> Any:
+    """A hierarchical sigmoid over a tree of its own, whose weight has a sparse gradient."""
+    x = fluid.layers.data("x", [8])
+    label = fluid.layers.data("label", [1], dtype="int64")
+    forks = fluid.layers.data("forks", [4], dtype="int64")
+    turns = fluid.layers.data("turns", [4], dtype="int64")
+    hidden = fluid.layers.fc(x, 16, act="tanh")
+    paths = {"path_table": forks, "path_code": turns, "is_custom": True, "is_sparse": True}
+    loss = fluid.layers.mean(fluid.layers.hsigmoid(hidden, label, WORDS, **paths))
+
+    def draw(random: Any, n: int) -> Any:
+        return {
+            "x": zoo.normal(random, n, 8),
+            "label": random.integers(0, WORDS, (n, 1)),
+            "forks": random.integers(0, WORDS, (n, 4)),
+            "turns": random.integers(0, 2, (n, 4)),
+        }
+
+    return loss, [], draw
+
+
+def noise(fluid: Any) -> Any:
+    """Noise contrastive estimation with a sparse gradient; its classes are drawn by a seed."""
+    x = fluid.layers.data("x", [8])
+    label = fluid.layers.data("label", [1], dtype="int64")
+    hidden = fluid.layers.fc(x, 16, act="tanh")
+    drawn = {"num_neg_samples": 5, "seed": 3, "is_sparse": True}
+    loss = fluid.layers.mean(fluid.layers.nce(hidden, label, WORDS, **drawn))
+
+    def draw(random: Any, n: int) -> Any:
+        return {"x": zoo.normal(random, n, 8), "label": random.integers(0, WORDS, (n, 1))}
+
+    return loss, [], draw
+
+
 def digits(fluid: Any) -> Any:
     """The digits of the demo, written by people, by two layers."""
     image = fluid.layers.data("img", [1, 16, 16])
@@ -98,7 +133,7 @@ def digits(fluid: Any) -> Any:
     return loss, [], draw
 
 
-SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep)}
+SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep, tree, noise)}
 MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, "digits": digits, **SPARSE}
 
 

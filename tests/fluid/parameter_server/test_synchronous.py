@@ -26,6 +26,8 @@ JOBS = [
     ("word2vec", "sgd", 2, 2),
     ("far_words", "sgd", 2, 2),
     ("ctr_wide_deep", "adagrad", 2, 2),
+    ("tree", "adam", 2, 2),
+    ("noise", "momentum+l2", 1, 2),
 ]
 NETS = ("digits_mlp", "lenet_bn", "word2vec", "ctr_wide_deep", "two_layers_wide")
 OPTIMIZERS = ("sgd", "momentum+l2", "adam", "adagrad", "sgd@piecewise", "momentum+clip_global")
