@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.fluid.parameter_server.nets import NORMED
+
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
 """How long a job may take until its test fails."""
@@ -95,5 +97,5 @@ def make_job(
     return {
         "model": model, "optimizer": optimizer, "trainers": trainers,
         "endpoints": free_endpoints(servers), "out": str(out), "rows": 6, "steps": 20,
-        "equal_shares": model == "lenet_bn", **more,
+        "equal_shares": model in NORMED, **more,
     }  # fmt: skip

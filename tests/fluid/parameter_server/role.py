@@ -16,125 +16,9 @@ import numpy as np
 
 import fluid
 from fluid.communicator import Communicator
-from fluid.demo.digits import load_digits
 from fluid.parameter_server.saving import merged_values
+from tests.fluid.parameter_server.nets import MODELS
 from tests.golden import zoo
-
-
-def two_layers_wide(fluid: Any) -> Any:
-    """A layer of a million weights, and one behind it."""
-    x = fluid.layers.data("x", [1000])
-    y = fluid.layers.data("y", [1])
-    hidden = fluid.layers.fc(x, 1000, act="relu")
-    error = fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y)
-    draw = zoo.normal
-    feed = lambda random, n: {"x": draw(random, n, 1000) / 30, "y": draw(random, n, 1)}  # noqa: E731
-    return fluid.layers.mean(error), [], feed
-
-
-WORDS = 2000
-"""Rows of the table, which is cut into two slices."""
-
-
-def word2vec(fluid: Any, **table: Any) -> Any:
-    """The next of four words, from a shared sparse table."""
-    words = [fluid.layers.data(f"word{i}", [1], dtype="int64") for i in range(4)]
-    label = fluid.layers.data("label", [1], dtype="int64")
-    kind = {"is_sparse": True, "param_attr": "shared", **table}
-    vectors = [fluid.layers.embedding(word, [WORDS, 16], **kind) for word in words]
-    hidden = fluid.layers.fc(fluid.layers.concat(vectors, axis=1), 32, act="sigmoid")
-    chances = fluid.layers.fc(hidden, 50, act="softmax")
-    loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
-
-    def draw(random: Any, n: int) -> Any:
-        found = {f"word{i}": random.integers(0, WORDS, (n, 1)) for i in range(4)}
-        found["word1"] = found["word0"] % 5  # some rows come several times
-        return {**found, "label": found["word0"] % 50}
-
-    return loss, [], draw
-
-
-def far_words(fluid: Any) -> Any:
-    """The same with `is_distributed`."""
-    return word2vec(fluid, is_distributed=True)
-
-
-def ctr_wide_deep(fluid: Any) -> Any:
-    """A wide and a deep sparse table, and numbers beside them."""
-    clicks = fluid.layers.data("clicks", [1], dtype="int64", lod_level=1)
-    user = fluid.layers.data("user", [1], dtype="int64")
-    numbers = fluid.layers.data("numbers", [8])
-    label = fluid.layers.data("label", [1], dtype="int64")
-    deep = fluid.layers.embedding(user, [WORDS, 16], is_sparse=True, param_attr="deep")
-    wide = fluid.layers.embedding(clicks, [300, 1], is_sparse=True, param_attr="wide")
-    hidden = fluid.layers.fc([deep, numbers], 16, act="relu")
-    scores = fluid.layers.fc([hidden, fluid.layers.sequence_pool(wide, "sum")], 2, act="softmax")
-    loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
-
-    def draw(random: Any, n: int) -> Any:
-        return {
-            "clicks": random.integers(0, 300, (n, 3, 1)),
-            "user": random.integers(0, WORDS, (n, 1)),
-            "numbers": zoo.normal(random, n, 8),
-            "label": random.integers(0, 2, (n, 1)),
-        }
-
-    return loss, [], draw
-
-
-def tree(fluid: Any) -> Any:
-    """A hierarchical sigmoid over a tree of its own, whose weight has a sparse gradient."""
-    x = fluid.layers.data("x", [8])
-    label = fluid.layers.data("label", [1], dtype="int64")
-    forks = fluid.layers.data("forks", [4], dtype="int64")
-    turns = fluid.layers.data("turns", [4], dtype="int64")
-    hidden = fluid.layers.fc(x, 16, act="tanh")
-    paths = {"path_table": forks, "path_code": turns, "is_custom": True, "is_sparse": True}
-    loss = fluid.layers.mean(fluid.layers.hsigmoid(hidden, label, WORDS, **paths))
-
-    def draw(random: Any, n: int) -> Any:
-        return {
-            "x": zoo.normal(random, n, 8),
-            "label": random.integers(0, WORDS, (n, 1)),
-            "forks": random.integers(0, WORDS, (n, 4)),
-            "turns": random.integers(0, 2, (n, 4)),
-        }
-
-    return loss, [], draw
-
-
-def noise(fluid: Any) -> Any:
-    """Noise contrastive estimation with a sparse gradient; its classes are drawn by a seed."""
-    x = fluid.layers.data("x", [8])
-    label = fluid.layers.data("label", [1], dtype="int64")
-    hidden = fluid.layers.fc(x, 16, act="tanh")
-    drawn = {"num_neg_samples": 5, "seed": 3, "is_sparse": True}
-    loss = fluid.layers.mean(fluid.layers.nce(hidden, label, WORDS, **drawn))
-
-    def draw(random: Any, n: int) -> Any:
-        return {"x": zoo.normal(random, n, 8), "label": random.integers(0, WORDS, (n, 1))}
-
-    return loss, [], draw
-
-
-def digits(fluid: Any) -> Any:
-    """The digits of the demo, written by people, by two layers."""
-    image = fluid.layers.data("img", [1, 16, 16])
-    label = fluid.layers.data("label", [1], dtype="int64")
-    hidden = fluid.layers.fc(image, 64, act="relu")
-    chances = fluid.layers.fc(hidden, 10, act="softmax")
-    loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
-    known = load_digits()[0]
-
-    def draw(random: Any, n: int) -> Any:
-        chosen = random.integers(0, len(known), n)
-        return {"img": known.pixels[chosen], "label": known.labels[chosen]}
-
-    return loss, [], draw
-
-
-SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep, tree, noise)}
-MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, "digits": digits, **SPARSE}
 
 
 def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -176,12 +60,13 @@ def share_of(batch: dict[str, Any], job: dict[str, Any], number: int) -> dict[st
 
 
 def fed(batch: dict[str, Any]) -> dict[str, Any]:
-    """A batch with each row of `clicks` as one sequence."""
+    """A batch with each row of integers that has several as one sequence."""
     found = dict(batch)
-    if "clicks" in found:
-        rows, count = found["clicks"].shape[:2]
-        flat = found["clicks"].reshape(-1, 1)
-        found["clicks"] = fluid.create_lod_tensor(flat, [[count] * rows], fluid.CPUPlace())
+    for name, value in batch.items():
+        if value.ndim == 3 and value.dtype == np.int64:
+            rows, count = value.shape[:2]
+            lengths = [[count] * rows]
+            found[name] = fluid.create_lod_tensor(value.reshape(-1, 1), lengths, fluid.CPUPlace())
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 import fluid
 from fluid import parameter_server
 from fluid.cli.main import main as command_line
+from fluid.communicator import Communicator
 from fluid.parameter_server.saving import merged_values
 from tests.fluid.parameter_server import role, threads
 from tests.fluid.parameter_server.processes import make_job
@@ -35,7 +36,7 @@ def job(tmp_path_factory):
         "trainer_id": 0,
     }
     assert len(cut.slices) == 2
-    yield made, attrs, merged_values(main)["shared"]
+    yield made, attrs, merged_values(main)["shared"], main
     parameter_server.complete(main, executor)
     for each in running:
         each.join(20)
@@ -70,14 +71,14 @@ def both(kind, inputs, outputs, attrs, remote, table):
 
 
 def test_lookups(job):
-    _, remote, table = job
+    remote, table = job[1:3]
     ids = {"Ids": np.array([[1999], [0], [1999], [1000]])}
     here, there = both("lookup_table", ids, ["Out"], {"padding_idx": 0}, remote, table)
     np.testing.assert_array_equal(here, there)
 
 
 def test_nce(job):
-    _, remote, table = job
+    remote, table = job[1:3]
     random = np.random.default_rng(2)
     inputs = {
         "Input": random.standard_normal((3, 16), np.float32),
@@ -95,7 +96,7 @@ def test_nce(job):
 
 
 def test_hierarchical_sigmoid(job):
-    _, remote, table = job
+    remote, table = job[1:3]
     inputs = {
         "X": np.random.default_rng(3).standard_normal((3, 16), np.float32),
         "Label": np.array([[0], [1500], [1999]]),
@@ -115,3 +116,13 @@ def test_status_of_live_servers(job, capsys):
         assert text in shown
     assert command_line(["ps", "status", endpoints[0], "--json"]) == 0
     assert capsys.readouterr().out.startswith('{"endpoint": ')
+
+
+def test_a_synchronous_communicator_only_starts_and_stops(job):
+    made = Communicator(job[3])
+    assert not made.is_running()
+    made.start()
+    made.start()
+    assert made.is_running()
+    made.stop()
+    assert not made.is_running()

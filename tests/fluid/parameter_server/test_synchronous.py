@@ -28,6 +28,11 @@ JOBS = [
     ("ctr_wide_deep", "adagrad", 2, 2),
     ("tree", "adam", 2, 2),
     ("noise", "momentum+l2", 1, 2),
+    ("mnist", "adam", 2, 2),
+    ("se_resnext", "momentum+l2@piecewise", 2, 2),
+    ("transformer", "adam@noam", 2, 2),
+    ("text_classification", "sgd", 2, 2),
+    ("simnet_bow", "adam", 2, 2),
 ]
 NETS = ("digits_mlp", "lenet_bn", "word2vec", "ctr_wide_deep", "two_layers_wide")
 OPTIMIZERS = ("sgd", "momentum+l2", "adam", "adagrad", "sgd@piecewise", "momentum+clip_global")
