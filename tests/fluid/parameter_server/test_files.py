@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fluid
+from fluid.parameter_server.saving import local_names, parts_of
 from runtime.checkpoint import load_tensor
 from runtime.ps.snapshot import read_snapshot, snapshot_path
 from tests.fluid.parameter_server.processes import (
@@ -20,6 +22,8 @@ from tests.fluid.parameter_server.processes import (
 )
 from tests.fluid.parameter_server.role import alone
 from tests.fluid.parameter_server.test_synchronous import WITHIN, distance
+from tests.fluid.server_job import SERVERS, transpiled
+from tests.fluid.test_distribute_transpiler import config, wide
 
 MODELS = {"far_words": "sgd@piecewise", "ctr_wide_deep": "adam@piecewise"}
 
@@ -73,6 +77,39 @@ def test_ops_save_one_variable_and_the_shards_of_a_table(jobs):
     for server in range(2):
         rows = tensor(folder / "shards" / f"shared_{server}")
         np.testing.assert_array_equal(rows, table[server::2])
+
+
+def test_counters_of_trainers_that_do_not_wait_are_loaded_as_their_sum():
+    def optimizer():
+        return fluid.optimizer.Momentum(fluid.layers.exponential_decay(0.1, 100, 0.99), 0.9)
+
+    settings = config(sync_mode=False)
+    made = transpiled(wide(optimizer), config=settings, sync_mode=False)
+    parts = parts_of(made[0].get_pserver_program(SERVERS.split(",")[0]))
+    shares = [f"@LR_DECAY_COUNTER@.trainer_{trainer}" for trainer in range(2)]
+    saved = np.array([17])
+    assert [parts[name].origin for name in shares] == ["@LR_DECAY_COUNTER@"] * 2
+    assert [int(parts[name].cut(saved)[0]) for name in shares] == [17, 0]
+    moments = [name for name in parts if "velocity" in name]
+    assert len(moments) == 2
+    assert parts_of(made[1]) == {}
+
+
+def test_with_geo_trainers_save_what_optimizers_remember():
+    settings = config(sync_mode=False, geo_sgd_mode=True)
+    build = wide(lambda: fluid.optimizer.Momentum(0.1, 0.9))
+    transpiler, main, _, _ = transpiled(build, config=settings, sync_mode=False)
+    parts = parts_of(transpiler.get_pserver_program(SERVERS.split(",")[0]))
+    assert {each.origin for each in parts.values()} == {"fc_w", "fc_b"}
+    names = [var.name for var in main.list_vars() if var.persistable]
+    assert len([n for n in local_names(main, iter(names)) if "velocity" in n]) == 2
+
+
+def test_a_model_of_another_program_is_not_loaded():
+    server = transpiled(wide())[0].get_pserver_program(SERVERS.split(",")[1])
+    (part,) = parts_of(server).values()
+    with pytest.raises(ValueError, match=r"'fc_w' was saved as \[3, 2\], the program has \[1000"):
+        part.cut(np.zeros((3, 2), np.float32))
 
 
 def test_sigterm_takes_a_snapshot_from_which_a_new_server_goes_on(tmp_path):
