@@ -136,7 +136,8 @@ class Chaos:
         trainers = [p for (role, _), p in self.processes.items() if role == "trainer"]
         found = [read_snapshot(path) for path in Path(self.job["out"]).glob("*.snapshot")]
         step = max((each.step for each in found if each is not None), default=0)
-        return any(p.poll() is None for p in trainers) and step < self.job["steps"] - MARGIN[self.policy]
+        last = self.job["steps"] - MARGIN[self.policy]
+        return any(p.poll() is None for p in trainers) and step < last
 
     def _fault(self) -> None:
         """Kill or stop a process that runs, and with policy `wait` start it again."""

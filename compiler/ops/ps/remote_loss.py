@@ -14,6 +14,7 @@ import numpy as np
 from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.opdef import attr, attr_list, reads, required, writes
 from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import numeric
 from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, fork_costs, fork_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
 from compiler.ops.ps.absent import reached
@@ -145,8 +146,8 @@ class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
         PathCode: Array | None,
         Bias: Array | None,
     ) -> dict[str, Array]:
-        classes = self.num_classes
-        forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, int(W[0]))
+        classes, (height, _) = self.num_classes, numeric(W)
+        forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, height)
         tables = (self.table_names, self.epmap, self.height_sections)
         server = reached(self.parameter_server)
         vectors, places = remote_vectors(server, tables, self.trainer_id, forks, W)
