@@ -32,8 +32,10 @@ from runtime.ps.snapshot import read_snapshot
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = 20000
 """Elements of the parameter: two blocks."""
-MARGIN = 50
-"""Steps at the end without faults."""
+MARGIN = {"wait": 0, "fail": 50, "shrink": 50}
+"""Steps at the end without faults; with policy `wait` a process may be killed while completing."""
+LOST = {"wait": "30", "fail": "4", "shrink": "4"}
+"""FLUID_PS_LOST_SECONDS: with `wait`, how long servers wait for a trainer killed at its end."""
 END_SECONDS = 60.0
 """How long a job may take behind its last fault."""
 
@@ -92,7 +94,7 @@ class Chaos:
         """Start one process of the job."""
         environ = {
             "FLUID_PS_POLICY": self.policy, "FLUID_PS_HEARTBEAT_SECONDS": "1",
-            "FLUID_PS_LOST_SECONDS": "4", "FLUID_PS_RETURN_SECONDS": "2",
+            "FLUID_PS_LOST_SECONDS": LOST[self.policy], "FLUID_PS_RETURN_SECONDS": "2",
             "FLUID_PS_RECONNECT_SECONDS": "40", "FLUID_PS_SNAPSHOT_DIR": self.job["out"],
             "FLUID_PS_SNAPSHOT_STEPS": "10", "OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE",
             "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "",
@@ -134,7 +136,8 @@ class Chaos:
         trainers = [p for (role, _), p in self.processes.items() if role == "trainer"]
         found = [read_snapshot(path) for path in Path(self.job["out"]).glob("*.snapshot")]
         step = max((each.step for each in found if each is not None), default=0)
-        return any(p.poll() is None for p in trainers) and step < self.job["steps"] - MARGIN
+        last = self.job["steps"] - MARGIN[self.policy]
+        return any(p.poll() is None for p in trainers) and step < last
 
     def _fault(self) -> None:
         """Kill or stop a process that runs, and with policy `wait` start it again."""

@@ -12,7 +12,7 @@ from fluid.transpiler.distribute.config import DistributedMode
 from fluid.transpiler.distribute.geo import DELTA
 from runtime.errors import WireError
 
-__all__ = ["Communicator"]
+__all__ = ["Communicator", "DistributedMode"]
 
 QUEUE_SIZE = 20
 """How many gradients of one variable are merged at most, as in the reference."""

@@ -135,6 +135,9 @@ class Executor(RunsDatasets):
             program = program.program
         _expect(program, Program, "the program of Executor.run")
         if parameter_server.serves(program):
+            before = parameter_server.before_serving(program)
+            if before is not None:
+                self.run(before, scope=scope)
             parameter_server.serve(program, scope, self.place, self._compile_here)
             return []
         arrays = feed_arrays(program, _with_batches(program, feed))

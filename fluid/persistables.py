@@ -19,7 +19,7 @@ from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, fetch_var, global_scope
 from fluid.files import PathName, as_path
 from fluid.framework import Parameter, Program, Variable, default_main_program
-from fluid.parameter_server.saving import merged_values, slice_rows, sources_of
+from fluid.parameter_server.saving import local_names, merged_values, parts_of
 from runtime.checkpoint import (
     Tensor,
     combined_writer,
@@ -155,8 +155,16 @@ def save_params(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save the parameters of a program as `save_vars` does; optimizers' variables are left out."""
-    return save_vars(executor, dirname, main_program, None, is_parameter, filename)
+    """Save the parameters of a program as `save_vars` does; optimizers' variables are left out.
+
+    Of a trainer's program those that lie on servers are fetched from there, whole.
+    """
+    program = expect_program(main_program)
+    names = {var.name for var in get_program_parameter(program)}
+    remote = {name: each for name, each in merged_values(program).items() if name in names}
+    if not remote:
+        return save_vars(executor, dirname, main_program, None, is_parameter, filename)
+    return _save_with(executor, dirname, program, is_parameter, filename, remote)
 
 
 def save_persistables(
@@ -169,12 +177,25 @@ def save_persistables(
 
     Of a trainer's program the variables that lie on servers are fetched from there, whole.
     """
-    remote = merged_values(expect_program(main_program))
+    program = expect_program(main_program)
+    remote = merged_values(program)
     if not remote:
         return save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    return _save_with(executor, dirname, program, is_persistable, filename, remote)
+
+
+def _save_with(
+    executor: Executor,
+    dirname: PathName | None,
+    program: Program,
+    predicate: Callable[[Variable], bool],
+    filename: str | None,
+    remote: Mapping[str, Any],
+) -> bytes | None:
+    """Save variables of a trainer's program: its own, and those fetched from servers."""
     expect_executor(executor)
-    names = [n for n in _chosen(main_program, None, is_persistable) if n not in remote]
-    tensors: dict[str, Tensor] = {n: value_of(n) for n in names if ".trainer_" not in n}
+    names = local_names(program, iter(_chosen(program, None, predicate)))
+    tensors: dict[str, Tensor] = {n: value_of(n) for n in names if n not in remote}
     tensors |= {name: (array, ()) for name, array in remote.items()}
     return _save(dirname, filename, tensors)
 
@@ -232,17 +253,21 @@ def load_persistables(
 ) -> None:
     """Load every variable of a program that outlives a run as `load_vars` does.
 
-    A server's program reads its slices from files that have the whole variables.
+    A server's program makes its parts from files that have the whole variables, a trainer's loads
+    what trainers hold.
     """
-    sources = sources_of(expect_program(main_program))
-    if sources:
+    program = expect_program(main_program)
+    parts = parts_of(program)
+    if parts:
         place = expect_executor(executor)
-        wholes = list(dict.fromkeys(each.origin.name for each in sources.values()))
+        wholes = list(dict.fromkeys(each.origin for each in parts.values()))
         found = read_variables(dirname, filename, wholes)
-        parts = {n: slice_rows(found[e.origin.name][1][0], e) for n, e in sources.items()}
-        set_variables({name: LoDTensor(part) for name, part in parts.items()}, place)
+        made = {name: LoDTensor(e.cut(found[e.origin][1][0])) for name, e in parts.items()}
+        set_variables(made, place)
         return
-    load_vars(executor, dirname, main_program, None, is_persistable, filename)
+    chosen = _chosen(program, None, is_persistable)
+    local = [chosen[name] for name in local_names(program, iter(chosen))]
+    load_vars(executor, dirname, program, local, None, filename)
 
 
 # ---- what they take, where it lies ----

@@ -118,6 +118,7 @@ def attack(count: int, seed: int = 0) -> dict[str, int]:
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert grown < 200, f"memory grew by {grown:.0f} MB"
     trainer.complete()
+    trainer.leave()
     world.thread.join(10)
     assert not world.thread.is_alive() and not world.errors, world.errors
     channel.close()

@@ -19,6 +19,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.infer import bind, check_slots, infer_types, op_text
 from compiler.ir.opdef import OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
+from compiler.ir.remote_rows import as_remote
 from compiler.ir.scan_rules import clobbers, deleted_before, graph_attributes, of_known_size
 from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
 
@@ -55,7 +56,7 @@ class Scan:
     def add(self, op: OpDesc) -> None:
         """Add one op of the block to the graph."""
         check_slots(op)
-        op = self._chosen(op)
+        op = self._chosen(as_remote(op))
         inputs = self.inputs(op)
         op = OpDesc(op.type, op.inputs, op.outputs, graph_attributes(op), op.source)
         outputs = self.outputs(op, inputs)

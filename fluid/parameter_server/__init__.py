@@ -3,7 +3,15 @@
 `serving` runs the program of a server, `sessions` connects the programs of trainers.
 """
 
-from fluid.parameter_server.serving import serve, serves
+from fluid.parameter_server.serving import before_serving, serve, serves
 from fluid.parameter_server.sessions import complete, release, session_for, trainer_step
 
-__all__ = ["complete", "release", "serve", "serves", "session_for", "trainer_step"]
+__all__ = [
+    "before_serving",
+    "complete",
+    "release",
+    "serve",
+    "serves",
+    "session_for",
+    "trainer_step",
+]

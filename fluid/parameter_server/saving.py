@@ -1,8 +1,10 @@
-"""Variables that lie on servers, saved whole by a trainer and loaded in slices by a server."""
+"""Variables that lie on servers, saved whole by a trainer and loaded in parts by a server."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,56 +12,145 @@ import numpy as np
 from compiler.ir.types import Array
 from fluid.framework import Program
 from fluid.parameter_server.serving import serves
-from fluid.parameter_server.sessions import session_for
+from fluid.parameter_server.sessions import open_session, session_for
 from runtime.ps.trainer import Trainer
 
-__all__ = ["merged_values", "slice_rows", "sources_of"]
+__all__ = ["Part", "local_names", "merged_values", "parts_of"]
 
 TRAINED = ("Param", "Optimizer", "RemotePrefetch")
+SHARE = ".trainer_"
+"""What names of what a single trainer sends have, such as its share of a schedule's counter."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A variable of a server: `cut` makes its value from that of the whole variable `origin`."""
+
+    origin: str
+    cut: Callable[[Array], Array]
+
+
+# ---- trainers
 
 
 def merged_values(program: Program) -> dict[str, Array]:
-    """The variables of a trainer's program that are on servers, each joined from its slices.
+    """The variables of a trainer's program that are on servers, each joined from its parts.
 
-    Of an inference program that was made from one, as `_trained_by` says, only those it has. Empty
-    for any other program. Raises WireError where a server does not answer.
+    Of a program without exchange, and of an inference program that was made from a trainer's, as
+    `_trained_by` says, only those it has. Empty for any other program. Raises WireError where a
+    server does not answer.
     """
     trained: Program = getattr(program, "_trained_by", program)
-    placement = getattr(trained, "_parameters_on_pservers", None)
-    session = None if placement is None or serves(program) else session_for(trained)
-    if session is None:
+    if serves(program) or getattr(trained, "_parameters_on_pservers", None) is None:
         return {}
+    session = session_for(trained)
+    if session is not None and trained is program:
+        return _merged(program, session)
+    session = session or open_session(trained._endpoints)
+    names = {var.name for var in program.list_vars()}
+    found = {} if session is None else _merged(trained, session)
+    return {name: value for name, value in found.items() if name in names}
+
+
+def _merged(program: Program, session: Trainer) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    placement: Any = program._parameters_on_pservers
     groups: Mapping[str, Any] = placement.get_distributed_vars_by_vtypes(TRAINED, True)
-    known = groups.keys() if trained is program else program.global_block().vars.keys()
-    return {n: _joined(session, slices) for n, slices in groups.items() if n in known}
+    for name, slices in groups.items():
+        ordered = sorted(slices, key=lambda each: each.block_id)
+        parts = [session.read(each.endpoint, [each.slice.name])[0] for each in ordered]
+        whole = len(parts) > 1 and ordered[0].is_slice
+        found[name] = np.concatenate(parts) if whole else parts[0]
+    plan: Any = program._sharding_plan
+    if plan.table is not None:
+        found[plan.table.name] = _merged_table(plan.table, session)
+    return found | _counters(program, session)
 
 
-def _joined(session: Trainer, slices: Sequence[Any]) -> Array:
-    """A variable, read from the servers of its slices."""
-    ordered = sorted(slices, key=lambda each: each.block_id)
-    parts = [session.read(each.endpoint, [each.slice.name])[0] for each in ordered]
-    whole = len(parts) > 1 and ordered[0].is_slice
-    return np.concatenate(parts) if whole else parts[0]
+def _merged_table(table: Any, session: Trainer) -> Array:
+    """A table with `is_distributed`: server i of n has its rows i, i + n, i + 2 n and so on."""
+    servers = len(table.endpoints)
+    parts = [session.read(endpoint, [table.name])[0] for endpoint in table.endpoints]
+    whole = np.empty(table.shape, parts[0].dtype)
+    for number, part in enumerate(parts):
+        rows = whole[number::servers]
+        rows[...] = part[: len(rows)]
+    return whole
 
 
-def sources_of(program: Program) -> dict[str, Any]:
-    """For each variable of a server's program that is a slice or renamed, what it is of."""
+def _counters(program: Program, session: Trainer) -> dict[str, Array]:
+    """The counters of the learning-rate schedule, which every server has."""
+    plan: Any = program._sharding_plan
+    found: dict[str, Array] = {}
+    for counter in program._schedule_counters:
+        names = _shares(plan, counter) or [counter]
+        found[counter] = np.sum(session.read(plan.endpoints[0], names), axis=0)
+    return found
+
+
+def _shares(plan: Any, counter: str) -> list[str]:
+    """The shares of trainers in a counter, where they do not make steps together."""
+    trainers = range(plan.trainers if counter in plan.counters else 0)
+    return [plan.counter_name(counter, each) for each in trainers]
+
+
+def local_names(program: Program, names: Iterator[str]) -> list[str]:
+    """Those of the variables of a program that this process itself has values of."""
+    trained: Program = getattr(program, "_trained_by", program)
+    placement = getattr(trained, "_parameters_on_pservers", None)
+    if placement is None or serves(program):
+        return list(names)
+    remote = {v.origin.name for v in placement.get_distributed_vars_by_vtypes(["RemotePrefetch"])}
+    table: Any = trained._sharding_plan.table
+    remote |= set() if table is None else {table.name}
+    return [name for name in names if name not in remote and SHARE not in name]
+
+
+# ---- servers
+
+
+def parts_of(program: Program) -> dict[str, Part]:
+    """For each variable of a server's program that is part of another or renamed, how it is made.
+
+    Empty for any other program.
+    """
     placement = getattr(program, "_parameters_on_pservers", None)
     if placement is None or not serves(program):
         return {}
-    held = placement.get_distributed_vars_by_ep(getattr(program, "_ps_endpoint", ""))
-    return {each.slice.name: each for each in held}
+    endpoint, plan = str(program._ps_endpoint), program._sharding_plan
+    held = placement.get_distributed_vars_by_ep(endpoint)
+    found = {v.slice.name: Part(v.origin.name, partial(slice_rows, source=v)) for v in held}
+    if plan.table is not None:
+        cut = partial(_table_rows, table=plan.table, endpoint=endpoint)
+        found[plan.table.name] = Part(plan.table.name, cut)
+    for counter in program._schedule_counters:
+        first, *others = _shares(plan, counter) or [counter]
+        found[first] = Part(counter, np.array)
+        found |= {name: Part(counter, np.zeros_like) for name in others}
+    return found
+
+
+def _table_rows(array: Array, table: Any, endpoint: str) -> Array:
+    """The rows of a table that lie on a server, and zeros below where it has room for more."""
+    _expect_shape(table.name, array, table.shape)
+    rows = array[table.endpoints.index(endpoint) :: len(table.endpoints)]
+    missing = table.rows_here - len(rows)
+    return np.concatenate([rows, np.zeros((missing, *array.shape[1:]), array.dtype)])
 
 
 def slice_rows(array: Array, source: Any) -> Array:
     """The rows of a whole variable that a server holds. ValueError where the whole has others."""
-    if tuple(array.shape) != tuple(source.origin.shape):
-        raise ValueError(
-            f"{source.origin.name!r} was saved as {list(array.shape)}, the program has "
-            f"{list(source.origin.shape)}: was it saved by a job with another program?"
-        )
+    _expect_shape(source.origin.name, array, source.origin.shape)
     if not source.is_slice:
         return array
     width = max(1, int(np.prod(source.origin.shape[1:])))
     start = source.offset // width
     return np.ascontiguousarray(array[start : start + source.slice.shape[0]])
+
+
+def _expect_shape(name: str, array: Array, shape: Any) -> None:
+    if tuple(array.shape) != tuple(shape):
+        raise ValueError(
+            f"{name!r} was saved as {list(array.shape)}, the program has {list(shape)}: was it "
+            "saved by a job with another program?"
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
+from fluid import pruning
 from fluid.framework import Operator, Program, Variable
 from fluid.parameter_server.joined import joined_program
 from fluid.parameter_server.names import TRAINER, backup_name
@@ -21,7 +22,7 @@ from runtime.ps.service import Feeds, Gradient, Service
 from runtime.ps.settings import Settings
 from runtime.scope import Scope
 
-__all__ = ["serve", "serves"]
+__all__ = ["before_serving", "serve", "serves"]
 
 THREADS = ("rpc_send_thread_num", "rpc_get_thread_num", "rpc_prefetch_thread_num")
 """Attributes of `listen_and_serv` with numbers of threads."""
@@ -32,6 +33,15 @@ def serves(program: Program) -> bool:
     """Whether a program is that of a server."""
     ops = program.global_block().ops
     return any(op.type == "listen_and_serv" for op in ops[-1:])
+
+
+def before_serving(program: Program) -> Program | None:
+    """What a server runs once before it serves; None where that is nothing."""
+    if len(program.global_block().ops) == 1:
+        return None
+    made = program.clone()
+    pruning.drop_ops(made, lambda op: op.type == "listen_and_serv")
+    return made
 
 
 def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> None:
@@ -81,6 +91,7 @@ class Blocks:
             name: update(int(attr("clip_block_id")), int(block)) for name, block in pairs
         }
         self._expect_initialised(self.all.program)
+        self._create_written()
         if not self.is_synchronous:
             self._begin_schedule()
 
@@ -157,6 +168,16 @@ class Blocks:
         backup = backup_name(name, trainer)
         if self.dc_asgd and self.scope.find_var(backup) is not None:
             self._assign(backup, np.array(self.scope.arrays()[name]))
+
+    def _create_written(self) -> None:
+        """What blocks write for the first time is zeros before that, so that it can be received."""
+        block = self.all.program.global_block()
+        for name in dict.fromkeys(name for op in block.ops for name in op.writes()):
+            var = block.vars.get(name)
+            if var is None or not var.persistable or not var.holds_tensor or min(var.shape) < 0:
+                continue
+            if name not in self.scope.arrays():
+                self._assign(name, np.zeros(var.shape, var.element.numpy))
 
     def _expect_initialised(self, program: Program) -> None:
         """NotInitialized naming a variable that the startup program should have made."""

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
+from compiler.ir.remote_rows import is_remote
 from fluid.framework import Program
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
 from runtime.ps.trainer import Trainer
 
-__all__ = ["complete", "release", "session_for", "trainer_step"]
+__all__ = ["complete", "open_session", "release", "session_for", "trainer_step"]
 
 EXCHANGE = {
     "send", "recv", "send_barrier", "fetch_barrier", "fetched", "prefetch",
-    "distributed_lookup_table", "checkpoint_notify",
+    "distributed_lookup_table", "checkpoint_notify", "recv_save",
 }  # fmt: skip
 
 _sessions: dict[tuple[int, tuple[str, ...]], Trainer] = {}
 _users: dict[Trainer, WeakSet[Any]] = {}
+_completed: list[Trainer] = []
+"""Trainers that have completed, whose servers wait for the end of this process."""
 _lock = RLock()
 
 
@@ -37,11 +40,18 @@ def session_for(program: Program, user: Any = None) -> Trainer | None:
     endpoints = tuple(dict.fromkeys(each for op in ops for each in _endpoints(op)))
     number = max(int(op.attrs.get("trainer_id", 0)) for op in ops)
     with _lock:
-        trainer = _known(number, endpoints)
+        trainer = _known(number, endpoints, getattr(program, "_server_settings", None))
         trainer.subscribe(_received(ops))
         if user is not None:
             _users[trainer].add(user)
     return trainer
+
+
+def open_session(endpoints: Iterable[str]) -> Trainer | None:
+    """The open session of this process with some of these servers, if there is one."""
+    wanted = set(endpoints)
+    with _lock:
+        return next((t for (_, known), t in _sessions.items() if wanted & set(known)), None)
 
 
 def trainer_step(program: Program) -> int:
@@ -55,12 +65,12 @@ def trainer_step(program: Program) -> int:
     return session.step
 
 
-def _known(number: int, endpoints: tuple[str, ...]) -> Trainer:
+def _known(number: int, endpoints: tuple[str, ...], given: Mapping[str, Any] | None) -> Trainer:
     """The open session of a trainer with some of the same servers, or a new one."""
     for (known, others), trainer in _sessions.items():
         if known == number and not set(others).isdisjoint(endpoints):
             return trainer
-    trainer = Trainer(number, endpoints, Settings.from_env())
+    trainer = Trainer(number, endpoints, Settings.from_env(given=given))
     _sessions[number, endpoints] = trainer
     _users[trainer] = WeakSet()
     return trainer
@@ -69,7 +79,14 @@ def _known(number: int, endpoints: tuple[str, ...]) -> Trainer:
 def release(user: Any) -> None:
     """An Executor closes: a trainer whose programs no other one runs has completed."""
     for trainer in _released(user):
-        trainer.complete()
+        _complete(trainer)
+
+
+def _complete(trainer: Trainer) -> None:
+    """Say that a trainer has completed; that its process ends is said when it does."""
+    trainer.complete()
+    if trainer.awaits_end:
+        _completed.append(trainer)
 
 
 def _released(user: Any) -> list[Trainer]:
@@ -98,7 +115,7 @@ def complete(program: Program, user: Any) -> None:
         for key in [key for key, each in _sessions.items() if each is trainer]:
             del _sessions[key]
         _users.pop(trainer, None)
-    trainer.complete()
+    _complete(trainer)
 
 
 @atexit.register
@@ -108,16 +125,19 @@ def _end() -> None:
     for trainer in list(_sessions.values()):
         try:
             if error is None:
-                trainer.complete()
+                _complete(trainer)
             else:
                 trainer.abort(f"{type(error).__name__}: {error}")
         except WireError as failed:
             print(f"trainer {trainer.number}: {failed}", file=sys.stderr)
     _sessions.clear()
+    for trainer in _completed:
+        trainer.leave()
 
 
 def _exchanges(program: Program) -> Iterator[Any]:
-    return (op for block in program.blocks for op in block.ops if op.type in EXCHANGE)
+    ops = (op for block in program.blocks for op in block.ops)
+    return (op for op in ops if op.type in EXCHANGE or is_remote(op))
 
 
 def _endpoints(op: Any) -> list[str]:

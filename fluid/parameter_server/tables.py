@@ -14,7 +14,7 @@ __all__ = ["save_table"]
 
 
 def save_table(scope: Scope, number: int, name: str, folder: str) -> None:
-    """Write a server's part of a table to `FOLDER/NAME.pserver_NUMBER`, as `fluid.io` does.
+    """Write a server's part of a table to `FOLDER/NAME_NUMBER`, where release 1.8.5 writes it.
 
     Raises WireError for a variable that does not lie here and for a name that is no file's.
     """
@@ -22,4 +22,4 @@ def save_table(scope: Scope, number: int, name: str, folder: str) -> None:
     if found is None or Path(name).name != name:
         raise WireError(f"table {name!r} does not lie on server {number}")
     Path(folder).mkdir(parents=True, exist_ok=True)
-    save_tensor(Path(folder) / f"{name}.pserver_{number}", np.array(found.get_tensor()))
+    save_tensor(Path(folder) / f"{name}_{number}", np.array(found.get_tensor()))

@@ -15,6 +15,7 @@ from runtime.errors import WireError
 from runtime.ps.delayed import Delayed
 from runtime.ps.ending import ending
 from runtime.ps.exchange import Traffic
+from runtime.ps.finish import Finish
 from runtime.ps.members import Members
 from runtime.ps.packets import (
     array_field,
@@ -41,9 +42,10 @@ class Calls:
 
     def __init__(
         self, service: Service, shard: Shard, delayed: Delayed, members: Members, sums: Sums,
-        traffic: Traffic,
+        traffic: Traffic, finish: Finish, completed: Callable[[], None],
     ) -> None:  # fmt: skip
         self._service, self._shard, self._delayed = service, shard, delayed
+        self._finish, self._completed = finish, completed
         self._members, self._sums, self._traffic = members, sums, traffic
         self._started = time.monotonic()
         self._parts: dict[str, tuple[int, dict[int, bytes]]] = {}
@@ -51,6 +53,8 @@ class Calls:
             "hello": self._hello,
             "beat": self._beat,
             "complete": self._complete,
+            "leave": self._leave,
+            "finished": self._finished,
             "abort": self._abort,
             "save": self._save,
             "status": self._status,
@@ -80,16 +84,28 @@ class Calls:
         self._members.beat(trainer)
         if self._shard.failure:
             raise WireError(self._shard.failure)
-        return self._service.catalogue(trainer) | {"step": self._shard.step}, b""
+        now = {"step": self._shard.step, "awaits_ends": self._finish.awaits_ends}
+        return self._service.catalogue(trainer) | now, b""
 
     def _beat(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
         self._members.beat(self._trainer(header))
         return {"step": self._shard.step, "failure": self._shard.failure}, b""
 
     def _complete(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
+        """A trainer has completed; to say so again changes nothing."""
         trainer = self._trainer(header)
-        self._members.complete(trainer)
-        self._shard.drop(trainer)
+        if trainer not in self._members.finished():
+            self._shard.drop(trainer)
+            self._members.complete(trainer)
+            self._completed()
+        return {}, b""
+
+    def _leave(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
+        self._members.leave(self._trainer(header))
+        return {}, b""
+
+    def _finished(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
+        self._finish.hear(field(header, "endpoint", str))
         return {}, b""
 
     def _abort(self, header: Mapping[str, Any], raw: memoryview) -> Answer:

@@ -123,7 +123,12 @@ def _merged(given: Sequence[Given]) -> Given:
 
 
 class Geo:
-    """GEO: `put` takes parameters, and `recv` answers them as they should be now."""
+    """GEO: `put` takes parameters, and `recv` answers them as they should be now.
+
+    Every so many times, with T trainers and what the server had at the last exchange:
+    delta = (now - known) / T is sent, and now += server - (known + delta); known = server. What a
+    trainer moved beyond its share stays in its own parameters, and is sent with the next delta.
+    """
 
     def __init__(self, peers: Peers, pushes: Pushes, steps: int, trainers: int, delta: str) -> None:
         self._peers, self._pushes = peers, pushes
@@ -148,10 +153,12 @@ class Geo:
             self._exchange(key)
 
     def _exchange(self, key: tuple[str, str]) -> None:
-        moved = (self._now[key] - self._known[key]) / self._now[key].dtype.type(self._trainers)
-        self._pushes.push(key[0], key[1] + self._delta, moved, None)
-        self._known[key] = self._read(key)
-        self._now[key] = self._known[key].copy()
+        now, known = self._now[key], self._known[key]
+        delta = (now - known) / now.dtype.type(self._trainers)
+        self._pushes.push(key[0], key[1] + self._delta, delta, None)
+        server = self._read(key)
+        self._now[key] = now + (server - (known + delta))
+        self._known[key] = server
 
     def _read(self, key: tuple[str, str]) -> Array:
         header = {"do": "read", "names": [key[1]], "step": 0}

@@ -16,6 +16,7 @@ class Member:
     broken: float | None = None
     completed: bool = False
     dropped: bool = False
+    left: bool = False
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Members:
             member = self.members[trainer]
             member.streams += 1
             member.beat, member.broken = time.monotonic(), None
-            member.completed = member.dropped = False
+            member.completed = member.dropped = member.left = False
 
     def disconnect(self, trainer: int) -> None:
         """Note the end of an exchange."""
@@ -57,6 +58,11 @@ class Members:
         """Note that a trainer has finished."""
         with self._lock:
             self.members[trainer].completed = True
+
+    def leave(self, trainer: int) -> None:
+        """Note that the process of a trainer that has finished ends now."""
+        with self._lock:
+            self.members[trainer].left = True
 
     def drop(self, trainer: int) -> None:
         """Note that a trainer is not waited for."""
@@ -74,6 +80,17 @@ class Members:
         with self._lock:
             finished = [each.completed or each.dropped for each in self.members]
             return all(finished) and any(each.completed for each in self.members)
+
+    @property
+    def all_left(self) -> bool:
+        """Whether no process of a trainer that has finished is still to end."""
+        with self._lock:
+            return all(each.left or each.dropped for each in self.members)
+
+    def finished(self) -> list[int]:
+        """The trainers that have completed."""
+        with self._lock:
+            return [number for number, each in enumerate(self.members) if each.completed]
 
     @property
     def all_told(self) -> bool:

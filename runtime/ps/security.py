@@ -28,16 +28,23 @@ class Security:
     authority: bytes | None = None
 
     @staticmethod
-    def from_env(environ: Mapping[str, str] = os.environ) -> Security:
+    def from_env(
+        environ: Mapping[str, str] = os.environ, given: Mapping[str, str] | None = None
+    ) -> Security:
         """Read FLUID_PS_TOKEN, and the files FLUID_PS_CERT, FLUID_PS_KEY and FLUID_PS_CA.
 
-        Raises WireError for a file that cannot be read, and for a certificate without its key.
+        Where a variable is not set, `given` has its value under `ps_token`, `ps_cert`, `ps_key` or
+        `ps_ca`. Raises WireError for a file that cannot be read, and for a certificate without its
+        key.
         """
-        token = environ.get("FLUID_PS_TOKEN") or None
-        names = ("FLUID_PS_CERT", "FLUID_PS_KEY", "FLUID_PS_CA")
-        certificate, key, authority = (_file(environ, name) for name in names)
+        fields = given or {}
+        token = environ.get("FLUID_PS_TOKEN") or fields.get("ps_token") or None
+        certificate, key, authority = (_file(environ, fields, n) for n in ("cert", "key", "ca"))
         if (certificate is None) != (key is None):
-            raise WireError("FLUID_PS_CERT and FLUID_PS_KEY belong together: one is not set")
+            raise WireError(
+                "FLUID_PS_CERT and FLUID_PS_KEY belong together, as config.ps_cert and "
+                "config.ps_key do: one is not set"
+            )
         return Security(token, certificate, key, authority)
 
     @property
@@ -61,11 +68,14 @@ def _raw(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
-def _file(environ: Mapping[str, str], name: str) -> bytes | None:
-    path = environ.get(name)
+def _file(environ: Mapping[str, str], given: Mapping[str, str], name: str) -> bytes | None:
+    """The bytes of a PEM file that a variable names, or else a field of the settings."""
+    variable, field = f"FLUID_PS_{name.upper()}", f"ps_{name}"
+    named = variable if environ.get(variable) else f"config.{field}"
+    path = environ.get(variable) or given.get(field)
     if not path:
         return None
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise WireError(f"{name} is {path}, which cannot be read: {error.strerror}") from error
+        raise WireError(f"{named} is {path}, which cannot be read: {error.strerror}") from error

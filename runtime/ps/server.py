@@ -19,6 +19,7 @@ from runtime.ps.allocator import keep_freed_memory
 from runtime.ps.calls import Calls
 from runtime.ps.delayed import Delayed
 from runtime.ps.exchange import Exchange, Traffic
+from runtime.ps.finish import Finish
 from runtime.ps.members import Members
 from runtime.ps.peers import Peers
 from runtime.ps.service import Service
@@ -45,7 +46,9 @@ class Server:
         self.endpoint, self.settings = endpoints[number], settings
         self._peers = Peers(settings)
         self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
+        self._finish = Finish(endpoints, number, self._peers, settings)
         self._stopping = threading.Event()
+        self._saving = threading.Lock()
         self._writer: threading.Thread | None = None
         self._path: Path | None = None
         if settings.snapshot_dir:
@@ -73,7 +76,10 @@ class Server:
     def serve(self) -> None:
         """Serve until the end. Raises WireError for a job that failed, naming the trainer."""
         keep_freed_memory()
-        calls = Calls(self.service, self.shard, self.delayed, self.members, self.sums, self.traffic)
+        calls = Calls(
+            self.service, self.shard, self.delayed, self.members, self.sums, self.traffic,
+            self._finish, self._snapshot_now,
+        )  # fmt: skip
         threads = max(self.service.threads, 4 * self.service.trainers + 16)
         listening = make_server(
             self.endpoint, {"Call": calls.answer},
@@ -89,6 +95,8 @@ class Server:
             listening.stop(GRACE_SECONDS).wait()
             self._join_writer()
             self._peers.close()
+        if not self._stopping.is_set():
+            self._remove_snapshot()
 
     def _exchange(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         yield from Exchange(self.shard, self.members, self.traffic).served(messages, context)
@@ -98,9 +106,8 @@ class Server:
     def _look_after(self) -> None:
         """Wait for the end; deal with trainers that are lost or late meanwhile."""
         while not self._stopping.wait(LOOK_SECONDS):
-            if self.members.all_completed:
+            if self._finish.is_over(self.members):
                 log.info("server %s: all trainers have completed", self.endpoint)
-                self._remove_snapshot()
                 return
             if self.members.failure:
                 self.shard.fail(self.members.failure)
@@ -150,7 +157,7 @@ class Server:
         if self._writer is not None and self._writer.is_alive():
             return
         snapshot = self._copied(step)
-        self._writer = threading.Thread(target=self._write, args=(snapshot,), daemon=True)
+        self._writer = threading.Thread(target=self._write_newer, args=(snapshot,), daemon=True)
         self._writer.start()
 
     def _copied(self, step: int) -> Snapshot:
@@ -159,7 +166,14 @@ class Server:
             name: {str(number): raw.hex() for number, raw in steps.items()}
             for name, steps in self.sums.kept().items()
         }
-        return Snapshot(step, arrays, {"sums": kept, "applied": dict(self.delayed.applied)})
+        extra = {"sums": kept, "applied": dict(self.delayed.applied)}
+        return Snapshot(step, arrays, extra | {"completed": self.members.finished()})
+
+    def _write_newer(self, snapshot: Snapshot) -> None:
+        """Write a snapshot unless a later one was written meanwhile."""
+        with self._saving:
+            if snapshot.step > self.shard.snapshot_step:
+                self._write(snapshot)
 
     def _write(self, snapshot: Snapshot) -> None:
         assert self._path is not None
@@ -167,13 +181,14 @@ class Server:
         self.shard.snapshot_step = snapshot.step
 
     def _snapshot_now(self) -> None:
+        """Write a snapshot of what is now: at a signal, and when a trainer has completed."""
         if self._path is None:
             return
-        self._join_writer()
-        with self.shard.changed, self.delayed.lock:
-            step = self.shard.step if self.service.is_synchronous else self.delayed.step
-            snapshot = self._copied(step)
-        self._write(snapshot)
+        with self._saving:
+            with self.shard.changed, self.delayed.lock:
+                step = self.shard.step if self.service.is_synchronous else self.delayed.step
+                snapshot = self._copied(step)
+            self._write(snapshot)
 
     def _restore(self, snapshot: Snapshot) -> None:
         variables = self.service.variables()
@@ -184,6 +199,9 @@ class Server:
             for number, raw in steps.items():
                 self.sums.put(str(name), int(number), bytes.fromhex(raw))
         self.delayed.applied |= snapshot.extra.get("applied", {})
+        for trainer in snapshot.extra.get("completed", []):
+            self.members.complete(int(trainer))
+            self.shard.drop(int(trainer))
         log.info("server %s continues from step %d", self.endpoint, snapshot.step)
 
     def _join_writer(self) -> None:
@@ -192,7 +210,6 @@ class Server:
 
     def _remove_snapshot(self) -> None:
         """A finished job leaves no snapshot, from which the next one would begin."""
-        self._join_writer()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 

@@ -25,6 +25,7 @@ from runtime.errors import WireError
 from runtime.ps.security import Security
 
 POLICIES = ("fail", "shrink", "wait")
+SECURITY_FIELDS = ("ps_token", "ps_cert", "ps_key", "ps_ca")
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,13 @@ class Settings:
     ) -> Settings:
         """Read the environment; it has priority over `given`, which has fields by name.
 
+        `given` may also have `ps_token`, `ps_cert`, `ps_key` and `ps_ca`, see `Security.from_env`.
         Raises WireError naming the variable whose value is none of those possible.
         """
         known = {name: value for name, value in (given or {}).items() if value is not None}
-        base = replace(Settings(security=Security.from_env(environ)), **known)
+        secret = {name: known.pop(name) for name in SECURITY_FIELDS if name in known}
+        security = Security.from_env(environ, secret)
+        base = replace(Settings(), **{"security": security, **known})
         policy = environ.get("FLUID_PS_POLICY") or base.policy
         if policy not in POLICIES:
             raise WireError(f"FLUID_PS_POLICY is {policy!r}; expected one of {', '.join(POLICIES)}")

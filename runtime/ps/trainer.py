@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
 from compiler.ir.types import Array
+from runtime.checkpoint import save_tensor
 from runtime.errors import WireError
 from runtime.ps.allocator import keep_freed_memory
 from runtime.ps.communicator import Geo, Merging
@@ -23,6 +25,8 @@ from runtime.ps.watch import Watch
 
 MOST_IDS = 1 << 17
 """The most rows that one call asks for."""
+LEAVE_SECONDS = 1.0
+"""How long a process that ends waits for the answer of a server, which may have ended."""
 
 
 class Remote:
@@ -33,6 +37,7 @@ class Remote:
         self.is_synchronous = bool(catalogue["synchronous"])
         self.trainers = int(catalogue["trainers"])
         self.step = int(catalogue["step"])
+        self.awaits_ends = bool(catalogue["awaits_ends"])
         self.gradients = read_gradients(catalogue, trainer)
         self.pair: Pair | None = None
         self.steps: Steps | None = None
@@ -142,6 +147,12 @@ class Trainer:
             header = {"do": "save", "name": table, "folder": directory}
             self._peers.call(endpoint, header, seconds=self.settings.deadline)
 
+    def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
+        """Write an array as `fluid.io.save_vars` does; FileExistsError without `overwrite`."""
+        if not overwrite and Path(file_path).exists():
+            raise FileExistsError(f"{file_path} is there, and 'overwrite' is False")
+        save_tensor(file_path, array)
+
     def sum_over_servers(self, name: str, array: Array) -> Array:
         """Servers alone add up over servers."""
         raise WireError(f"{name!r} is summed over servers, which a trainer cannot do")
@@ -203,9 +214,27 @@ class Trainer:
         """Say to all servers that this trainer has finished."""
         if self.communicator is not None:
             self.communicator.stop()
+        header = {"do": "complete", "trainer": self.number}
         for endpoint in self._remotes:
-            self._peers.call(endpoint, {"do": "complete", "trainer": self.number})
+            self._peers.call(endpoint, header, seconds=self.settings.deadline)
         self.close()
+
+    @property
+    def awaits_end(self) -> bool:
+        """Whether a server waits for the end of this process when it has completed."""
+        return any(each.awaits_ends for each in self._remotes.values())
+
+    def leave(self) -> None:
+        """Say that this process ends, which has completed, to servers that wait for that."""
+        peers = Peers(self.settings)
+        for endpoint, remote in self._remotes.items():
+            try:
+                if remote.awaits_ends:
+                    header = {"do": "leave", "trainer": self.number}
+                    peers.call(endpoint, header, seconds=LEAVE_SECONDS)
+            except WireError:
+                continue
+        peers.close()
 
     def abort(self, why: str) -> None:
         """Say to all servers that this trainer ends by an error, and close."""

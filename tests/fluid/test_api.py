@@ -12,6 +12,7 @@ def test_every_exported_name_is_there() -> None:
     modules = [
         fluid,
         fluid.clip,
+        fluid.communicator,
         fluid.compiler,
         fluid.core,
         fluid.framework,

@@ -224,3 +224,13 @@ def test_a_server_s_block_takes_sparse_rows():
     feed = dict.fromkeys(names, (2, WIDTH)) | {f"{name}@ROWS": (2,) for name in names}
     module = compiler.compile(program, feed=dict(sorted(feed.items())), fetch=[])
     assert {each.name for each in module.feeds} == feed.keys()
+
+
+def test_clones_are_equal():
+    transpiler, trainer, startup, _ = transpiled(wide(lambda: fluid.optimizer.Adam(0.1)))
+    for program in (trainer, startup, *transpiler.get_pserver_programs(FIRST)):
+        clone = program.clone()
+        assert clone.serialize_to_string() == program.serialize_to_string()
+        assert clone._sharding_plan is program._sharding_plan
+        clone.global_block().create_var(name="of_the_clone", shape=[1])
+        assert "of_the_clone" not in program.global_block().vars

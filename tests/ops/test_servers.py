@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from compiler.errors import CompileError
 from compiler.ir.opdef import find
+from compiler.ir.program import OpDesc
+from compiler.ir.remote_rows import as_remote
 from tests.ops.samples import numbers
 
 ENDPOINTS = ["a:1", "b:1"]
@@ -107,3 +110,77 @@ def test_rows_of_a_whole_are_drawn_as_the_whole_is():
     part = {"shape": [2, 2], "seed": 3, "whole_shape": [6, 2], "first_row": 1, "row_step": 3}
     found = find("uniform_random")(part).evaluate({})["Out"]
     np.testing.assert_array_equal(found, whole[1::3])
+
+
+TREE = {"num_classes": 6, "is_sparse": True}
+FORKS = np.array([[0, 2, -1], [0, 1, 4], [3, -1, -1], [0, 1, 4]])
+TURNS = np.array([[1, 0, -1], [0, 1, 1], [1, -1, -1], [0, 1, 0]])
+PATHS = {"PathTable": FORKS, "PathCode": TURNS, "Label": np.array([[0], [1], [2], [3]])}
+DRAWN = {"num_total_classes": 5, "num_neg_samples": 3, "custom_neg_classes": [0, 1, 3]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "slot", "inputs", "attrs"),
+    [
+        ("lookup_table", "W", {"Ids": np.array([[4], [0], [4]])}, {"padding_idx": 0}),
+        ("lookup_table_v2", "W", {"Ids": np.array([[4, 0], [2, 4]])}, {}),
+        (
+            "nce",
+            "Weight",
+            {
+                "Input": numbers(4, 2),
+                "Label": np.array([[4], [2], [0], [2]]),
+                "Bias": numbers(5, 1),
+            },
+            DRAWN,
+        ),
+        ("nce", "Weight", {"Input": numbers(1, 2), "Label": np.array([[4]])}, {**DRAWN, "seed": 7}),
+        ("hierarchical_sigmoid", "W", {"X": numbers(4, 2), **PATHS, "Bias": numbers(5, 1)}, TREE),
+        ("hierarchical_sigmoid", "W", {"X": numbers(2, 2), "Label": np.array([[3], [0]])}, TREE),
+    ],
+)
+def test_rows_of_a_remote_table_are_asked_once_and_give_the_same(kind, slot, inputs, attrs):
+    """As the reference's own tests of remote lookups, `nce` and `hierarchical_sigmoid` demand."""
+    table = numbers(5, 2)
+    local = find(kind)(attrs).evaluate({**inputs, slot: table})
+    remote = {"remote_prefetch": True, "table_names": ["w.block0", "w.block1"]}
+    remote |= {"height_sections": [3, 2], "epmap": ENDPOINTS}
+    slots = {name: [name] for name in (*inputs, slot)}
+    outputs = {name: [name] for name in local if not name.endswith("_lod")}
+    asked = as_remote(OpDesc(kind, slots, outputs, {**attrs, **remote}))
+    assert asked.type != kind
+    server = Servers(table, [3, 2])
+    given = {**inputs, slot: table}
+    if kind.startswith("lookup"):
+        given["Ids"] = [given["Ids"]]
+    found = evaluated(asked.type, asked.attrs, given, server)
+    assert len(server.calls) == 1
+    if kind.startswith("lookup"):
+        found = {"Out": found["Outputs"][0]}
+    for name, value in found.items():
+        np.testing.assert_allclose(value, local[name], rtol=1e-6)
+
+
+def test_losses_on_remote_tables_have_no_gradient_here():
+    attrs = {"remote_prefetch": True, "table_names": ["w"], "epmap": ["a:1"]}
+    with pytest.raises(CompileError, match="nce_grad needs rows of 'w', which lies on a server"):
+        as_remote(OpDesc("nce_grad", {}, {}, attrs))
+    assert as_remote(OpDesc("nce", {}, {}, {"remote_prefetch": True})).type == "nce"
+
+
+def test_recv_save_writes_a_variable_whole():
+    saved = {}
+
+    class Saving(Servers):
+        def save_tensor(self, path, array, overwrite):
+            saved[path] = array, overwrite
+
+    attrs = {"endpoints": ENDPOINTS, "remote_varnames": ["w.block0", "w.block1"]}
+    attrs |= {"slice_shapes": ["2,3", "2,3"], "shape": [4, 3], "file_path": "w"}
+    evaluated("recv_save", attrs, {}, Saving())
+    array, overwrite = saved["w"]
+    np.testing.assert_array_equal(array[:, 0], [0, 0, 1, 1])
+    assert overwrite
+    for wrong in ({"slice_shapes": ["2,3", "1,3"]}, {"shape": [5, 3]}, {"dtype": 3}):
+        with pytest.raises(ValueError, match="recv_save"):
+            evaluated("recv_save", attrs | wrong, {}, Saving())

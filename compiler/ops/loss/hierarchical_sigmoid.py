@@ -41,16 +41,17 @@ def fork_paths(
 
 
 def fork_costs(
-    X: Array, W: Array, Bias: Array | None, forks: Array, turns: Array, there: Array
+    X: Array, vectors: Array, bias: Array | None, turns: Array, there: Array
 ) -> tuple[Array, Array]:
     """The cost of each row [rows, 1], and log(1 + exp(score)) of each fork on its path.
 
-    Scores are within ±40; a place beyond the path has the score 0, and its log(2) is counted, as
-    in the reference.
+    `vectors` [rows, forks, width] and `bias` [rows, forks] are the weights of the forks. Scores are
+    within ±40; a place beyond the path has the score 0, and its log(2) is counted, as in the
+    reference.
     """
-    scores = np.einsum("rw,rfw->rf", X, W[forks])
-    if Bias is not None:
-        scores = scores + Bias.reshape(-1)[forks]
+    scores = np.einsum("rw,rfw->rf", X, vectors)
+    if bias is not None:
+        scores = scores + bias
     scores = np.where(there, scores, 0).clip(-40, 40)
     passed = np.logaddexp(0, scores)
     return (passed - turns * scores).sum(1, keepdims=True).astype(X.dtype), passed.astype(X.dtype)
@@ -66,7 +67,9 @@ def tree_costs(
     classes: int,
 ) -> tuple[Array, Array]:
     """`fork_costs` of the paths of `fork_paths`."""
-    return fork_costs(X, W, Bias, *fork_paths(Label, PathTable, PathCode, classes, len(W)))
+    forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, len(W))
+    bias = None if Bias is None else Bias.reshape(-1)[forks]
+    return fork_costs(X, W[forks], bias, turns, there)
 
 
 class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):

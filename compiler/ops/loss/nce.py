@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,6 +37,46 @@ def row_labels(Label: Array, count: int) -> Array:
             f"label {labels[wrong][0]} in row {row} is not a class: expected 0 to {count - 1}"
         )
     return labels
+
+
+def sampled_labels(
+    Label: Array, count: int, negatives: int, custom: Sequence[int], sampler: int, seed: int,
+    key: tuple[Array | None, int], alias: tuple[Array | None, Array | None],
+) -> Array:  # fmt: skip
+    """The classes of each row [rows, classes]: its true ones, then `negatives` drawn ones.
+
+    `key` has what numbers are drawn from where it is known, and the place of the op.
+    """
+    trues = row_labels(Label, count)
+    shape = (len(trues), negatives)
+    if custom:
+        drawn = np.broadcast_to(np.array(custom, np.int64), shape)
+    elif key[0] is None:
+        drawn = draw_classes(shape, sampler, count, seed, *alias)
+    else:
+        drawn = classes_by_key(key[0], key[1], shape, sampler, count, *alias)
+    return np.concatenate([trues, drawn], axis=1)
+
+
+def sampled_costs(
+    Input: Array, vectors: Array, bias: Array | None, labels: Array, sampler: int, count: int,
+    negatives: int, SampleWeight: Array | None, CustomDistProbs: Array | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The cost of each row [rows, 1], and the shares o of its classes [rows, classes].
+
+    `vectors` [rows, classes, width] and `bias` [rows, classes] are the weights of the classes.
+    """
+    scores = np.einsum("rw,rcw->rc", Input, vectors)
+    if bias is not None:
+        scores = scores + bias
+    shares = np.exp(-np.logaddexp(0, -scores))
+    expected = class_chances(labels, sampler, count, CustomDistProbs) * negatives
+    trues = labels.shape[1] - negatives
+    chosen = np.concatenate([shares[:, :trues], expected[:, trues:]], axis=1)
+    total = (np.log(shares + expected) - np.log(chosen)).sum(1, keepdims=True)
+    if SampleWeight is not None:
+        total = total * SampleWeight.reshape(-1, 1)
+    return total.astype(Input.dtype), shares
 
 
 class Nce(OpDef, op="nce"):
@@ -144,33 +184,17 @@ class Nce(OpDef, op="nce"):
         CustomDistAliasProbs: Array | None,
         Key: Array | None,
     ) -> dict[str, Array]:
-        count, negatives = self.num_total_classes, self.num_neg_samples
-        trues = row_labels(Label, count)
-        shape = (len(Input), negatives)
-        if self.custom_neg_classes:
-            drawn = np.broadcast_to(np.array(self.custom_neg_classes, np.int64), shape)
-        else:
-            how = (shape, self.sampler, count)
-            alias = (CustomDistAlias, CustomDistAliasProbs)
-            if Key is None:
-                drawn = draw_classes(*how, self.seed, *alias)
-            else:
-                drawn = classes_by_key(Key, self.place, *how, *alias)
-        labels = np.concatenate([trues, drawn], axis=1)
-        scores = np.einsum("rw,rcw->rc", Input, Weight[labels])
-        if Bias is not None:
-            scores = scores + Bias.reshape(-1)[labels]
-        shares = np.exp(-np.logaddexp(0, -scores))
-        expected = class_chances(labels, self.sampler, count, CustomDistProbs) * negatives
-        chosen = np.concatenate(
-            [shares[:, : trues.shape[1]], expected[:, trues.shape[1] :]], axis=1
+        alias = (CustomDistAlias, CustomDistAliasProbs)
+        labels = sampled_labels(
+            Label, self.num_total_classes, self.num_neg_samples, self.custom_neg_classes,
+            self.sampler, self.seed, (Key, self.place), alias,
+        )  # fmt: skip
+        bias = None if Bias is None else Bias.reshape(-1)[labels]
+        how = (self.sampler, self.num_total_classes, self.num_neg_samples)
+        cost, shares = sampled_costs(
+            Input, Weight[labels], bias, labels, *how, SampleWeight, CustomDistProbs
         )
-        costs = np.log(shares + expected) - np.log(chosen)
-        total = costs.sum(1, keepdims=True)
-        if SampleWeight is not None:
-            total = total * SampleWeight.reshape(-1, 1)
-        dtype = Input.dtype
-        return {"Cost": total.astype(dtype), "SampleLogits": shares, "SampleLabels": labels}
+        return {"Cost": cost, "SampleLogits": shares, "SampleLabels": labels}
 
     def grad(
         self,

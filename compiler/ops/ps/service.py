@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import literal_shape
+from compiler.ops.math.axes import element_type
 from compiler.ops.ps.absent import reached
 from compiler.ops.ps.exchange import Exchange
 
@@ -148,3 +150,50 @@ class CheckpointNotify(Exchange, op="checkpoint_notify"):
         server = reached(self.parameter_server)
         server.checkpoint_notify(self.epmap, self.dir, self.lookup_table, self.trainer_id)
         return {}
+
+
+class RecvSave(Exchange, op="recv_save"):
+    """Receive the slices of a variable from the servers `endpoints` and write it whole to a file.
+
+    Slice i is `remote_varnames[i]` there and has the shape `slice_shapes[i]`, such as "500,1000";
+    the rows of all, one below the other, are the variable of shape `shape` and type `dtype`.
+    `slice_varnames` are the names on the trainer, which nothing reads. Raises ValueError for slices
+    that do not make up `shape`, FileExistsError for a file that is there without `overwrite`.
+    Reference: recv_save_op.cc.
+    """
+
+    dtype = attr(DType.FP32.code)
+    overwrite = attr(True)
+    file_path = required(str)
+    shape = attr(list[int]())
+    slice_varnames = attr(list[str]())
+    remote_varnames = attr(list[str]())
+    slice_shapes = attr(list[str]())
+    endpoints = attr(list[str]())
+    trainer_id = attr(0)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+    def numpy(self) -> dict[str, Array]:
+        server = reached(self.parameter_server)
+        parts = server.recv(self.remote_varnames, self.endpoints, self.trainer_id)
+        whole = joined_slices(parts, self.slice_shapes, self.shape)
+        found = element_type(self.dtype)
+        if whole.dtype != found:
+            raise ValueError(f"recv_save: the servers have {whole.dtype}, 'dtype' is {found}")
+        server.save_tensor(self.file_path, whole, self.overwrite)
+        return {}
+
+
+def joined_slices(parts: Sequence[Array], described: Sequence[str], shape: Sequence[int]) -> Array:
+    """Slices one below the other; ValueError where they are not what `recv_save` says of them."""
+    for part, text in zip(parts, described, strict=True):
+        if [int(size) for size in text.split(",")] != list(part.shape):
+            raise ValueError(f"recv_save: a slice is {list(part.shape)}, expected [{text}]")
+    whole = np.concatenate([np.asarray(part) for part in parts])
+    if list(whole.shape) != list(shape):
+        raise ValueError(
+            f"recv_save: the slices make up {list(whole.shape)}, expected {list(shape)}"
+        )
+    return whole

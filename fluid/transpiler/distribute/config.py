@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from fluid.framework import Parameter
+from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.ps_dispatcher import PSDispatcher, RoundRobin
 
 __all__ = [
@@ -47,6 +48,8 @@ class DistributeTranspilerConfig:
     `params_on_servers`: the names of the parameters that servers hold and update, or a predicate on
     a Parameter; None for all. Trainers update the others by their own gradients. Release 1.8.5 has
     no such field.
+    `ps_policy` and the other `ps_` fields, this compiler's own: how servers treat lost trainers,
+    snapshots, deadlines, token and TLS; see docs/parameter_servers.md. None is the default there.
     """
 
     slice_var_up: bool = True
@@ -65,6 +68,18 @@ class DistributeTranspilerConfig:
     hierarchical_allreduce_inter_nranks: int = 0
     collective_mode: str | None = None
     params_on_servers: Collection[str] | Callable[[Parameter], bool] | None = None
+    ps_policy: str | None = None
+    ps_heartbeat_seconds: float | None = None
+    ps_lost_seconds: float | None = None
+    ps_return_seconds: float | None = None
+    ps_reconnect_seconds: float | None = None
+    ps_deadline_seconds: float | None = None
+    ps_snapshot_dir: str | None = None
+    ps_snapshot_steps: int | None = None
+    ps_token: str | None = None
+    ps_cert: str | None = None
+    ps_key: str | None = None
+    ps_ca: str | None = None
     _sync_mode: bool = True
     _runtime_split_send_recv: bool = False
 
@@ -121,7 +136,8 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
     """The settings, checked, with `split_method` filled in.
 
     Raises TypeError for what is no config and for a `split_method` that is no subclass of
-    PSDispatcher, ValueError for an unknown `mode` and a `min_block_size` below 8192.
+    PSDispatcher, ValueError for an unknown `mode` and a `min_block_size` below 8192; both for the
+    fields of `server_settings`.
     """
     if not isinstance(config, DistributeTranspilerConfig):
         kind = type(config).__name__
@@ -141,6 +157,7 @@ def check_config(config: Any) -> DistributeTranspilerConfig:
             f"config.min_block_size must be at least {LEAST_BLOCK} elements, "
             f"but is {config.min_block_size}"
         )
+    server_settings(config)
     return config
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fluid.framework import Program
 from fluid.transpiler.distribute.config import (
@@ -18,8 +19,9 @@ from fluid.transpiler.distribute.config import (
 from fluid.transpiler.distribute.endpoints import wait_for_endpoints
 from fluid.transpiler.distribute.geo import rewrite_geo_trainer
 from fluid.transpiler.distribute.placement import VarsDistributed, make_placement
-from fluid.transpiler.distribute.plan import ShardingPlan, make_plan
+from fluid.transpiler.distribute.plan import ShardingPlan, make_plan, schedule_counters
 from fluid.transpiler.distribute.server import make_server
+from fluid.transpiler.distribute.server_settings import server_settings
 from fluid.transpiler.distribute.server_startup import make_server_startup
 from fluid.transpiler.distribute.tables import distributed_table
 from fluid.transpiler.distribute.trainer import rewrite_trainer
@@ -39,6 +41,9 @@ class Job:
     updates: Updates
     plan: ShardingPlan
     placement: VarsDistributed
+    settings: dict[str, Any]
+    counters: list[str]
+    """What the learning-rate schedule counts in."""
     threads: ServerRuntimeConfig = field(default_factory=ServerRuntimeConfig)
 
     def trainer_program(self, wait_port: bool) -> Program:
@@ -61,8 +66,20 @@ class Job:
 
     def _marked(self, program: Program, endpoint: str) -> Program:
         program.random_seed = self.origin.random_seed
-        _mark(program, self.plan, self.placement, endpoint)
+        self.mark(program, endpoint)
         return program
+
+    def mark(self, program: Program, endpoint: str) -> None:
+        """Note in a program what saving, loading and running it in a job must know."""
+        program._is_distributed = True
+        program._endpoints = list(self.plan.endpoints)
+        program._ps_endpoint = endpoint
+        table = self.plan.table
+        program._distributed_lookup_table = None if table is None else table.name
+        program._parameters_on_pservers = self.placement
+        program._sharding_plan = self.plan
+        program._schedule_counters = [] if self.plan.mode is DistributedMode.GEO else self.counters
+        program._server_settings = self.settings
 
     def _expect_server(self, endpoint: str) -> None:
         if endpoint not in self.plan.endpoints:
@@ -90,12 +107,22 @@ def make_job(
     updates = _divided(origin, read_updates(origin, synchronous), endpoints, config)
     plan = make_plan(origin, updates, endpoints, trainers, synchronous, config)
     placement = make_placement(origin, updates, plan)
-    job = Job(main, origin, origin_startup, updates, plan, placement)
+    settings = server_settings(config)
+    job = Job(
+        main,
+        origin,
+        origin_startup,
+        updates,
+        plan,
+        placement,
+        settings,
+        [*schedule_counters(origin, updates)],
+    )
     trial = main.clone(), startup.clone()
     for each in (trial, (main, startup)):
         _rewrite(job, *each, trainer_id)
     for program in (main, startup):
-        _mark(program, plan, placement, current_endpoint)
+        job.mark(program, current_endpoint)
         program._geo_steps = config.geo_sgd_need_push_nums
         program._is_chief = trainer_id == 0
     return job
@@ -150,13 +177,3 @@ def _is_synchronous(sync_mode: bool, config: DistributeTranspilerConfig) -> bool
             "sync_mode=False, or set enable_dc_asgd to False"
         )
     return synchronous
-
-
-def _mark(program: Program, plan: ShardingPlan, placement: VarsDistributed, endpoint: str) -> None:
-    """Note in a program what saving, loading and running it in a job must know."""
-    program._is_distributed = True
-    program._endpoints = list(plan.endpoints)
-    program._ps_endpoint = endpoint
-    program._distributed_lookup_table = None if plan.table is None else plan.table.name
-    program._parameters_on_pservers = placement
-    program._sharding_plan = plan

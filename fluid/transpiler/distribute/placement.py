@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fluid.framework import Program
+from fluid.transpiler.distribute.config import DistributedMode
 from fluid.transpiler.distribute.plan import ShardingPlan
 from fluid.transpiler.distribute.slicing import Slice
 from fluid.transpiler.distribute.updates import Updates, private_names
@@ -93,13 +94,14 @@ class VarsDistributed:
 def make_placement(origin: Program, updates: Updates, plan: ShardingPlan) -> VarsDistributed:
     """Where the parameters of a program, and what is remembered of them, lie."""
     found: list[VarDistributed] = []
+    by_trainers = plan.mode is DistributedMode.GEO  # trainers update, and remember
     by_param = {each.param: each for each in updates.updates}
     for shards in plan.shards:
         kind = PREFETCH if shards.is_remote else PARAM
         private = private_names(origin, updates, by_param[shards.param])
         for part in shards.slices:
             found.append(_placed(origin, shards.param, part.name, part, kind))
-            names = _kept(origin, private, plan, part)
+            names = [] if by_trainers else _kept(origin, private, plan, part)
             found += [_placed(origin, old, new, part, OPTIMIZER) for old, new in names]
     return VarsDistributed(found)
 

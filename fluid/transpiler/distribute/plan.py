@@ -18,7 +18,7 @@ from fluid.transpiler.distribute.tables import Table, distributed_table, remote_
 from fluid.transpiler.distribute.updates import Updates, needs_whole, parameter
 from fluid.var_types import VarDesc
 
-__all__ = ["Shards", "ShardingPlan", "make_plan"]
+__all__ = ["Shards", "ShardingPlan", "make_plan", "schedule_counters"]
 
 COUNTER_SUFFIX = ".trainer_"
 
@@ -116,7 +116,7 @@ def make_plan(
     shards = _shards(program, updates, endpoints, config, table)
     if not config.slice_var_up:
         np.random.RandomState(program.random_seed).shuffle(shards)
-    counters = () if synchronous else _counters(program, updates)
+    counters = () if synchronous else schedule_counters(program, updates)
     return ShardingPlan(
         endpoints=tuple(endpoints),
         trainers=trainers,
@@ -169,7 +169,7 @@ def _placed(
     ]
 
 
-def _counters(program: Program, updates: Updates) -> tuple[str, ...]:
+def schedule_counters(program: Program, updates: Updates) -> tuple[str, ...]:
     """The counters that the learning-rate schedule advances."""
     ops = program.global_block().ops
     schedule = [ops[index] for index in updates.schedule]

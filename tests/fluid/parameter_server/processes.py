@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.fluid.parameter_server.nets import NORMED
+
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 60.0
 """How long a job may take until its test fails."""
@@ -32,12 +34,14 @@ def free_endpoints(count: int) -> list[str]:
     return endpoints
 
 
-def start(job: dict[str, Any], role: str, number: int, **environ: str) -> subprocess.Popen[str]:
-    """Start one process of a job."""
+def start(jobs: list[Any], role: str, number: int, **environ: str) -> subprocess.Popen[str]:
+    """Start one process, which takes part in jobs one after the other."""
     known = {"OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE", "PYTHONPATH": str(ROOT)}
     known["FLUID_PS_RECONNECT_SECONDS"] = "15"
     known["PYTHONDONTWRITEBYTECODE"] = ""
-    command = [sys.executable, "-m", "tests.fluid.parameter_server.role", json.dumps(job), role]
+    file = Path(jobs[0]["out"]) / "jobs.json"
+    file.write_text(json.dumps(jobs))
+    command = [sys.executable, "-m", "tests.fluid.parameter_server.role", str(file), role]
     return subprocess.Popen(
         [*command, str(number)], env={**os.environ, **known, **environ}, cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -45,14 +49,16 @@ def start(job: dict[str, Any], role: str, number: int, **environ: str) -> subpro
 
 
 @contextmanager
-def running(job: dict[str, Any], **environ: str) -> Iterator[Any]:
-    """The processes of a job, servers and trainers; all are gone behind the block."""
-    servers = [start(job, "server", n, **environ) for n in range(len(job["endpoints"]))]
-    trainers = [start(job, "trainer", n, **environ) for n in range(job["trainers"])]
+def running(*jobs: dict[str, Any], **environ: str) -> Iterator[Any]:
+    """The processes of jobs, servers and trainers; all are gone behind the block."""
+    servers = max(len(job["endpoints"]) for job in jobs)
+    trainers = max(job["trainers"] for job in jobs)
+    started = [start(list(jobs), "server", n, **environ) for n in range(servers)]
+    started += [start(list(jobs), "trainer", n, **environ) for n in range(trainers)]
     try:
-        yield servers, trainers
+        yield started[:servers], started[servers:]
     finally:
-        for process in [*servers, *trainers]:
+        for process in started:
             if process.poll() is None:
                 process.kill()
             process.communicate()
@@ -70,19 +76,26 @@ def finished(processes: list[subprocess.Popen[str]], seconds: float = SECONDS) -
     return texts
 
 
-def trained(job: dict[str, Any], **environ: str) -> list[dict[str, Any]]:
-    """Run a job to its end; what each trainer left."""
-    with running(job, **environ) as (servers, trainers):
-        finished(trainers + servers)
+def results(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each trainer of a job left."""
     files = [Path(job["out"]) / f"trainer_{n}.npz" for n in range(job["trainers"])]
     return [dict(np.load(file)) for file in files]
+
+
+def trained(*jobs: dict[str, Any], seconds: float = SECONDS, **environ: str) -> list[Any]:
+    """Run jobs to their ends in the same processes; what each trainer of each job left."""
+    with running(*jobs, **environ) as (servers, trainers):
+        finished(trainers + servers, seconds)
+    return [results(job) for job in jobs]
 
 
 def make_job(
     out: Path, model: str, optimizer: str, trainers: int = 2, servers: int = 2, **more: Any
 ) -> Any:
-    """The description of a job."""
+    """The description of a job, whose files go to the new folder `out`."""
+    out.mkdir(parents=True, exist_ok=True)
     return {
         "model": model, "optimizer": optimizer, "trainers": trainers,
-        "endpoints": free_endpoints(servers), "out": str(out), "rows": 6, "steps": 20, **more,
+        "endpoints": free_endpoints(servers), "out": str(out), "rows": 6, "steps": 20,
+        "equal_shares": model in NORMED, **more,
     }  # fmt: skip

@@ -1,12 +1,14 @@
-"""One process of a job with parameter servers: `role.py JOB ROLE NUMBER`, JOB is JSON.
+"""One process of jobs with parameter servers: `role.py JOBS ROLE NUMBER`, JOBS is a JSON file.
 
-Trainers write their parameters and the losses of all steps to `OUT/trainer_NUMBER.npz`.
+It takes part in one job after the other, in those that have so many processes of its role. Trainers
+write their parameters and the losses of all steps to `OUT/trainer_NUMBER.npz`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,72 +17,8 @@ import numpy as np
 import fluid
 from fluid.communicator import Communicator
 from fluid.parameter_server.saving import merged_values
+from tests.fluid.parameter_server.nets import MODELS
 from tests.golden import zoo
-
-
-def two_layers_wide(fluid: Any) -> Any:
-    """A layer of a million weights, and one behind it."""
-    x = fluid.layers.data("x", [1000])
-    y = fluid.layers.data("y", [1])
-    hidden = fluid.layers.fc(x, 1000, act="relu")
-    error = fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y)
-    draw = zoo.normal
-    feed = lambda random, n: {"x": draw(random, n, 1000) / 30, "y": draw(random, n, 1)}  # noqa: E731
-    return fluid.layers.mean(error), [], feed
-
-
-WORDS = 2000
-"""Rows of the table, which is cut into two slices."""
-
-
-def word2vec(fluid: Any, **table: Any) -> Any:
-    """The next of four words, from a shared sparse table."""
-    words = [fluid.layers.data(f"word{i}", [1], dtype="int64") for i in range(4)]
-    label = fluid.layers.data("label", [1], dtype="int64")
-    kind = {"is_sparse": True, "param_attr": "shared", **table}
-    vectors = [fluid.layers.embedding(word, [WORDS, 16], **kind) for word in words]
-    hidden = fluid.layers.fc(fluid.layers.concat(vectors, axis=1), 32, act="sigmoid")
-    chances = fluid.layers.fc(hidden, 50, act="softmax")
-    loss = fluid.layers.mean(fluid.layers.cross_entropy(chances, label))
-
-    def draw(random: Any, n: int) -> Any:
-        found = {f"word{i}": random.integers(0, WORDS, (n, 1)) for i in range(4)}
-        found["word1"] = found["word0"] % 5  # some rows come several times
-        return {**found, "label": found["word0"] % 50}
-
-    return loss, [], draw
-
-
-def far_words(fluid: Any) -> Any:
-    """The same with `is_distributed`."""
-    return word2vec(fluid, is_distributed=True)
-
-
-def ctr_wide_deep(fluid: Any) -> Any:
-    """A wide and a deep sparse table, and numbers beside them."""
-    clicks = fluid.layers.data("clicks", [1], dtype="int64", lod_level=1)
-    user = fluid.layers.data("user", [1], dtype="int64")
-    numbers = fluid.layers.data("numbers", [8])
-    label = fluid.layers.data("label", [1], dtype="int64")
-    deep = fluid.layers.embedding(user, [WORDS, 16], is_sparse=True, param_attr="deep")
-    wide = fluid.layers.embedding(clicks, [300, 1], is_sparse=True, param_attr="wide")
-    hidden = fluid.layers.fc([deep, numbers], 16, act="relu")
-    scores = fluid.layers.fc([hidden, fluid.layers.sequence_pool(wide, "sum")], 2, act="softmax")
-    loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
-
-    def draw(random: Any, n: int) -> Any:
-        return {
-            "clicks": random.integers(0, 300, (n, 3, 1)),
-            "user": random.integers(0, WORDS, (n, 1)),
-            "numbers": zoo.normal(random, n, 8),
-            "label": random.integers(0, 2, (n, 1)),
-        }
-
-    return loss, [], draw
-
-
-SPARSE = {each.__name__: each for each in (word2vec, far_words, ctr_wide_deep)}
-MODELS = {**zoo.MODELS, "two_layers_wide": two_layers_wide, **SPARSE}
 
 
 def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -89,14 +27,18 @@ def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, _, draw = MODELS[job["model"]](fluid)
-        zoo.optimizer(fluid, job["optimizer"]).minimize(loss)
+        rate = job.get("rate")
+        made = fluid.optimizer.SGD(rate) if rate else zoo.optimizer(fluid, job["optimizer"])
+        made.minimize(loss)
     return main, startup, loss, draw
 
 
 def batches(job: dict[str, Any], draw: Any) -> list[dict[str, Any]]:
-    """The whole batch of every step."""
+    """The whole batch of every step; with `equal_shares`, that of each trainer is the same."""
     random = np.random.default_rng(3)
-    return [draw(random, job["rows"]) for _ in range(job["steps"])]
+    copies = job["trainers"] if job.get("equal_shares") else 1
+    found = [draw(random, job["rows"] // copies) for _ in range(job["steps"])]
+    return [{name: np.concatenate([v] * copies) for name, v in each.items()} for each in found]
 
 
 def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, Any]:
@@ -112,13 +54,19 @@ def transpiled(job: dict[str, Any], number: int) -> tuple[Any, Any, Any, Any, An
     return transpiler, main, startup, loss, draw
 
 
+def share_of(batch: dict[str, Any], job: dict[str, Any], number: int) -> dict[str, Any]:
+    """The rows of a batch that a trainer has."""
+    return {name: np.array_split(v, job["trainers"])[number] for name, v in batch.items()}
+
+
 def fed(batch: dict[str, Any]) -> dict[str, Any]:
-    """A batch with each row of `clicks` as one sequence."""
+    """A batch with each row of integers that has several as one sequence."""
     found = dict(batch)
-    if "clicks" in found:
-        rows, count = found["clicks"].shape[:2]
-        flat = found["clicks"].reshape(-1, 1)
-        found["clicks"] = fluid.create_lod_tensor(flat, [[count] * rows], fluid.CPUPlace())
+    for name, value in batch.items():
+        if value.ndim == 3 and value.dtype == np.int64:
+            rows, count = value.shape[:2]
+            lengths = [[count] * rows]
+            found[name] = fluid.create_lod_tensor(value.reshape(-1, 1), lengths, fluid.CPUPlace())
     return found
 
 
@@ -134,48 +82,88 @@ def serve(job: dict[str, Any], number: int) -> None:
     main, startup = transpiled(job, 0)[0].get_pserver_programs(endpoint)
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(startup)
+    if "load" in job:
+        fluid.io.load_persistables(executor, job["load"], main)
     executor.run(main)
 
 
 def train(job: dict[str, Any], number: int) -> None:
     """Run a trainer on its share of every batch."""
-    train_transpiled(job, number, transpiled(job, number))
+    train_transpiled(job, number, transpiled(job, number), fluid.global_scope())
 
 
-def train_transpiled(job: dict[str, Any], number: int, made: Any) -> None:
+def train_transpiled(job: dict[str, Any], number: int, made: Any, scope: Any) -> None:
     """Run a trainer whose programs are made."""
     transpiler, _, startup, loss, draw = made
-    executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
-    main = transpiler.get_trainer_program()
+    executor = fluid.Executor(fluid.CPUPlace())
+    main = transpiler.get_trainer_program(wait_port=False)
     executor.run(startup, scope=scope)
     communicator = Communicator(main) if job.get("communicator") else None
     if communicator is not None:
         communicator.start()
     losses = []
-    for batch in batches(job, draw):
-        share = {name: np.array_split(v, job["trainers"])[number] for name, v in batch.items()}
+    for batch in batches(job, draw)[job.get("first", 0) :]:
+        share = share_of(batch, job, number)
         (value,) = executor.run(main, feed=fed(share), fetch_list=[loss], scope=scope)
         losses.append(float(value[0]))
+        if "pause" in job:
+            print(f"step {len(losses)}", flush=True)
+            time.sleep(job["pause"])
     found = parameters(main, scope)
     found |= {n: value for n, value in merged_values(main).items() if n in found}
+    if "save" in job and number == 0:
+        save(job, executor, main, transpiler)
     if communicator is not None:
         communicator.stop()
     executor.close()
     np.savez(Path(job["out"]) / f"trainer_{number}.npz", losses=losses, **found)
 
 
+def save(job: dict[str, Any], executor: Any, main: Any, transpiler: Any) -> None:
+    """Save a model whole, and with ops: one variable, and the shards of a table where they lie."""
+    folder = job["save"]
+    fluid.io.save_persistables(executor, folder, main)
+    saving = fluid.Program()
+    plan = transpiler.sharding_plan
+    cut = max(plan.shards, key=lambda each: len(each.slices))
+    attrs = {
+        "endpoints": cut.endpoints,
+        "remote_varnames": [part.name for part in cut.slices],
+        "slice_varnames": [part.name for part in cut.slices],
+        "slice_shapes": [",".join(map(str, part.shape)) for part in cut.slices],
+        "shape": list(cut.slices[0].whole),
+        "file_path": f"{folder}/received/{cut.param}",
+    }
+    saving.global_block().append_op("recv_save", attrs=attrs)
+    if plan.table is not None:
+        attrs = {"dir": f"{folder}/shards", "lookup_table": plan.table.name}
+        attrs["epmap"] = list(plan.endpoints)
+        saving.global_block().append_op("checkpoint_notify", attrs=attrs)
+    executor.run(saving)
+
+
 def alone(job: dict[str, Any]) -> tuple[dict[str, Any], list[float]]:
-    """Parameters and losses of one process on whole batches."""
+    """Parameters and losses of one process on whole batches, or with `share` on one share."""
     main, startup, loss, draw = build(job)
     executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     executor.run(startup, scope=scope)
     losses = []
     for batch in batches(job, draw):
+        if "share" in job:
+            batch = share_of(batch, job, job["share"])
         (value,) = executor.run(main, feed=fed(batch), fetch_list=[loss], scope=scope)
         losses.append(float(value[0]))
     return parameters(main, scope), losses
 
 
+def take_part(jobs: list[dict[str, Any]], role: str, number: int) -> None:
+    """Take part in jobs, one after the other."""
+    for job in jobs:
+        count = len(job["endpoints"]) if role == "server" else job["trainers"]
+        if number < count:
+            with fluid.scope_guard(fluid.Scope()):
+                {"server": serve, "trainer": train}[role](job, number)
+
+
 if __name__ == "__main__":
-    settings = json.loads(sys.argv[1])
-    {"server": serve, "trainer": train}[sys.argv[2]](settings, int(sys.argv[3]))
+    take_part(json.loads(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3]))

@@ -31,7 +31,7 @@ def train(job: dict[str, Any], number: int) -> None:
     """Run a trainer."""
     with BUILDING:
         made = role.transpiled(job, number)
-    role.train_transpiled(job, number, made)
+    role.train_transpiled(job, number, made, fluid.Scope())
 
 
 def trained(job: dict[str, Any]) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ _ARRAYS = (
 
 _SERVED = (
     "checkpoint_notify distributed_lookup_table fetch_barrier fetched listen_and_serv prefetch recv "
-    "save send send_barrier sum_over_servers"
+    "recv_save remote_hierarchical_sigmoid remote_nce save send send_barrier sum_over_servers"
 ).split()
 
 WITHOUT_NUMBERS = {

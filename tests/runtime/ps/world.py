@@ -55,8 +55,11 @@ def make_service(endpoint: str, trainers: int, variables: dict[str, Any]) -> Ser
 class World:
     """One server, and what its `serve` raised."""
 
-    def __init__(self, trainers: int, settings: Settings) -> None:
-        self.endpoint = free_endpoint()
+    def __init__(
+        self, trainers: int, settings: Settings, endpoints: list[str] | None = None, number: int = 0
+    ) -> None:
+        self.endpoints, self.number = endpoints or [free_endpoint()], number
+        self.endpoint = self.endpoints[number]
         self.settings, self.trainers = settings, trainers
         self.variables = {
             "w": np.zeros(SIZE, np.float32), "t": np.zeros((50, 4), np.float32)
@@ -66,7 +69,7 @@ class World:
 
     def start(self) -> None:
         """Start the server."""
-        self.server = Server([self.endpoint], 0, self.settings)
+        self.server = Server(self.endpoints, self.number, self.settings)
         self.server.attach(make_service(self.endpoint, self.trainers, self.variables))
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()

@@ -1,0 +1,54 @@
+"""Ops on rows of tables that lie on servers, by attributes of release 1.8.5, made ops of their own.
+
+A lookup, `nce` or `hierarchical_sigmoid` with `remote_prefetch` and `table_names` asks the servers
+`epmap` for the rows it needs. Their attributes say so, not their types; graphs have other types for
+what talks to servers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.ir.program import OpDesc
+
+__all__ = ["as_remote", "is_remote"]
+
+LOOKUPS = ("lookup_table", "lookup_table_v2")
+LOSSES = {"nce": "remote_nce", "hierarchical_sigmoid": "remote_hierarchical_sigmoid"}
+
+
+def is_remote(op: OpDesc) -> bool:
+    """Whether an op asks servers for rows of its table."""
+    return bool(op.attrs.get("remote_prefetch") and op.attrs.get("table_names"))
+
+
+def as_remote(op: OpDesc) -> OpDesc:
+    """The op of a graph for an op that asks servers; any other op as it is.
+
+    Raises CompileError for the gradient of a loss, which needs rows of the table as well.
+    """
+    if not is_remote(op):
+        return op
+    if op.type in LOOKUPS:
+        return _lookup(op)
+    if op.type in LOSSES:
+        outputs = {slot: names for slot, names in op.outputs.items() if slot != "W_Out"}
+        return OpDesc(LOSSES[op.type], op.inputs, outputs, op.attrs, op.source)
+    if op.type.removesuffix("_grad") in LOSSES:
+        raise CompileError(
+            f"{op.type} needs rows of {op.attrs['table_names'][0]!r}, which lies on a server",
+            source=op.source,
+            hint="train by DistributeTranspiler, whose trainers receive this parameter",
+        )
+    return op
+
+
+def _lookup(op: OpDesc) -> OpDesc:
+    """`distributed_lookup_table` for one lookup."""
+    kept = ("table_names", "height_sections", "trainer_id", "padding_idx", "op_role")
+    attrs: dict[str, Any] = {name: op.attrs[name] for name in kept if name in op.attrs}
+    attrs |= {"endpoints": op.attrs.get("epmap", []), "lookup_table_version": op.type}
+    inputs = {"Ids": op.inputs["Ids"], "W": op.inputs["W"]}
+    outputs = {"Outputs": op.outputs["Out"]}
+    return OpDesc("distributed_lookup_table", inputs, outputs, attrs, op.source)

@@ -1,0 +1,156 @@
+"""Losses over many classes whose weights servers hold: only the rows that a batch needs are asked.
+
+A program has `nce` and `hierarchical_sigmoid` with `remote_prefetch`, `table_names`, `epmap` and
+`height_sections`; converting it to a graph makes them these ops. Their gradients need no server
+for what is sparse, and are of the plain ops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.accepted import WIDE, at_least
+from compiler.ir.opdef import attr, attr_list, reads, required, writes
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import numeric
+from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, fork_costs, fork_paths
+from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
+from compiler.ops.ps.absent import reached
+from compiler.ops.ps.exchange import Exchange
+from compiler.ops.ps.tables import joined_rows, remote_rows
+
+
+def remote_vectors(
+    server: Any, tables: tuple[Any, ...], trainer_id: int, numbers: Array, whole: Shape
+) -> tuple[Array, Array]:
+    """The rows of a table that some numbers name, each asked for once, and where each number's is.
+
+    `tables` has the blocks of the table, their servers and their numbers of rows; `whole` is the
+    shape of the table.
+    """
+    unique, places = np.unique(numbers, return_inverse=True)
+    names, endpoints, sections = tables
+    found = remote_rows(server, names, endpoints, sections, unique, trainer_id)
+    return joined_rows(found, whole), places.reshape(numbers.shape)
+
+
+class RemoteNce(Exchange, op="remote_nce"):
+    """Cost of each row as `nce` computes it, with the rows of Weight asked of servers.
+
+    Of Weight only the shape is read. Reference: nce_op.h with remote_prefetch.
+    """
+
+    is_random = True
+
+    Input = reads(no_grad=True)
+    Label = reads(no_grad=True)
+    Weight = reads(shape_only=True)
+    Bias = reads(optional=True, no_grad=True)
+    SampleWeight = reads(optional=True, no_grad=True)
+    CustomDistProbs = reads(optional=True, no_grad=True)
+    CustomDistAlias = reads(optional=True, no_grad=True)
+    CustomDistAliasProbs = reads(optional=True, no_grad=True)
+    Key = reads(optional=True, no_grad=True)
+    Cost = writes()
+    SampleLogits = writes()
+    SampleLabels = writes()
+    num_total_classes = required(int, at_least(1))
+    num_neg_samples = attr(10, at_least(0))
+    sampler = attr(0)
+    seed = attr(0)
+    is_sparse = attr(False)
+    custom_neg_classes = attr_list(int)
+    place = attr(0)
+    remote_prefetch = attr(True)
+    trainer_id = attr(0)
+    height_sections = attr_list(int, WIDE)
+    epmap = attr_list(str)
+    table_names = attr_list(str)
+
+    def infer(
+        self,
+        Input: TensorType,
+        Label: TensorType,
+        Weight: TensorType,
+        CustomDistProbs: TensorType | None,
+    ) -> dict[str, TensorType]:
+        return Nce(self.attributes).infer(Input, Label, Weight, CustomDistProbs)
+
+    def numpy(
+        self,
+        Input: Array,
+        Label: Array,
+        Weight: Shape,
+        Bias: Array | None,
+        SampleWeight: Array | None,
+        CustomDistProbs: Array | None,
+        CustomDistAlias: Array | None,
+        CustomDistAliasProbs: Array | None,
+        Key: Array | None,
+    ) -> dict[str, Array]:
+        count, negatives = self.num_total_classes, self.num_neg_samples
+        alias = (CustomDistAlias, CustomDistAliasProbs)
+        given = (count, negatives, self.custom_neg_classes, self.sampler, self.seed)
+        labels = sampled_labels(Label, *given, (Key, self.place), alias)
+        tables = (self.table_names, self.epmap, self.height_sections)
+        server = reached(self.parameter_server)
+        vectors, places = remote_vectors(server, tables, self.trainer_id, labels, Weight)
+        bias = None if Bias is None else Bias.reshape(-1)[labels]
+        how = (self.sampler, count, negatives, SampleWeight, CustomDistProbs)
+        cost, shares = sampled_costs(Input, vectors[places], bias, labels, *how)
+        return {"Cost": cost, "SampleLogits": shares, "SampleLabels": labels}
+
+
+class RemoteHierarchicalSigmoid(Exchange, op="remote_hierarchical_sigmoid"):
+    """Cost of each row as `hierarchical_sigmoid` computes it, with the forks' rows of W on servers.
+
+    Of W only the shape is read, and there is no W_Out. Reference: hierarchical_sigmoid_op.h with
+    remote_prefetch.
+    """
+
+    X = reads(no_grad=True)
+    W = reads(shape_only=True)
+    Label = reads(no_grad=True)
+    PathTable = reads(optional=True, no_grad=True)
+    PathCode = reads(optional=True, no_grad=True)
+    Bias = reads(optional=True, no_grad=True)
+    Out = writes()
+    PreOut = writes()
+    num_classes = attr(2, at_least(2))
+    is_sparse = attr(False)
+    remote_prefetch = attr(True)
+    trainer_id = attr(0)
+    height_sections = attr_list(int, WIDE)
+    epmap = attr_list(str)
+    table_names = attr_list(str)
+
+    def infer(
+        self,
+        X: TensorType,
+        W: TensorType,
+        Label: TensorType,
+        PathTable: TensorType | None,
+        PathCode: TensorType | None,
+    ) -> dict[str, TensorType]:
+        found = HierarchicalSigmoid(self.attributes).infer(X, W, Label, PathTable, PathCode)
+        return {"Out": found["Out"], "PreOut": found["PreOut"]}
+
+    def numpy(
+        self,
+        X: Array,
+        W: Shape,
+        Label: Array,
+        PathTable: Array | None,
+        PathCode: Array | None,
+        Bias: Array | None,
+    ) -> dict[str, Array]:
+        classes, (height, _) = self.num_classes, numeric(W)
+        forks, turns, there = fork_paths(Label, PathTable, PathCode, classes, height)
+        tables = (self.table_names, self.epmap, self.height_sections)
+        server = reached(self.parameter_server)
+        vectors, places = remote_vectors(server, tables, self.trainer_id, forks, W)
+        bias = None if Bias is None else Bias.reshape(-1)[forks]
+        cost, passed = fork_costs(X, vectors[places], bias, turns, there)
+        return {"Out": cost, "PreOut": passed}

@@ -1,0 +1,79 @@
+"""The end of a job: no server ends before the others can, so a trainer finds all of them or none.
+
+A trainer that is killed between the answers of two servers is started again and completes again;
+servers that had its answer serve on until then. With policy `wait`, servers also wait for the ends
+of the processes that have completed, because one of these may be killed and started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from runtime.errors import WireError
+from runtime.ps.members import Members
+from runtime.ps.peers import Peers
+from runtime.ps.settings import Settings
+
+log = logging.getLogger("fluid.ps")
+TELL_SECONDS = 0.5
+"""How long another server may take to hear that the trainers of this one have completed."""
+
+
+class Finish:
+    """Decides when one server of a job may end. `hear` may be called by any thread."""
+
+    def __init__(
+        self, endpoints: Sequence[str], number: int, peers: Peers, settings: Settings
+    ) -> None:
+        self._endpoint = endpoints[number]
+        self._others = [each for each in endpoints if each != self._endpoint]
+        self._peers, self._settings = peers, settings
+        self._told: set[str] = set()
+        self._heard: set[str] = set()
+        self._since: float | None = None
+        self._together: float | None = None
+
+    @property
+    def awaits_ends(self) -> bool:
+        """Whether processes of trainers should say when they end (`Members.leave`)."""
+        return self._settings.policy == "wait"
+
+    def hear(self, endpoint: str) -> None:
+        """Another server says that all trainers have completed there. WireError for a stranger."""
+        if endpoint not in self._others:
+            raise WireError(f"{endpoint} is no other server of this job")
+        self._heard.add(endpoint)
+
+    def is_over(self, members: Members) -> bool:
+        """Whether this server may end now; it is asked again and again."""
+        if not members.all_completed:
+            self._since = self._together = None
+            return False
+        now = time.monotonic()
+        self._since = self._since or now
+        if self._together is None and not self._others_finished(now - self._since):
+            return False
+        self._together = self._together or now
+        waits = self.awaits_ends and not members.all_left
+        return not waits or now - self._together > self._settings.lost_after
+
+    def _others_finished(self, waited: float) -> bool:
+        """Whether every other server knows that this one has finished, and has finished itself."""
+        for endpoint in self._others:
+            if endpoint not in self._told:
+                self._tell(endpoint)
+        missing = [e for e in self._others if e not in self._told or e not in self._heard]
+        if missing and waited > self._settings.reconnect:
+            log.warning("server %s ends without %s", self._endpoint, ", ".join(missing))
+            return True
+        return not missing
+
+    def _tell(self, endpoint: str) -> None:
+        header = {"do": "finished", "endpoint": self._endpoint}
+        try:
+            self._peers.call(endpoint, header, seconds=TELL_SECONDS)
+        except WireError:
+            return
+        self._told.add(endpoint)
