@@ -35,7 +35,8 @@ class Inbox:
         self.sparse = [each for each in gradients if each.is_sparse]
         self._vector = np.zeros(self.layout.nbytes, np.uint8)
         self._chunks = [chunk for chunk in self.layout.chunks if chunk[1] > chunk[0]]
-        self._starts = {start: index for index, (start, _) in enumerate(self._chunks)}
+        self._indices = {chunk: index for index, chunk in enumerate(self._chunks)}
+        self._dense = self.layout.views(self._vector)
         self.clear()
 
     def clear(self) -> None:
@@ -61,14 +62,13 @@ class Inbox:
             return None
         if frame.kind is Kind.ROWS:
             return self._take_rows(frame)
-        index = self._starts.get(frame.offset)
-        sizes = [stop - start for start, stop in self._chunks]
-        if index is None or sizes[index] != len(frame.data):
+        start, stop = frame.offset, frame.offset + len(frame.data)
+        index = self._indices.get((start, stop))
+        if index is None:
             raise WireError(
                 f"trainer {frame.trainer} sent {len(frame.data)} bytes at {frame.offset}, which is "
                 "no chunk of this server: do all processes build the same program?"
             )
-        start, stop = self._chunks[index]
         self._vector[start:stop] = frame.data
         self._missing.discard(index)
         return None
@@ -94,7 +94,7 @@ class Inbox:
         if not self.is_complete:
             self._vector[:] = 0
             self._parts = [{} for _ in self.sparse]
-        found = {block.name: block.view(self._vector) for block in self.layout.blocks}
+        found = dict(self._dense)
         for each, parts in zip(self.sparse, self._parts, strict=True):
             found |= _joined(each, [parts[number] for number in sorted(parts)])
         if factor != 1.0:

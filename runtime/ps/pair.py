@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from threading import Lock, Semaphore
+from collections.abc import Sequence
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -24,29 +25,6 @@ from runtime.ps.settings import Settings
 from runtime.ps.wire import grpc, open_channel, stream_call
 
 
-class Outbox:
-    """An iterator over messages that another thread puts."""
-
-    def __init__(self) -> None:
-        self._messages: deque[bytes | None] = deque()
-        self._ready = Semaphore(0)
-
-    def put(self, message: bytes | None) -> None:
-        """Add a message; None ends the iteration."""
-        self._messages.append(message)
-        self._ready.release()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        self._ready.acquire()
-        message = self._messages.popleft()
-        if message is None:
-            raise StopIteration
-        return message
-
-
 class Pair:
     """One trainer and one server. `layout` places the variables that come after each step."""
 
@@ -54,17 +32,17 @@ class Pair:
         self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int
     ) -> None:
         self.endpoint, self.trainer, self.layout = endpoint, trainer, layout
-        self._blocks = {block.name: block for block in layout.blocks}
         self.step = step
         self.snapshot = step
         self._settings = settings
         self._vector = np.zeros(layout.nbytes, np.uint8)
+        self._variables = layout.views(self._vector)
         self._log: deque[tuple[int, list[bytes]]] = deque()
         self._held: bytes | None = None
         self._lock = Lock()
         self._channel: Any = None
         self._call: Any = None
-        self._outbox = Outbox()
+        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._why = ""
         self.waiting_since: float | None = None
 
@@ -111,11 +89,11 @@ class Pair:
 
     def has(self, name: str) -> bool:
         """Whether a variable comes after each step."""
-        return name in self._blocks
+        return name in self._variables
 
     def variable(self, name: str) -> Array:
         """A variable as it came last: a view that the next step overwrites."""
-        return self._blocks[name].view(self._vector)
+        return self._variables[name]
 
     def _receive(self) -> None:
         """Receive all messages of one version."""
@@ -163,12 +141,13 @@ class Pair:
             rpc.channel_ready_future(self._channel).result(timeout=2.0)
         except rpc.FutureTimeoutError as error:
             raise StopIteration from error
-        self._outbox = Outbox()
+        self._outbox = SimpleQueue()
         names = [block.name for block in self.layout.blocks]
         hello = text_frame(Kind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
         self._outbox.put(hello)
         metadata = self._settings.security.metadata()
-        call = stream_call(self._channel, "Exchange")(self._outbox, metadata=metadata)
+        messages = iter(self._outbox.get, None)
+        call = stream_call(self._channel, "Exchange")(messages, metadata=metadata)
         with self._lock:
             self._call = call
         answer = read_frame(next(call))
