@@ -22,6 +22,7 @@ from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
 from runtime.ps.layout import Layout
 from runtime.ps.peers import RETRY_SECONDS, unreachable
 from runtime.ps.settings import Settings
+from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 from runtime.ps.wire import grpc, open_channel, stream_call
 
 
@@ -29,12 +30,14 @@ class Pair:
     """One trainer and one server. `layout` places the variables that come after each step."""
 
     def __init__(
-        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int
-    ) -> None:
+        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int,
+        telemetry: Telemetry, row: int,
+    ) -> None:  # fmt: skip
         self.endpoint, self.trainer, self.layout = endpoint, trainer, layout
         self.step = step
         self.snapshot = step
         self._settings = settings
+        self._telemetry, self._row, self._began = telemetry, row, 0
         self._vector = np.zeros(layout.nbytes, np.uint8)
         self._variables = layout.views(self._vector)
         self._log: deque[tuple[int, list[bytes]]] = deque()
@@ -53,6 +56,7 @@ class Pair:
         self._flush()
         if not self._log or self._log[-1][0] != step:
             self._log.append((step, []))
+            self._began = self._telemetry.now()
         self._log[-1][1].append(message)
         self._held = message
 
@@ -61,6 +65,12 @@ class Pair:
         if self._held is not None:
             mark_end(self._held)
         self._flush()
+        if self._telemetry.trace is not None:
+            arrow = gradient_arrow(step, self.trainer, self.endpoint)
+            self._began = self._span("send gradients", step, begins=arrow)
+
+    def _span(self, name: str, step: int, **arrow: str) -> int:
+        return self._telemetry.span(name, self._row, self._began, step, **arrow)
 
     def _flush(self) -> None:
         if self._held is not None and self._call is not None:
@@ -83,6 +93,10 @@ class Pair:
                 self._receive()
             except (rpc.RpcError, StopIteration) as error:
                 self._lose(error)
+            else:
+                if self._telemetry.trace is not None:
+                    arrow = parameter_arrow(self.step, self.trainer, self.endpoint)
+                    self._span("wait for parameters", self.step, ends=arrow)
         self.waiting_since = None
         while self._log and self._log[0][0] <= min(self.snapshot, self.step):
             self._log.popleft()
@@ -153,6 +167,7 @@ class Pair:
         answer = read_frame(next(call))
         if answer.kind is not Kind.HELLO:
             raise WireError(answer.data.tobytes().decode(errors="replace"))
+        self._telemetry.log.info("connected", server=self.endpoint, server_step=answer.step)
         self._send_again(answer.step)
 
     def _send_again(self, step: int) -> None:
@@ -175,6 +190,7 @@ class Pair:
         self._drop_call()
         if self._why:
             raise WireError(self._why) from error
+        self._telemetry.log.warning("the connection broke", server=self.endpoint)
         if isinstance(error, rpc.RpcError) and _is_refusal(rpc, error):
             raise unreachable(self.endpoint, error) from error
         self._reopen(time.monotonic())

@@ -21,7 +21,11 @@ from runtime.ps.frames import Frame, Kind, new_frame
 from runtime.ps.inbox import Inbox
 from runtime.ps.layout import Layout, Piece, make_layout
 from runtime.ps.service import Service
+from runtime.ps.telemetry.logs import RoleLog
+from runtime.ps.telemetry.role import Telemetry
 
+UPDATES = 0
+"""The row of a trace with the updates."""
 MOST_LAG = (1 << 16) - 1
 """The most steps that a message can say since the last snapshot."""
 
@@ -41,7 +45,11 @@ class Shard:
     """
 
     def __init__(
-        self, service: Service, step: int = 0, after_step: Callable[[int], None] = lambda _: None
+        self,
+        service: Service,
+        step: int = 0,
+        after_step: Callable[[int], None] = lambda _: None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.service = service
         self.changed = Condition()
@@ -51,6 +59,7 @@ class Shard:
         self.snapshot_step = step
         self.takes_snapshots = False
         self._after_step = after_step
+        self._telemetry = telemetry or Telemetry(RoleLog("server", service.number, lambda: step))
         self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._pieces: dict[tuple[str, ...], dict[str, list[Piece]]] = {}
@@ -147,17 +156,18 @@ class Shard:
             return
         if not any(not inbox.is_empty for inbox in self._inboxes):
             return
+        step, started = self.version.step + 1, self._telemetry.now()
         try:
             self._update(len(self._inboxes) / len(ready))
         except Exception as error:
-            self.failure = (
-                f"step {self.version.step + 1} failed on {self.service.endpoint}: {error}"
-            )
+            self.failure = f"step {step} failed on {self.service.endpoint}: {error}"
             self.changed.notify_all()
             raise
         self.waiting_since = None
-        self.previous, self.version = self.version, self._read(self.version.step + 1)
-        self._after_step(self.version.step)
+        updated = self._telemetry.span("update", UPDATES, started, step)
+        self.previous, self.version = self.version, self._read(step)
+        self._telemetry.span("copy parameters", UPDATES, updated, step)
+        self._after_step(step)
         self.changed.notify_all()
 
     def _update(self, factor: float) -> None:

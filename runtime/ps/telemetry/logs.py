@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -29,7 +28,7 @@ class RoleLog:
 
     def __init__(self, role: str, number: int, step: Callable[[], int]) -> None:
         self._role, self._number, self._step = role, number, step
-        self._progress: tuple[float, int] = (time.monotonic(), 0)
+        self._progress: tuple[float, int] | None = None
 
     def info(self, message: str, **fields: Any) -> None:
         """Log what happened; `fields` are numbers and texts besides."""
@@ -41,8 +40,8 @@ class RoleLog:
 
     def progress(self, now: float, **fields: Any) -> None:
         """Log the steps a second every PROGRESS_SECONDS; `now` is of `time.monotonic`."""
-        since, before = self._progress
-        if now - since < PROGRESS_SECONDS:
+        since, before = self._progress or (now, self._step())
+        if self._progress is not None and now - since < PROGRESS_SECONDS:
             return
         step = self._step()
         self._progress = now, step
