@@ -21,7 +21,7 @@ from runtime.ps.service import Feeds, Gradient, Service
 from runtime.ps.settings import Settings
 from runtime.scope import Scope
 
-__all__ = ["serve", "serves"]
+__all__ = ["gradients_of", "serve", "serves"]
 
 SENDER = re.compile(r"\.trainer_(\d+)(\.pserver_\d+)?$")
 
@@ -50,6 +50,25 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
     server.serve()
 
 
+def gradients_of(program: Program) -> tuple[Gradient, ...]:
+    """The gradients that the program of a server takes, in the order of messages."""
+    op: Any = program.global_block().ops[-1]
+    names = [str(name) for name in op.inputs.get("X", [])]
+    return tuple(_gradient(program, name, bool(op.attr("sync_mode"))) for name in names)
+
+
+def _gradient(program: Program, name: str, is_synchronous: bool) -> Gradient:
+    var: Variable = program.global_block().var(name)
+    sent = SENDER.search(name) if is_synchronous else None
+    return Gradient(
+        name,
+        str(var.element.numpy),
+        tuple(int(size) for size in var.shape),
+        var.type == VarDesc.VarType.SELECTED_ROWS,
+        None if sent is None else int(sent.group(1)),
+    )
+
+
 class Blocks:
     """The blocks of a server, and the variables that they update."""
 
@@ -59,8 +78,7 @@ class Blocks:
         self.block = program.global_block()
         self.is_synchronous = bool(op.attr("sync_mode"))
         self.dc_asgd = bool(op.attr("dc_asgd"))
-        names = [str(name) for name in op.inputs.get("X", [])]
-        self.gradients = tuple(self._gradient(name) for name in names)
+        self.gradients = gradients_of(program)
 
     def compile_for(self, place: Place, compile: Compile) -> None:
         """Prepare the updates; NotInitialized where the startup program has not run."""
@@ -120,17 +138,6 @@ class Blocks:
                 if op.type == "lookup_sparse_table":
                     found[name] = op.inputs["W"][0], int(op.attrs.get("servers", 1))
         return found
-
-    def _gradient(self, name: str) -> Gradient:
-        var: Variable = self.block.var(name)
-        sent = SENDER.search(name) if self.is_synchronous else None
-        return Gradient(
-            name,
-            str(var.element.numpy),
-            tuple(int(size) for size in var.shape),
-            var.type == VarDesc.VarType.SELECTED_ROWS,
-            None if sent is None else int(sent.group(1)),
-        )
 
     # ---- updates
 

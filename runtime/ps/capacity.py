@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+import numpy as np
+
 from runtime.ps.frames import HEADER_BYTES
 from runtime.ps.inbox import gradient_layout
-from runtime.ps.layout import Layout, make_layout
+from runtime.ps.layout import CHUNK_BYTES, Layout, make_layout
+from runtime.ps.packets import pack
 from runtime.ps.rows import part_sizes
 from runtime.ps.service import Gradient
 
@@ -44,7 +47,7 @@ NOTHING = Moved(0, 0)
 def gradients_moved(gradients: Sequence[Gradient], rows: Mapping[str, int]) -> Moved:
     """What a trainer sends a server in a step.
 
-    `rows` are the different rows of each sparse gradient; KeyError for one that is not there.
+    `rows` has how many different rows each sparse gradient has; KeyError for one it lacks.
     """
     if not gradients:
         return Moved(1, HEADER_BYTES)
@@ -69,6 +72,17 @@ def _rows_moved(gradient: Gradient, count: int) -> Moved:
     return Moved(len(sizes), sum(sizes) + len(sizes) * HEADER_BYTES)
 
 
+def lookups_moved(table: str, dtype: str, width: int, count: int) -> tuple[Moved, Moved]:
+    """What a trainer asks a server for `count` rows of a table, and what it is answered.
+
+    The answer also has the number of the step, which is counted as one digit.
+    """
+    asked = len(pack({"do": "rows", "name": table})) + count * 8
+    known = len(pack({"arrays": [[dtype, [count, width]]], "step": 0}))
+    values = count * width * np.dtype(dtype).itemsize
+    return Moved(1, asked), Moved(1 + ceil(values / CHUNK_BYTES), known + values)
+
+
 def servers_needed(
     trainers: int, up: int, down: int, steps_a_second: float, server_bytes_a_second: float
 ) -> int:
@@ -82,8 +96,3 @@ def servers_needed(
     """
     busiest = max(up, down) * trainers * steps_a_second
     return max(1, ceil(busiest / server_bytes_a_second))
-
-
-def most_steps_a_second(up: int, down: int, trainer_bytes_a_second: float) -> float:
-    """The steps a second that a trainer's own network allows, whatever the servers."""
-    return trainer_bytes_a_second / max(up, down, 1)
