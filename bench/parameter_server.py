@@ -5,9 +5,10 @@
     .venv/bin/python -m bench.parameter_server --net fit_a_line --soak 30
 
 Everything runs by turns, and the medians of all rounds are compared. `--tls` adds our steps with
-mutual TLS, `--raw` streams of gRPC that carry the same bytes and do nothing else. Bytes are those
-on a trainer's TCP connections; the least are those of gradients and parameters alone. `--soak` runs
-each net for so many minutes and prints the steps a second and the memory of each process.
+mutual TLS; `--raw` our exchange by trainers that compute nothing, and streams of gRPC that carry
+the same bytes and do nothing else. Bytes are those on a trainer's TCP connections; the least are
+those of gradients and parameters alone. `--soak` runs each net for so many minutes and prints the
+steps a second and the memory of each process.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def jobs(given: argparse.Namespace, net: str, folder: Path) -> dict[str, Job]:
         found["tls"] = role_job(sys.executable, "fluid", net, steps, **certificates(folder))
     if given.raw and net in ELEMENTS:
         each = str(ELEMENTS[net] * 4 // 2)
+        found["exchange"] = Job(sys.executable, "ps_exchange.py", (), (net, str(steps)))
         found["raw"] = Job(sys.executable, "ps_stream.py", (), (each, str(steps)))
     return found
 
@@ -103,7 +105,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps of a round, unless those of each net")
     parser.add_argument("--net", choices=list(STEPS), action="append")
     parser.add_argument("--tls", action="store_true", help="also with mutual TLS")
-    parser.add_argument("--raw", action="store_true", help="also streams of gRPC alone")
+    parser.add_argument(
+        "--raw", action="store_true", help="also the exchange alone, and gRPC alone"
+    )
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="one long run instead")
     given = parser.parse_args()
     for net in given.net or STEPS:

@@ -63,10 +63,6 @@ class Layout:
     nbytes: int
     chunks: tuple[tuple[int, int], ...]
 
-    def views(self, vector: Array) -> dict[str, Array]:
-        """Every block's elements in a server's vector of bytes (uint8), by name."""
-        return {block.name: block.view(vector) for block in self.blocks}
-
     def pieces(self, block: Block) -> list[Piece]:
         """The parts of a block in the chunks that it lies in."""
         return self._cut(block.offset, block.offset + block.nbytes)

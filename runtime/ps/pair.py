@@ -14,10 +14,9 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
 from compiler.ir.types import Array
 from runtime.errors import WireError
+from runtime.ps.assembly import Assembly
 from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
 from runtime.ps.layout import Layout
 from runtime.ps.peers import RETRY_SECONDS, unreachable
@@ -38,8 +37,7 @@ class Pair:
         self.snapshot = step
         self._settings = settings
         self._telemetry, self._row, self._began = telemetry, row, 0
-        self._vector = np.zeros(layout.nbytes, np.uint8)
-        self._variables = layout.views(self._vector)
+        self._variables = Assembly(layout)
         self._log: deque[tuple[int, list[bytes]]] = deque()
         self._held: bytes | None = None
         self._lock = Lock()
@@ -103,26 +101,28 @@ class Pair:
 
     def has(self, name: str) -> bool:
         """Whether a variable comes after each step."""
-        return name in self._variables
+        return self._variables.has(name)
 
     def variable(self, name: str) -> Array:
-        """A variable as it came last: a view that the next step overwrites."""
-        return self._variables[name]
+        """A variable as it came last; the next step may overwrite the array."""
+        return self._variables.block(name)
 
     def _receive(self) -> None:
         """Receive all messages of one version."""
         step, lag = self.step, 0
         for _ in self.layout.chunks:
-            frame = self._expected(read_frame(next(self._call)))
-            self._vector[frame.offset : frame.offset + len(frame.data)] = frame.data
+            frame = self._kept(read_frame(next(self._call)))
             step, lag = frame.step, frame.trainer
         self.step, self.snapshot = step, step - lag
 
-    def _expected(self, frame: Frame) -> Frame:
+    def _kept(self, frame: Frame) -> Frame:
+        """The frame, whose data are kept; WireError for one that does not belong here."""
         if frame.kind is Kind.FAILED:
             raise WireError(frame.data.tobytes().decode(errors="replace"))
-        if frame.kind is not Kind.PARAMETER or frame.offset + len(frame.data) > len(self._vector):
+        index = self._variables.index(frame.offset, len(frame.data))
+        if frame.kind is not Kind.PARAMETER or index is None:
             raise WireError(f"server {self.endpoint} sent {frame.kind.name} at {frame.offset}")
+        self._variables.put(index, frame.data)
         return frame
 
     # ---- connections
