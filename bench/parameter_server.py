@@ -1,72 +1,120 @@
-"""Steps a second of two trainers and two servers, beside Paddle 1.8.5 on the same machine.
+"""Two trainers and two servers in synchronous steps, beside Paddle 1.8.5 on the same machine.
 
-    .venv/bin/python bench/parameter_server.py --reference ~/paddle18/bin/python
+    .venv/bin/python -m bench.parameter_server --reference ~/paddle18/bin/python
+    .venv/bin/python -m bench.parameter_server --net two_layers_wide --tls --raw --reference …
+    .venv/bin/python -m bench.parameter_server --net fit_a_line --soak 30
 
-The two run by turns; the medians of all rounds are compared.
+Everything runs by turns, and the medians of all rounds are compared. `--tls` adds our steps with
+mutual TLS; `--raw` our exchange by trainers that compute nothing, and streams of gRPC that carry
+the same bytes and do nothing else. Bytes are those on a trainer's TCP connections; the least are
+those of gradients and parameters alone. `--soak` runs each net for so many minutes and prints the
+steps a second and the memory of each process.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from bench.chaos import free_endpoints
+from bench.support.ps_jobs import Job, alternated, certificates, soak
 
-ROOT = Path(__file__).resolve().parents[1]
-STEPS = {"fit_a_line": 400, "two_layers_wide": 100}
-SECONDS = 120.0
+STEPS = {"fit_a_line": 1000, "two_layers_wide": 200, "table": 30}
+ELEMENTS = {"fit_a_line": 14, "two_layers_wide": 1_002_001}
+"""Parameters of a dense net: each is sent and received once a step, in 4 bytes."""
 
 
-def measured(python: str, module: str, net: str) -> float:
-    """Steps a second of the slower trainer of one job; nan where it did not end."""
-    endpoints = ",".join(free_endpoints(2))
-    known = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "GLOG_v": "0"}
-    known |= {"PYTHONPATH": str(ROOT), "GRPC_VERBOSITY": "NONE", "PYTHONDONTWRITEBYTECODE": ""}
-    worker = str(ROOT / "bench" / "workers" / "ps_role.py")
+def role_job(python: str, module: str, net: str, steps: int, **environ: str) -> Job:
+    """A job of `ps_role.py`."""
+    return Job(python, "ps_role.py", (module,), (net, str(steps)), environ)
 
-    def start(role: str, number: int) -> subprocess.Popen[str]:
-        command = [python, worker, module, role, str(number), endpoints, net, str(STEPS[net])]
-        return subprocess.Popen(
-            command, env={**os.environ, **known}, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
 
-    servers, trainers = [start("server", n) for n in (0, 1)], [start("trainer", n) for n in (0, 1)]
-    try:
-        texts = [trainer.communicate(timeout=SECONDS)[0].strip() for trainer in trainers]
-        return min(float(text) for text in texts)
-    except (subprocess.TimeoutExpired, ValueError):
-        return float("nan")
-    finally:
-        for process in [*trainers, *servers]:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+def jobs(given: argparse.Namespace, net: str, folder: Path) -> dict[str, Job]:
+    """What is measured for a net, by name."""
+    steps = given.steps or STEPS[net]
+    found = {"ours": role_job(sys.executable, "fluid", net, steps)}
+    if given.reference:
+        found["reference"] = role_job(given.reference, "paddle.fluid", net, steps)
+    if given.tls:
+        found["tls"] = role_job(sys.executable, "fluid", net, steps, **certificates(folder))
+    if given.raw and net in ELEMENTS:
+        each = str(ELEMENTS[net] * 4 // 2)
+        found["exchange"] = Job(sys.executable, "ps_exchange.py", (), (net, str(steps)))
+        found["raw"] = Job(sys.executable, "ps_stream.py", (), (each, str(steps)))
+    return found
+
+
+def compare(given: argparse.Namespace, net: str) -> None:
+    """Measure a net and print its lines."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = alternated(jobs(given, net, Path(folder)), given.rounds)
+    for name, line in found.items():
+        if not line:
+            print(f"{net:16} {name:10} did not end")
+            continue
+        text = f"{net:16} {name:10} {line['rate']:8.1f} steps/s, {line['cpu'] * 1e3:7.2f} ms of "
+        text += "processor time a step and trainer"
+        print(text + wire_text(net, line), flush=True)
+    for name, line in found.items():
+        ratios = [
+            f"{line['rate'] / other['rate']:.2f} × {peer}"
+            for peer, other in found.items()
+            if peer in ("reference", "raw") and peer != name and line and other
+        ]
+        if ratios:
+            print(f"{net:16} {name:10} = {', '.join(ratios)}")
+
+
+def wire_text(net: str, line: dict[str, float]) -> str:
+    """Bytes on the wire, and how many times the least they are."""
+    if not line.get("sent"):
+        return ""
+    both = line["sent"] + line["received"]
+    text = f", {both / 1e6:.4f} MB on the wire"
+    if net in ELEMENTS:
+        text += f" ({both / (2 * 4 * ELEMENTS[net]):.4f} × the least)"
+    return text
+
+
+def run_long(net: str, minutes: float) -> None:
+    """Print steps a second and the memory of each process, a line a minute."""
+    print(f"{net}: minute, steps/s, MB of server 0, server 1, trainer 0, trainer 1")
+    seconds = min(60.0, minutes * 15.0)
+    job = role_job(sys.executable, "fluid", net, 0)
+    rows = []
+    for rate, megabytes in soak(job, round(minutes * 60 / seconds), seconds):
+        rows.append([rate, *megabytes])
+        sizes = " ".join(f"{each:8.1f}" for each in megabytes)
+        print(f"{len(rows) * seconds / 60:6.2f} {rate:8.1f} {sizes}", flush=True)
+    names = ["steps/s", "server 0", "server 1", "trainer 0", "trainer 1"]
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        drift = (values[-1] / values[0] - 1) * 100
+        print(
+            f"{name:10} {min(values):9.1f} to {max(values):9.1f}, from first to last {drift:+.1f} %"
+        )
 
 
 def main() -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--reference", help="a Python 3.7 with paddlepaddle 1.8.5")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="steps of a round, unless those of each net")
     parser.add_argument("--net", choices=list(STEPS), action="append")
+    parser.add_argument("--tls", action="store_true", help="also with mutual TLS")
+    parser.add_argument(
+        "--raw", action="store_true", help="also the exchange alone, and gRPC alone"
+    )
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="one long run instead")
     given = parser.parse_args()
     for net in given.net or STEPS:
-        ours: list[float] = []
-        theirs: list[float] = []
-        for _ in range(given.rounds):
-            ours.append(measured(sys.executable, "fluid", net))
-            if given.reference:
-                theirs.append(measured(given.reference, "paddle.fluid", net))
-        line = f"{net:16} {statistics.median(ours):8.1f} steps/s"
-        if theirs:
-            other = statistics.median(theirs)
-            line += f", reference {other:8.1f}, ratio {statistics.median(ours) / other:.2f}"
-        print(line, flush=True)
+        if given.soak:
+            run_long(net, given.soak)
+        else:
+            compare(given, net)
 
 
 if __name__ == "__main__":

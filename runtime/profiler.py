@@ -7,7 +7,6 @@ costs anything.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,13 @@ from typing import Any
 from compiler.codegen.module import Module, lives_of
 from compiler.pack import Life
 from compiler.plan import Buffer
+from runtime.chrome_trace import (
+    Event,
+    complete_event,
+    counter_event,
+    thread_name,
+    trace_text,
+)
 
 MARK = "mark"
 """The name that a tapped source calls with the number of the step it comes to."""
@@ -230,41 +236,22 @@ def _line(row: Row, wide: int) -> str:
     return f"{row.name:{wide}}{row.calls:<12}" + "".join(f"{each:<12.6g}" for each in numbers)
 
 
-_THREADS = [
-    {"name": "thread_name", "ph": "M", "pid": 0, "tid": thread, "args": {"name": name}}
-    for thread, name in enumerate(["steps", "passes"])
-]
-"""What the rows of a trace are called."""
-
-
 def trace(spans: Sequence[Span], passes: Sequence[Span] = ()) -> str:
     """Spans as a Chrome trace, which chrome://tracing and Perfetto open.
 
     Steps are one row, with the bytes that each is the first to use and those alive; the passes of
     the compiler are another; bytes alive are a curve besides.
     """
-    events = [_event(span, "op", 0) for span in spans]
+    events = [thread_name(0, "steps"), thread_name(1, "passes")]
+    events += [_event(span, "op", 0) for span in spans]
     events += [_event(each, "pass", 1) for each in passes]
-    events += [_level(span) for span in spans]
-    return json.dumps({"traceEvents": [*_THREADS, *events], "displayTimeUnit": "ms"})
+    events += [counter_event("arena", each.start, **{"bytes alive": each.live}) for each in spans]
+    return trace_text(events)
 
 
-def _event(span: Span, category: str, thread: int) -> dict[str, Any]:
+def _event(span: Span, category: str, thread: int) -> Event:
     """A span as an event; of a pass there are no bytes."""
-    bytes_used = {"bytes made": span.made, "bytes alive": span.live} if category == "op" else {}
-    return {
-        "name": span.kinds,
-        "cat": category,
-        "ph": "X",
-        "ts": span.start / 1e3,
-        "dur": (span.stop - span.start) / 1e3,
-        "pid": 0,
-        "tid": thread,
-        "args": {"ops": list(span.ops), **bytes_used},
-    }
-
-
-def _level(span: Span) -> dict[str, Any]:
-    """The bytes that are alive from the start of a span on, as a point of a curve."""
-    point: dict[str, Any] = {"name": "arena", "ph": "C", "ts": span.start / 1e3, "pid": 0}
-    return point | {"args": {"bytes alive": span.live}}
+    args: dict[str, Any] = {"ops": list(span.ops)}
+    if category == "op":
+        args |= {"bytes made": span.made, "bytes alive": span.live}
+    return complete_event(span.kinds, category, span.start, span.stop, thread=thread, **args)

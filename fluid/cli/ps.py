@@ -1,25 +1,35 @@
-"""`fluid ps status`: what parameter servers are doing."""
+"""`fluid ps`: what parameter servers are doing, what a job did, what a job will need."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
+from fluid.files import replace_file
 from fluid.transpiler.distribute.endpoints import parse_endpoints
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
 from runtime.ps.status import read_status, status_lines
+from runtime.ps.telemetry.merge import merge_traces
 
-PS = """\
+PS = "Look at jobs with parameter servers: running ones, and what they left."
+STATUS = """\
 Ask running parameter servers for their steps a second, the bytes they have received and sent, their
 trainers with the last heartbeat of each, which of them a step waits for, and the sizes of their
 variables. The token and certificates are those of FLUID_PS_TOKEN, FLUID_PS_CA and so on.
+"""
+TRACE = """\
+Join the traces that the servers and trainers of a job wrote into the folder FLUID_PS_TRACE. The
+result shows all of them on one clock in ui.perfetto.dev or chrome://tracing, with arrows from
+gradients sent to gradients received, and from parameters sent to parameters received.
 """
 PS_EXAMPLES = """\
 examples:
   fluid ps status 127.0.0.1:6174,127.0.0.1:6175
   fluid ps status 127.0.0.1:6174 --json
+  FLUID_PS_TRACE=traces fluid launch_ps train.py; fluid ps trace traces -o trace.json
 """
 NO_ANSWER = 1
 
@@ -27,12 +37,18 @@ NO_ANSWER = 1
 def add_ps(commands: Any) -> None:
     """Add the command to those of `fluid`."""
     command = commands.add_parser(
-        "ps", help="show what parameter servers are doing", description=PS, epilog=PS_EXAMPLES
+        "ps", help="look at jobs with parameter servers", description=PS, epilog=PS_EXAMPLES
     )
-    command.set_defaults(command=show_status)
-    command.add_argument("what", choices=["status"], help="status: one page about each server")
-    command.add_argument("endpoints", metavar="ENDPOINTS", help="host:port, separated by commas")
-    command.add_argument("--json", action="store_true", help="one line of JSON for each server")
+    what = command.add_subparsers(title="what to look at", metavar="WHAT", required=True)
+    status = what.add_parser("status", help="one page about each server", description=STATUS)
+    status.set_defaults(command=show_status)
+    status.add_argument("endpoints", metavar="ENDPOINTS", help="host:port, separated by commas")
+    status.add_argument("--json", action="store_true", help="one line of JSON for each server")
+    trace = what.add_parser("trace", help="one trace of all processes", description=TRACE)
+    trace.set_defaults(command=join_traces)
+    trace.add_argument("folder", type=Path, metavar="FOLDER", help="where the traces are")
+    trace.add_argument("-o", "--output", type=Path, default=Path("trace.json"), metavar="FILE",
+                       help="the file to write (%(default)s)")  # fmt: skip
 
 
 def show_status(given: argparse.Namespace) -> int:
@@ -48,3 +64,10 @@ def show_status(given: argparse.Namespace) -> int:
             continue
         print(json.dumps(status) if given.json else "\n".join(status_lines(status)))
     return code
+
+
+def join_traces(given: argparse.Namespace) -> int:
+    """Write one trace of all roles."""
+    replace_file(given.output, merge_traces(given.folder).encode())
+    print(f"trace of the job in {given.output}: open it in ui.perfetto.dev or chrome://tracing")
+    return 0

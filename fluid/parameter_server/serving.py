@@ -22,7 +22,7 @@ from runtime.ps.service import Feeds, Gradient, Service
 from runtime.ps.settings import Settings
 from runtime.scope import Scope
 
-__all__ = ["before_serving", "serve", "serves"]
+__all__ = ["before_serving", "gradients_of", "serve", "serves"]
 
 THREADS = ("rpc_send_thread_num", "rpc_get_thread_num", "rpc_prefetch_thread_num")
 """Attributes of `listen_and_serv` with numbers of threads."""
@@ -62,6 +62,25 @@ def serve(program: Program, scope: Scope, place: Place, compile: Compile) -> Non
     server.serve()
 
 
+def gradients_of(program: Program) -> tuple[Gradient, ...]:
+    """The gradients that the program of a server takes, in the order of messages."""
+    op: Any = program.global_block().ops[-1]
+    names = [str(name) for name in op.inputs.get("X", [])]
+    return tuple(_gradient(program, name, bool(op.attr("sync_mode"))) for name in names)
+
+
+def _gradient(program: Program, name: str, is_synchronous: bool) -> Gradient:
+    var: Variable = program.global_block().var(name)
+    sent = SENDER.search(name) if is_synchronous else None
+    return Gradient(
+        name,
+        str(var.element.numpy),
+        tuple(int(size) for size in var.shape),
+        var.type == VarDesc.VarType.SELECTED_ROWS,
+        None if sent is None else int(sent.group(1)),
+    )
+
+
 class Blocks:
     """The blocks of a server, and the variables that they update."""
 
@@ -71,8 +90,7 @@ class Blocks:
         self.block = program.global_block()
         self.is_synchronous = bool(op.attr("sync_mode"))
         self.dc_asgd = bool(op.attr("dc_asgd"))
-        names = [str(name) for name in op.inputs.get("X", [])]
-        self.gradients = tuple(self._gradient(name) for name in names)
+        self.gradients = gradients_of(program)
 
     def compile_for(self, place: Place, compile: Compile) -> None:
         """Prepare the updates; NotInitialized where the startup program has not run."""
@@ -134,17 +152,6 @@ class Blocks:
                 if op.type == "lookup_sparse_table":
                     found[name] = op.inputs["W"][0], int(op.attrs.get("servers", 1))
         return found
-
-    def _gradient(self, name: str) -> Gradient:
-        var: Variable = self.block.var(name)
-        sent = SENDER.search(name) if self.is_synchronous else None
-        return Gradient(
-            name,
-            str(var.element.numpy),
-            tuple(int(size) for size in var.shape),
-            var.type == VarDesc.VarType.SELECTED_ROWS,
-            None if sent is None else int(sent.group(1)),
-        )
 
     # ---- updates
 

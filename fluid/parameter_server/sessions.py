@@ -15,7 +15,7 @@ from runtime.errors import WireError
 from runtime.ps.settings import Settings
 from runtime.ps.trainer import Trainer
 
-__all__ = ["complete", "open_session", "release", "session_for", "trainer_step"]
+__all__ = ["complete", "open_session", "received", "release", "session_for", "trainer_step"]
 
 EXCHANGE = {
     "send", "recv", "send_barrier", "fetch_barrier", "fetched", "prefetch",
@@ -41,7 +41,7 @@ def session_for(program: Program, user: Any = None) -> Trainer | None:
     number = max(int(op.attrs.get("trainer_id", 0)) for op in ops)
     with _lock:
         trainer = _known(number, endpoints, getattr(program, "_server_settings", None))
-        trainer.subscribe(_received(ops))
+        trainer.subscribe(received(program))
         if user is not None:
             _users[trainer].add(user)
     return trainer
@@ -145,10 +145,10 @@ def _endpoints(op: Any) -> list[str]:
     return [str(each) for names in named for each in names]
 
 
-def _received(ops: list[Any]) -> dict[str, list[str]]:
+def received(program: Program) -> dict[str, list[str]]:
     """The variables that a program receives, by server."""
     found: dict[str, list[str]] = {}
-    for op in ops:
+    for op in _exchanges(program):
         if op.type == "recv":
             names = op.attrs.get("recv_varnames") or op.attrs.get("varnames") or op.outputs["Out"]
             for name, endpoint in zip(names, _endpoints(op), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -30,6 +31,7 @@ from runtime.ps.packets import (
 from runtime.ps.service import ROWS, Service
 from runtime.ps.shard import Shard
 from runtime.ps.sums import Sums
+from runtime.ps.telemetry.role import Telemetry
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -42,11 +44,12 @@ class Calls:
 
     def __init__(
         self, service: Service, shard: Shard, delayed: Delayed, members: Members, sums: Sums,
-        traffic: Traffic, finish: Finish, completed: Callable[[], None],
+        traffic: Traffic, telemetry: Telemetry, finish: Finish, completed: Callable[[], None],
     ) -> None:  # fmt: skip
         self._service, self._shard, self._delayed = service, shard, delayed
         self._finish, self._completed = finish, completed
         self._members, self._sums, self._traffic = members, sums, traffic
+        self._log = telemetry.log
         self._started = time.monotonic()
         self._parts: dict[str, tuple[int, dict[int, bytes]]] = {}
         self._does: Mapping[str, Callable[[Mapping[str, Any], memoryview], Answer]] = {
@@ -89,7 +92,8 @@ class Calls:
 
     def _beat(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
         self._members.beat(self._trainer(header))
-        return {"step": self._shard.step, "failure": self._shard.failure}, b""
+        state = {"step": self._shard.step, "failure": self._shard.failure}
+        return state | {"time": time.time_ns()}, b""
 
     def _complete(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
         """A trainer has completed; to say so again changes nothing."""
@@ -98,6 +102,7 @@ class Calls:
             self._shard.drop(trainer)
             self._members.complete(trainer)
             self._completed()
+            self._log.info("trainer completed", trainer=trainer)
         return {}, b""
 
     def _leave(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
@@ -111,11 +116,13 @@ class Calls:
     def _abort(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
         why = f"trainer {self._trainer(header)} ended: {field(header, 'why', str)[:2000]}"
         self._members.abort(why)
+        self._log.warning("the job fails", why=why)
         return {}, b""
 
     def _save(self, header: Mapping[str, Any], raw: memoryview) -> Answer:
         with self._shard.changed, self._delayed.lock:
             self._service.save(field(header, "name", str), field(header, "folder", str))
+        self._log.info("saved a table", name=header["name"], folder=header["folder"])
         return {}, b""
 
     def _sum(self, header: Mapping[str, Any], context: Any) -> Answer:
@@ -175,14 +182,17 @@ class Calls:
 
     def fetch(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Answer one request for variables or rows. Raises WireError for what does not lie here."""
-        header, raw = unpack(first_message(messages))
+        message = first_message(messages)
+        self._traffic.received += len(message)
+        self._traffic.messages += 1
+        header, raw = unpack(message)
         if field(header, "do", str) == "rows":
             arrays = [self._rows(header, raw)]
         else:
             arrays = self._read(header, context)
         described = [[str(each.dtype), list(each.shape)] for each in arrays]
-        yield pack({"arrays": described, "step": self._shard.step})
-        for message in value_messages(arrays):
+        known = pack({"arrays": described, "step": self._shard.step})
+        for message in chain([known], value_messages(arrays)):
             self._traffic.sent += len(message)
             yield message
 

@@ -17,6 +17,7 @@ from runtime.ps.frames import Frame, Kind, read_frame, text_frame
 from runtime.ps.members import Members
 from runtime.ps.packets import first_message, names_field
 from runtime.ps.shard import Shard
+from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 
 
 @dataclass
@@ -31,8 +32,11 @@ class Traffic:
 class Exchange:
     """One stream; `served` yields the answers."""
 
-    def __init__(self, shard: Shard, members: Members, traffic: Traffic) -> None:
+    def __init__(
+        self, shard: Shard, members: Members, traffic: Traffic, telemetry: Telemetry
+    ) -> None:
         self._shard, self._members, self._traffic = shard, members, traffic
+        self._telemetry = telemetry
 
     def served(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """Answer the messages of one trainer. Raises WireError for one that is not allowed."""
@@ -43,10 +47,13 @@ class Exchange:
         self._members.connect(hello.trainer)
         ended = ending(context, self._shard.changed)
         self._shard.admit(hello.trainer)
+        self._telemetry.name_row(1 + hello.trainer, f"trainer {hello.trainer}")
+        self._telemetry.log.info("trainer connected", trainer=hello.trainer)
         try:
             yield from self._steps(hello.trainer, key, messages, ended)
         finally:
             self._members.disconnect(hello.trainer)
+            self._telemetry.log.info("trainer disconnected", trainer=hello.trainer)
 
     def _steps(
         self,
@@ -57,18 +64,34 @@ class Exchange:
     ) -> Iterator[bytes]:
         known = json.dumps({"snapshot": self._shard.snapshot_step})
         yield text_frame(Kind.HELLO, trainer, self._shard.step, known)
+        began = 0
         for message in messages:
+            began = began or self._telemetry.now()
             frame = self._checked(trainer, message)
             self._shard.receive(frame)
             if not frame.ends:
                 continue
+            began = self._traced("receive gradients", began, frame, gradient_arrow)
             if self._shard.wait(frame.step, ended):
+                began = self._telemetry.span("wait for the step", 1 + trainer, began, frame.step)
                 yield from self._version(key)
+                self._traced("send parameters", began, frame, parameter_arrow)
+                began = 0
             elif self._shard.failure:
                 yield text_frame(Kind.FAILED, trainer, frame.step, self._shard.failure)
                 return
             else:
                 return
+
+    def _traced(
+        self, name: str, start: int, frame: Frame, arrow: Callable[[int, int, str], str]
+    ) -> int:
+        """Record a span of a trainer with the arrow that ends or begins in it; returns its end."""
+        if self._telemetry.trace is None:
+            return 0
+        which = arrow(frame.step, frame.trainer, self._shard.service.endpoint)
+        flow = {"ends" if arrow is gradient_arrow else "begins": which}
+        return self._telemetry.span(name, 1 + frame.trainer, start, frame.step, **flow)
 
     def _checked(self, trainer: int, message: bytes) -> Frame:
         frame = read_frame(message)

@@ -86,8 +86,8 @@ def read_frame(message: bytes) -> Frame:
 
 def mark_end(message: bytes) -> None:
     """Mark a message that was not sent yet as the last of its step."""
-    marked = struct.pack("<H", struct.unpack_from("<H", message, 4)[0] | _ENDS)
-    ctypes.memmove(id(message) + bytes.__basicsize__ - 1 + 4, marked, 2)
+    kind = _Uint16.from_address(id(message) + bytes.__basicsize__ - 1 + _KIND_OFFSET)
+    kind.value |= _ENDS
 
 
 def text_frame(kind: Kind, trainer: int, step: int, text: str) -> bytes:
@@ -99,6 +99,8 @@ def text_frame(kind: Kind, trainer: int, step: int, text: str) -> bytes:
 
 
 _ENDS = 0x100
+_KIND_OFFSET = 4
+_Uint16 = ctypes.c_uint16.__ctype_le__
 _KINDS = frozenset(int(kind) for kind in Kind)
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype = ctypes.py_object

@@ -8,6 +8,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
+from runtime.ps.assembly import Assembly
 from runtime.ps.frames import Frame, Kind
 from runtime.ps.layout import Layout, make_layout
 from runtime.ps.rows import read_rows
@@ -28,22 +29,23 @@ def gradient_layout(gradients: Sequence[Gradient]) -> Layout:
 
 
 class Inbox:
-    """The gradients of one trainer. Dense ones share a vector, sparse ones are lists of parts."""
+    """The gradients of one trainer. Dense ones share a vector, sparse ones are lists of parts.
+
+    Messages are kept as they came until the step is complete, and are not copied.
+    """
 
     def __init__(self, gradients: Sequence[Gradient]) -> None:
-        self.layout = gradient_layout(gradients)
+        self._dense = Assembly(gradient_layout(gradients))
+        self._has_dense = any(not each.is_sparse for each in gradients)
         self.sparse = [each for each in gradients if each.is_sparse]
-        self._vector = np.zeros(self.layout.nbytes, np.uint8)
-        self._chunks = [chunk for chunk in self.layout.chunks if chunk[1] > chunk[0]]
-        self._starts = {start: index for index, (start, _) in enumerate(self._chunks)}
         self.clear()
 
     def clear(self) -> None:
         """Begin the next step."""
         self._parts: list[dict[int, Part]] = [{} for _ in self.sparse]
         self._counts = [0 for _ in self.sparse]
-        self._missing = set(range(len(self._chunks)))
-        if not self._chunks and not self.sparse:
+        self._missing = set(range(len(self._dense.layout.chunks) if self._has_dense else 0))
+        if not self._has_dense and not self.sparse:
             self._missing.add(NOTHING)
         self._missing_rows = set(range(len(self.sparse)))
         self.is_empty = True
@@ -61,15 +63,13 @@ class Inbox:
             return None
         if frame.kind is Kind.ROWS:
             return self._take_rows(frame)
-        index = self._starts.get(frame.offset)
-        sizes = [stop - start for start, stop in self._chunks]
-        if index is None or sizes[index] != len(frame.data):
+        index = self._dense.index(frame.offset, len(frame.data)) if self._has_dense else None
+        if index is None:
             raise WireError(
                 f"trainer {frame.trainer} sent {len(frame.data)} bytes at {frame.offset}, which is "
                 "no chunk of this server: do all processes build the same program?"
             )
-        start, stop = self._chunks[index]
-        self._vector[start:stop] = frame.data
+        self._dense.put(index, frame.data)
         self._missing.discard(index)
         return None
 
@@ -92,9 +92,9 @@ class Inbox:
     def feeds(self, factor: float) -> dict[str, Array]:
         """The gradients by name, times a factor; zeros where the step is not complete."""
         if not self.is_complete:
-            self._vector[:] = 0
+            self._dense.clear()
             self._parts = [{} for _ in self.sparse]
-        found = {block.name: block.view(self._vector) for block in self.layout.blocks}
+        found = self._dense.blocks()
         for each, parts in zip(self.sparse, self._parts, strict=True):
             found |= _joined(each, [parts[number] for number in sorted(parts)])
         if factor != 1.0:

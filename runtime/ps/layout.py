@@ -42,12 +42,46 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A part of a block in one chunk: bytes `here` of the block are bytes `there` of the chunk."""
+
+    chunk: int
+    here: slice
+    there: slice
+
+    @property
+    def nbytes(self) -> int:
+        """Its number of bytes."""
+        return self.here.stop - self.here.start
+
+
+@dataclass(frozen=True)
 class Layout:
     """All blocks of a server, and the chunks in which its vector is sent, as (start, stop)."""
 
     blocks: tuple[Block, ...]
     nbytes: int
     chunks: tuple[tuple[int, int], ...]
+
+    def pieces(self, block: Block) -> list[Piece]:
+        """The parts of a block in the chunks that it lies in."""
+        return self._cut(block.offset, block.offset + block.nbytes)
+
+    def gaps(self) -> list[Piece]:
+        """The bytes between blocks, in the chunks that they lie in; `here` counts from each gap."""
+        ends = [block.offset + block.nbytes for block in self.blocks]
+        starts = [block.offset for block in self.blocks[1:]]
+        return [piece for gap in zip(ends, starts, strict=False) for piece in self._cut(*gap)]
+
+    def _cut(self, begin: int, end: int) -> list[Piece]:
+        """Some bytes of the vector, cut where chunks begin."""
+        found: list[Piece] = []
+        for index, (start, stop) in enumerate(self.chunks):
+            low, high = max(start, begin), min(stop, end)
+            if low < high:
+                here, there = slice(low - begin, high - begin), slice(low - start, high - start)
+                found.append(Piece(index, here, there))
+        return found
 
     def block(self, name: str) -> Block:
         """The block of a name; KeyError where there is none."""

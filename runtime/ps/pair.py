@@ -9,62 +9,41 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from threading import Lock, Semaphore
+from collections.abc import Sequence
+from queue import SimpleQueue
+from threading import Lock
 from typing import Any
-
-import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
+from runtime.ps.assembly import Assembly
 from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
 from runtime.ps.layout import Layout
 from runtime.ps.peers import RETRY_SECONDS, unreachable
 from runtime.ps.settings import Settings
+from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
 from runtime.ps.wire import grpc, open_channel, stream_call
-
-
-class Outbox:
-    """An iterator over messages that another thread puts."""
-
-    def __init__(self) -> None:
-        self._messages: deque[bytes | None] = deque()
-        self._ready = Semaphore(0)
-
-    def put(self, message: bytes | None) -> None:
-        """Add a message; None ends the iteration."""
-        self._messages.append(message)
-        self._ready.release()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        self._ready.acquire()
-        message = self._messages.popleft()
-        if message is None:
-            raise StopIteration
-        return message
 
 
 class Pair:
     """One trainer and one server. `layout` places the variables that come after each step."""
 
     def __init__(
-        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int
-    ) -> None:
+        self, endpoint: str, trainer: int, layout: Layout, settings: Settings, step: int,
+        telemetry: Telemetry, row: int,
+    ) -> None:  # fmt: skip
         self.endpoint, self.trainer, self.layout = endpoint, trainer, layout
-        self._blocks = {block.name: block for block in layout.blocks}
         self.step = step
         self.snapshot = step
         self._settings = settings
-        self._vector = np.zeros(layout.nbytes, np.uint8)
+        self._telemetry, self._row, self._began = telemetry, row, 0
+        self._variables = Assembly(layout)
         self._log: deque[tuple[int, list[bytes]]] = deque()
         self._held: bytes | None = None
         self._lock = Lock()
         self._channel: Any = None
         self._call: Any = None
-        self._outbox = Outbox()
+        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._why = ""
         self.waiting_since: float | None = None
 
@@ -75,6 +54,7 @@ class Pair:
         self._flush()
         if not self._log or self._log[-1][0] != step:
             self._log.append((step, []))
+            self._began = self._telemetry.now()
         self._log[-1][1].append(message)
         self._held = message
 
@@ -83,6 +63,12 @@ class Pair:
         if self._held is not None:
             mark_end(self._held)
         self._flush()
+        if self._telemetry.trace is not None:
+            arrow = gradient_arrow(step, self.trainer, self.endpoint)
+            self._began = self._span("send gradients", step, begins=arrow)
+
+    def _span(self, name: str, step: int, **arrow: str) -> int:
+        return self._telemetry.span(name, self._row, self._began, step, **arrow)
 
     def _flush(self) -> None:
         if self._held is not None and self._call is not None:
@@ -105,32 +91,38 @@ class Pair:
                 self._receive()
             except (rpc.RpcError, StopIteration) as error:
                 self._lose(error)
+            else:
+                if self._telemetry.trace is not None:
+                    arrow = parameter_arrow(self.step, self.trainer, self.endpoint)
+                    self._span("wait for parameters", self.step, ends=arrow)
         self.waiting_since = None
         while self._log and self._log[0][0] <= min(self.snapshot, self.step):
             self._log.popleft()
 
     def has(self, name: str) -> bool:
         """Whether a variable comes after each step."""
-        return name in self._blocks
+        return self._variables.has(name)
 
     def variable(self, name: str) -> Array:
-        """A variable as it came last: a view that the next step overwrites."""
-        return self._blocks[name].view(self._vector)
+        """A variable as it came last; the next step may overwrite the array."""
+        return self._variables.block(name)
 
     def _receive(self) -> None:
         """Receive all messages of one version."""
         step, lag = self.step, 0
         for _ in self.layout.chunks:
-            frame = self._expected(read_frame(next(self._call)))
-            self._vector[frame.offset : frame.offset + len(frame.data)] = frame.data
+            frame = self._kept(read_frame(next(self._call)))
             step, lag = frame.step, frame.trainer
         self.step, self.snapshot = step, step - lag
 
-    def _expected(self, frame: Frame) -> Frame:
+    def _kept(self, frame: Frame) -> Frame:
+        """The frame, whose data are kept; WireError for one that does not belong here."""
         if frame.kind is Kind.FAILED:
             raise WireError(frame.data.tobytes().decode(errors="replace"))
-        if frame.kind is not Kind.PARAMETER or frame.offset + len(frame.data) > len(self._vector):
+        index = self._variables.index(frame.offset, len(frame.data))
+        if frame.kind is not Kind.PARAMETER or index is None:
             raise WireError(f"server {self.endpoint} sent {frame.kind.name} at {frame.offset}")
+        self._variables.put(index, frame.data)
         return frame
 
     # ---- connections
@@ -163,17 +155,19 @@ class Pair:
             rpc.channel_ready_future(self._channel).result(timeout=2.0)
         except rpc.FutureTimeoutError as error:
             raise StopIteration from error
-        self._outbox = Outbox()
+        self._outbox = SimpleQueue()
         names = [block.name for block in self.layout.blocks]
         hello = text_frame(Kind.HELLO, self.trainer, self.step, json.dumps({"names": names}))
         self._outbox.put(hello)
         metadata = self._settings.security.metadata()
-        call = stream_call(self._channel, "Exchange")(self._outbox, metadata=metadata)
+        messages = iter(self._outbox.get, None)
+        call = stream_call(self._channel, "Exchange")(messages, metadata=metadata)
         with self._lock:
             self._call = call
         answer = read_frame(next(call))
         if answer.kind is not Kind.HELLO:
             raise WireError(answer.data.tobytes().decode(errors="replace"))
+        self._telemetry.log.info("connected", server=self.endpoint, server_step=answer.step)
         self._send_again(answer.step)
 
     def _send_again(self, step: int) -> None:
@@ -196,6 +190,7 @@ class Pair:
         self._drop_call()
         if self._why:
             raise WireError(self._why) from error
+        self._telemetry.log.warning("the connection broke", server=self.endpoint)
         if isinstance(error, rpc.RpcError) and _is_refusal(rpc, error):
             raise unreachable(self.endpoint, error) from error
         self._reopen(time.monotonic())

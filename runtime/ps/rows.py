@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +46,11 @@ def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
 
 def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -> Iterator[bytes]:
     """The messages of one sparse gradient; there is at least one, so that it can be complete."""
-    width = values.dtype.itemsize * prod(values.shape[1:])
-    each = max(1, CHUNK_BYTES // (8 + width))
-    parts = max(1, -(-len(rows) // each))
-    for part in range(parts):
+    sizes = part_sizes(values.dtype, values.shape, len(rows))
+    parts, each = len(sizes), _most_rows(values.dtype, values.shape)
+    for part, nbytes in enumerate(sizes):
         some = slice(part * each, (part + 1) * each)
         numbers, data = rows[some], np.ascontiguousarray(values[some])
-        nbytes = _PART.size + len(numbers) * (8 + width)
         message, view = new_frame(Kind.ROWS, trainer, step, slot, nbytes)
         view[: _PART.size] = np.frombuffer(_PART.pack(part, parts, len(numbers)), np.uint8)
         middle = _PART.size + len(numbers) * 8
@@ -60,12 +59,29 @@ def row_frames(trainer: int, step: int, slot: int, rows: Array, values: Array) -
         yield message
 
 
+def part_sizes(dtype: Any, shape: Sequence[int], count: int) -> list[int]:
+    """The bytes of data of each message of a sparse gradient with `count` rows; at least one."""
+    most, row = _most_rows(dtype, shape), 8 + _width(dtype, shape)
+    counts = [min(most, count - start) for start in range(0, count, most)] or [0]
+    return [_PART.size + each * row for each in counts]
+
+
+def _most_rows(dtype: Any, shape: Sequence[int]) -> int:
+    """The rows of a full message."""
+    return max(1, CHUNK_BYTES // (8 + _width(dtype, shape)))
+
+
+def _width(dtype: Any, shape: Sequence[int]) -> int:
+    """The bytes of the values of a row."""
+    return prod(shape[1:]) * np.dtype(dtype).itemsize
+
+
 def read_rows(data: Array, dtype: str, shape: Sequence[int]) -> tuple[int, int, Array, Array]:
     """Number of the part, how many parts there are, row numbers and values.
 
     `shape` is that of the whole. Raises WireError where sizes or row numbers do not fit.
     """
-    width = prod(shape[1:]) * np.dtype(dtype).itemsize
+    width = _width(dtype, shape)
     if len(data) < _PART.size:
         raise WireError(f"a message of rows has {len(data)} bytes, fewer than its header")
     part, parts, count = _PART.unpack(data[: _PART.size].tobytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
@@ -24,14 +23,16 @@ from runtime.ps.members import Members
 from runtime.ps.peers import Peers
 from runtime.ps.service import Service
 from runtime.ps.settings import Settings
-from runtime.ps.shard import Shard
+from runtime.ps.shard import UPDATES, Shard
 from runtime.ps.snapshot import Snapshot, read_snapshot, snapshot_path, write_snapshot
 from runtime.ps.sums import Sums
+from runtime.ps.telemetry.role import make_telemetry
 from runtime.ps.wire import make_server
 
-log = logging.getLogger("fluid.ps")
 LOOK_SECONDS = 0.1
 """How often a server looks after its trainers."""
+SNAPSHOTS = 1 << 20
+"""The row of a trace with snapshots, below those of all trainers."""
 GRACE_SECONDS = 2.0
 """How long open calls may take when a server ends."""
 
@@ -43,7 +44,7 @@ class Server:
     """
 
     def __init__(self, endpoints: Sequence[str], number: int, settings: Settings) -> None:
-        self.endpoint, self.settings = endpoints[number], settings
+        self.endpoint, self.number, self.settings = endpoints[number], number, settings
         self._peers = Peers(settings)
         self.sums = Sums(endpoints, number, self._peers.contribution, settings.deadline)
         self._finish = Finish(endpoints, number, self._peers, settings)
@@ -60,9 +61,13 @@ class Server:
         Raises WireError for a snapshot that is damaged or of another program.
         """
         self.service = service
+        about = "server", self.number, self.endpoint
+        self.telemetry = make_telemetry(self.settings, *about, lambda: self.step)
+        self.log = self.telemetry.log
+        self.telemetry.name_row(UPDATES, "updates")
         found = None if self._path is None else read_snapshot(self._path)
         step = 0 if found is None else found.step
-        self.shard = Shard(service, step, self._after_step)
+        self.shard = Shard(service, step, self._after_step, self.telemetry)
         self.shard.takes_snapshots = self._path is not None
         self.delayed = Delayed(service, step)
         self.sums.step = step
@@ -76,9 +81,9 @@ class Server:
     def serve(self) -> None:
         """Serve until the end. Raises WireError for a job that failed, naming the trainer."""
         keep_freed_memory()
+        parts = self.service, self.shard, self.delayed, self.members, self.sums
         calls = Calls(
-            self.service, self.shard, self.delayed, self.members, self.sums, self.traffic,
-            self._finish, self._snapshot_now,
+            *parts, self.traffic, self.telemetry, self._finish, self._snapshot_now
         )  # fmt: skip
         threads = max(self.service.threads, 4 * self.service.trainers + 16)
         listening = make_server(
@@ -87,7 +92,7 @@ class Server:
             threads, self.settings.security,
         )  # fmt: skip
         listening.start()
-        log.info("server %s serves %d trainers", self.endpoint, self.service.trainers)
+        self.log.info("serving", endpoint=self.endpoint, trainers=self.service.trainers)
         try:
             with _signals(self._stopping.set):
                 self._look_after()
@@ -95,11 +100,18 @@ class Server:
             listening.stop(GRACE_SECONDS).wait()
             self._join_writer()
             self._peers.close()
+            self.telemetry.write()
         if not self._stopping.is_set():
             self._remove_snapshot()
 
+    @property
+    def step(self) -> int:
+        """The last step that was applied; the number of updates in a job without steps."""
+        return self.shard.step if self.service.is_synchronous else self.delayed.step
+
     def _exchange(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        yield from Exchange(self.shard, self.members, self.traffic).served(messages, context)
+        parts = self.shard, self.members, self.traffic, self.telemetry
+        yield from Exchange(*parts).served(messages, context)
 
     # ---- trainers that are lost
 
@@ -107,17 +119,20 @@ class Server:
         """Wait for the end; deal with trainers that are lost or late meanwhile."""
         while not self._stopping.wait(LOOK_SECONDS):
             if self._finish.is_over(self.members):
-                log.info("server %s: all trainers have completed", self.endpoint)
+                self.log.info("all trainers have completed")
                 return
             if self.members.failure:
                 self.shard.fail(self.members.failure)
             for trainer, why in self.members.lost().items():
                 self._lose(trainer, why)
             self._expect_no_stall()
+            bytes_moved = {"received": self.traffic.received, "sent": self.traffic.sent}
+            self.log.progress(time.monotonic(), **bytes_moved)
             if self.shard.failure:
+                self.log.warning("the job failed", why=self.shard.failure)
                 self._tell()
                 raise WireError(self.shard.failure)
-        log.info("server %s ends on a signal at step %d", self.endpoint, self.shard.step)
+        self.log.info("ends on a signal")
         self._snapshot_now()
 
     def _tell(self) -> None:
@@ -134,7 +149,7 @@ class Server:
         if policy == "fail":
             self.shard.fail(f"{text}, at step {self.shard.step + 1} of server {self.endpoint}")
             return
-        log.warning("server %s continues without it: %s", self.endpoint, text)
+        self.log.warning("continues without a trainer", trainer=trainer, why=why)
         self.members.drop(trainer)
         self.shard.drop(trainer)
 
@@ -177,8 +192,13 @@ class Server:
 
     def _write(self, snapshot: Snapshot) -> None:
         assert self._path is not None
+        started, began = time.monotonic(), self.telemetry.now()
         write_snapshot(self._path, snapshot)
         self.shard.snapshot_step = snapshot.step
+        seconds = round(time.monotonic() - started, 3)
+        self.log.info("wrote a snapshot", snapshot=snapshot.step, seconds=seconds)
+        self.telemetry.name_row(SNAPSHOTS, "snapshots")
+        self.telemetry.span("snapshot", SNAPSHOTS, began, snapshot.step)
 
     def _snapshot_now(self) -> None:
         """Write a snapshot of what is now: at a signal, and when a trainer has completed."""
@@ -186,8 +206,7 @@ class Server:
             return
         with self._saving:
             with self.shard.changed, self.delayed.lock:
-                step = self.shard.step if self.service.is_synchronous else self.delayed.step
-                snapshot = self._copied(step)
+                snapshot = self._copied(self.step)
             self._write(snapshot)
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -202,7 +221,7 @@ class Server:
         for trainer in snapshot.extra.get("completed", []):
             self.members.complete(int(trainer))
             self.shard.drop(int(trainer))
-        log.info("server %s continues from step %d", self.endpoint, snapshot.step)
+        self.log.info("continues from a snapshot", snapshot=snapshot.step)
 
     def _join_writer(self) -> None:
         if self._writer is not None:

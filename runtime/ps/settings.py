@@ -11,6 +11,8 @@
 | FLUID_PS_SNAPSHOT_STEPS | 100 | steps between two snapshots |
 | FLUID_PS_TOKEN | | secret that every call must carry |
 | FLUID_PS_CERT, FLUID_PS_KEY, FLUID_PS_CA | | PEM files: TLS, mutual where servers have a CA |
+| FLUID_PS_LOG | | `text` or `json`: lines on stderr; without it, the logger `fluid.ps` alone |
+| FLUID_PS_TRACE | | folder in which each process writes a Chrome trace when it ends |
 | FLAGS_rpc_deadline | 180000 | milliseconds a step may take until it fails |
 """  # noqa: E501
 
@@ -23,6 +25,7 @@ from typing import Any
 
 from runtime.errors import WireError
 from runtime.ps.security import Security
+from runtime.ps.telemetry.logs import FORMS
 
 POLICIES = ("fail", "shrink", "wait")
 SECURITY_FIELDS = ("ps_token", "ps_cert", "ps_key", "ps_ca")
@@ -41,6 +44,8 @@ class Settings:
     snapshot_dir: str = ""
     snapshot_steps: int = 100
     security: Security = field(default_factory=Security)
+    log: str = ""
+    trace_dir: str = ""
 
     @staticmethod
     def from_env(
@@ -58,9 +63,14 @@ class Settings:
         policy = environ.get("FLUID_PS_POLICY") or base.policy
         if policy not in POLICIES:
             raise WireError(f"FLUID_PS_POLICY is {policy!r}; expected one of {', '.join(POLICIES)}")
+        log = environ.get("FLUID_PS_LOG") or base.log
+        if log not in ("", *FORMS):
+            raise WireError(f"FLUID_PS_LOG is {log!r}; expected one of {', '.join(FORMS)}")
         return replace(
             base,
             policy=policy,
+            log=log,
+            trace_dir=environ.get("FLUID_PS_TRACE") or base.trace_dir,
             heartbeat=_number(environ, "FLUID_PS_HEARTBEAT_SECONDS", base.heartbeat),
             lost_after=_number(environ, "FLUID_PS_LOST_SECONDS", base.lost_after),
             return_within=_number(environ, "FLUID_PS_RETURN_SECONDS", base.return_within),

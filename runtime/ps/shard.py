@@ -19,9 +19,13 @@ from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.frames import Frame, Kind, new_frame
 from runtime.ps.inbox import Inbox
-from runtime.ps.layout import Layout, make_layout
+from runtime.ps.layout import Layout, Piece, make_layout
 from runtime.ps.service import Service
+from runtime.ps.telemetry.logs import RoleLog
+from runtime.ps.telemetry.role import Telemetry
 
+UPDATES = 0
+"""The row of a trace with the updates."""
 MOST_LAG = (1 << 16) - 1
 """The most steps that a message can say since the last snapshot."""
 
@@ -41,7 +45,11 @@ class Shard:
     """
 
     def __init__(
-        self, service: Service, step: int = 0, after_step: Callable[[int], None] = lambda _: None
+        self,
+        service: Service,
+        step: int = 0,
+        after_step: Callable[[int], None] = lambda _: None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.service = service
         self.changed = Condition()
@@ -51,8 +59,11 @@ class Shard:
         self.snapshot_step = step
         self.takes_snapshots = False
         self._after_step = after_step
+        self._telemetry = telemetry or Telemetry(RoleLog("server", service.number, lambda: step))
         self._inboxes = [Inbox(service.gradients_of(t)) for t in range(service.trainers)]
         self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._pieces: dict[tuple[str, ...], dict[str, list[Piece]]] = {}
+        self._gaps: dict[tuple[str, ...], list[Piece]] = {}
         self.version = Version(step, {})
         self.previous = self.version
 
@@ -69,7 +80,10 @@ class Shard:
         key = tuple(names)
         with self.changed:
             if key not in self._layouts:
-                self._layouts[key] = make_layout(_described(self.service, name) for name in key)
+                layout = make_layout(_described(self.service, name) for name in key)
+                self._pieces[key] = {block.name: layout.pieces(block) for block in layout.blocks}
+                self._gaps[key] = layout.gaps()
+                self._layouts[key] = layout
                 self.version = self._read(self.version.step)
         return key
 
@@ -142,17 +156,18 @@ class Shard:
             return
         if not any(not inbox.is_empty for inbox in self._inboxes):
             return
+        step, started = self.version.step + 1, self._telemetry.now()
         try:
             self._update(len(self._inboxes) / len(ready))
         except Exception as error:
-            self.failure = (
-                f"step {self.version.step + 1} failed on {self.service.endpoint}: {error}"
-            )
+            self.failure = f"step {step} failed on {self.service.endpoint}: {error}"
             self.changed.notify_all()
             raise
         self.waiting_since = None
-        self.previous, self.version = self.version, self._read(self.version.step + 1)
-        self._after_step(self.version.step)
+        updated = self._telemetry.span("update", UPDATES, started, step)
+        self.previous, self.version = self.version, self._read(step)
+        self._telemetry.span("copy parameters", UPDATES, updated, step)
+        self._after_step(step)
         self.changed.notify_all()
 
     def _update(self, factor: float) -> None:
@@ -175,9 +190,12 @@ class Shard:
             new_frame(Kind.PARAMETER, lag, step, start, stop - start)
             for start, stop in layout.chunks
         ]
-        for block in layout.blocks:
-            values = np.ascontiguousarray(variables[block.name]).reshape(-1).view(np.uint8)
-            scatter(values, block.offset, layout.chunks, [view for _, view in made])
+        for gap in self._gaps[key]:
+            made[gap.chunk][1][gap.there] = 0
+        for name, pieces in self._pieces[key].items():
+            values = np.ascontiguousarray(variables[name]).reshape(-1).view(np.uint8)
+            for piece in pieces:
+                made[piece.chunk][1][piece.there] = values[piece.here]
         return tuple(message for message, _ in made)
 
 
@@ -187,14 +205,3 @@ def _described(service: Service, name: str) -> tuple[str, str, tuple[int, ...]]:
     if found is None:
         raise WireError(f"variable {name!r} does not lie on server {service.endpoint}")
     return name, str(found.dtype), found.shape
-
-
-def scatter(
-    values: Array, offset: int, chunks: Sequence[tuple[int, int]], views: Sequence[Array]
-) -> None:
-    """Copy bytes that begin at `offset` of a vector to the chunks that the vector is cut into."""
-    end = offset + len(values)
-    for (start, stop), view in zip(chunks, views, strict=True):
-        low, high = max(start, offset), min(stop, end)
-        if low < high:
-            view[low - start : high - start] = values[low - offset : high - offset]

@@ -33,17 +33,18 @@ class Steps:
     ) -> None:
         self._endpoint, self._trainer, self._put = endpoint, trainer, put
         self._known = {each.name: each for each in gradients}
+        self._dtypes = {each.name: np.dtype(each.dtype) for each in gradients}
         self._sparse = [each.name for each in gradients if each.is_sparse]
         self._layout = gradient_layout(gradients)
-        self._blocks = {block.name: block for block in self._layout.blocks}
         self._chunks = [chunk for chunk in self._layout.chunks if chunk[1] > chunk[0]]
-        self._sizes = [self._filled(*chunk) for chunk in self._chunks]
+        self._places = {block.name: self._layout.pieces(block) for block in self._layout.blocks}
+        self._gaps = self._layout.gaps()
+        pieces = [piece for places in self._places.values() for piece in places]
+        self._sizes = [
+            sum(piece.nbytes for piece in pieces if piece.chunk == index)
+            for index in range(len(self._chunks))
+        ]
         self._begin()
-
-    def _filled(self, start: int, stop: int) -> int:
-        """The bytes of a chunk that belong to blocks; the others are gaps."""
-        ends = [(max(start, b.offset), min(stop, b.offset + b.nbytes)) for b in self._layout.blocks]
-        return sum(high - low for low, high in ends if high > low)
 
     def _begin(self) -> None:
         self._open: dict[int, tuple[bytes, Array]] = {}
@@ -80,7 +81,7 @@ class Steps:
     def _expect(self, known: Gradient, array: Array, rows: Array | None) -> None:
         shape = (len(array), *known.shape[1:]) if known.is_sparse else known.shape
         if (
-            str(array.dtype) != known.dtype
+            array.dtype != self._dtypes[known.name]
             or array.shape != shape
             or (rows is not None and not known.is_sparse)
         ):
@@ -90,16 +91,11 @@ class Steps:
             )
 
     def _send_dense(self, step: int, name: str, array: Array) -> None:
-        block = self._blocks[name]
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        end = block.offset + block.nbytes
-        for index, (start, stop) in enumerate(self._chunks):
-            low, high = max(start, block.offset), min(stop, end)
-            if low >= high:
-                continue
-            view = self._chunk(step, index)[1]
-            view[low - start : high - start] = raw[low - block.offset : high - block.offset]
-            self._left[index] -= high - low
+        for piece in self._places[name]:
+            index = piece.chunk
+            self._chunk(step, index)[1][piece.there] = raw[piece.here]
+            self._left[index] -= piece.nbytes
             if not self._left[index]:
                 self._put(step, self._open.pop(index)[0])
 
@@ -107,8 +103,9 @@ class Steps:
         if index not in self._open:
             start, stop = self._chunks[index]
             made = new_frame(Kind.GRADIENT, self._trainer, step, start, stop - start)
-            if self._sizes[index] < stop - start:
-                made[1][:] = 0
+            for gap in self._gaps:
+                if gap.chunk == index:
+                    made[1][gap.there] = 0
             self._open[index] = made
         return self._open[index]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,13 @@ from runtime.ps.peers import Peers
 from runtime.ps.pushes import Pushes
 from runtime.ps.settings import Settings
 from runtime.ps.steps import Steps, read_gradients
+from runtime.ps.telemetry.role import make_telemetry
 from runtime.ps.watch import Watch
 
+STEPS = 0
+"""The row of a trace with the steps; those of the servers follow."""
+CLOCK_CALLS = 5
+"""Calls by which the clock of a server is compared."""
 MOST_IDS = 1 << 17
 """The most rows that one call asks for."""
 LEAVE_SECONDS = 1.0
@@ -53,6 +59,9 @@ class Trainer:
     def __init__(self, number: int, endpoints: Sequence[str], settings: Settings) -> None:
         keep_freed_memory()
         self.number, self.settings = number, settings
+        self.telemetry = make_telemetry(settings, "trainer", number, "", lambda: self._making)
+        self.telemetry.name_row(STEPS, "steps")
+        self._began = 0
         self._endpoints = list(endpoints)
         self._received: dict[str, list[str]] = {}
         self.sender = f"{number}-{os.getpid()}-{uuid4().hex[:8]}"
@@ -125,6 +134,8 @@ class Trainer:
             pair = self.remote(endpoint).pair
             if pair is not None:
                 pair.wait(self._making)
+        self._began = self.telemetry.span("exchange", STEPS, self._began, self._making)
+        self.telemetry.log.progress(time.monotonic())
 
     def prefetch(
         self,
@@ -173,8 +184,23 @@ class Trainer:
                 catalogue, _ = self._peers.call(endpoint, {"do": "hello", "trainer": self.number})
                 self._remotes[endpoint] = Remote(catalogue, self.number)
                 self._watch.add(endpoint)
+                self._compare_clocks(endpoint)
         if is_first:
             self._making = min(each.step for each in self._remotes.values())
+
+    def _compare_clocks(self, endpoint: str) -> None:
+        """Note in the trace how far a server's clock is ahead, by the fastest of some calls."""
+        if self.telemetry.trace is None:
+            return
+        header = {"do": "beat", "trainer": self.number}
+        found: list[tuple[int, int]] = []
+        for _ in range(CLOCK_CALLS):
+            asked = time.time_ns()
+            answer, _ = self._peers.call(endpoint, header)
+            answered = time.time_ns()
+            ahead = int(answer["time"]) - (asked + answered) // 2
+            found.append((answered - asked, ahead))
+        self.telemetry.trace.clocks[endpoint] = min(found)[1]
 
     def subscribe(self, received: Mapping[str, Sequence[str]]) -> None:
         """Let the servers of some endpoints send these variables after each step.
@@ -217,6 +243,7 @@ class Trainer:
         header = {"do": "complete", "trainer": self.number}
         for endpoint in self._remotes:
             self._peers.call(endpoint, header, seconds=self.settings.deadline)
+        self.telemetry.log.info("completed")
         self.close()
 
     @property
@@ -238,6 +265,7 @@ class Trainer:
 
     def abort(self, why: str) -> None:
         """Say to all servers that this trainer ends by an error, and close."""
+        self.telemetry.log.warning("ends by an error", why=why)
         for endpoint in self._remotes:
             try:
                 header = {"do": "abort", "trainer": self.number, "why": why}
@@ -256,6 +284,7 @@ class Trainer:
             if remote.pair is not None:
                 remote.pair.close()
         self._peers.close()
+        self.telemetry.write()
 
     # ---- steps
 
@@ -263,6 +292,10 @@ class Trainer:
         if not self._is_sending:
             self._is_sending = True
             self._making += 1
+            if self._began:
+                self._began = self.telemetry.span("compute", STEPS, self._began, self._making)
+            else:
+                self._began = self.telemetry.now()
         self._steps(remote).send(self._making, name, array, rows)
 
     def _steps(self, remote: Remote) -> Steps:
@@ -274,7 +307,10 @@ class Trainer:
             ]
             described = zip(names, arrays, strict=True)
             layout = make_layout((n, str(a.dtype), a.shape) for n, a in described)
-            pair = Pair(remote.endpoint, self.number, layout, self.settings, before)
+            row = 1 + list(self._remotes).index(remote.endpoint)
+            self.telemetry.name_row(row, f"server {remote.endpoint}")
+            who = remote.endpoint, self.number
+            pair = Pair(*who, layout, self.settings, before, self.telemetry, row)
             pair.connect()
             remote.pair = pair
             remote.steps = Steps(remote.endpoint, self.number, remote.gradients, pair.put)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -47,6 +48,7 @@ _CHANNEL = {
 }
 
 
+@cache
 def grpc() -> Any:
     """The package grpc. Raises WireError where it is not installed.
 

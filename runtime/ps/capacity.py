@@ -1,0 +1,98 @@
+"""How many bytes a synchronous step moves, and how many servers a job needs for its speed.
+
+Sizes follow from the layouts that messages have, so they are exact: `received` and `sent` in the
+status of a server are these numbers times steps and trainers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from runtime.ps.frames import HEADER_BYTES
+from runtime.ps.inbox import gradient_layout
+from runtime.ps.layout import CHUNK_BYTES, Layout, make_layout
+from runtime.ps.packets import pack
+from runtime.ps.rows import part_sizes
+from runtime.ps.service import Gradient
+
+HTTP_FRAME = 16_384
+"""Bytes of one HTTP/2 frame at most: its header takes 9 more."""
+HTTP_HEADER, GRPC_HEADER = 9, 5
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Messages of one direction: how many, and their bytes with the headers of this protocol."""
+
+    messages: int
+    nbytes: int
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.messages + other.messages, self.nbytes + other.nbytes)
+
+    @property
+    def on_the_wire(self) -> int:
+        """Bytes with the headers of gRPC and HTTP/2, without TCP's and TLS's."""
+        frames = ceil(self.nbytes / HTTP_FRAME) + (self.messages > 0)
+        return self.nbytes + self.messages * GRPC_HEADER + frames * HTTP_HEADER
+
+
+NOTHING = Moved(0, 0)
+
+
+def gradients_moved(gradients: Sequence[Gradient], rows: Mapping[str, int]) -> Moved:
+    """What a trainer sends a server in a step.
+
+    `rows` has how many different rows each sparse gradient has; KeyError for one it lacks.
+    """
+    if not gradients:
+        return Moved(1, HEADER_BYTES)
+    sparse = [_rows_moved(each, rows[each.name]) for each in gradients if each.is_sparse]
+    has_dense = len(sparse) < len(gradients)
+    dense = [layout_moved(gradient_layout(gradients))] if has_dense else []
+    return sum([*dense, *sparse], NOTHING)
+
+
+def layout_moved(layout: Layout) -> Moved:
+    """The messages of a vector."""
+    return Moved(len(layout.chunks), layout.nbytes + len(layout.chunks) * HEADER_BYTES)
+
+
+def parameters_moved(variables: Iterable[tuple[str, str, tuple[int, ...]]]) -> Moved:
+    """What a server answers a trainer in a step: variables as (name, dtype, shape)."""
+    return layout_moved(make_layout(variables))
+
+
+def _rows_moved(gradient: Gradient, count: int) -> Moved:
+    sizes = part_sizes(gradient.dtype, gradient.shape, count)
+    return Moved(len(sizes), sum(sizes) + len(sizes) * HEADER_BYTES)
+
+
+def lookups_moved(table: str, dtype: str, width: int, count: int) -> tuple[Moved, Moved]:
+    """What a trainer asks a server for `count` rows of a table, and what it is answered.
+
+    The answer also has the number of the step, which is counted as one digit.
+    """
+    asked = len(pack({"do": "rows", "name": table})) + count * 8
+    known = len(pack({"arrays": [[dtype, [count, width]]], "step": 0}))
+    values = count * width * np.dtype(dtype).itemsize
+    return Moved(1, asked), Moved(1 + ceil(values / CHUNK_BYTES), known + values)
+
+
+def servers_needed(
+    trainers: int, up: int, down: int, steps_a_second: float, server_bytes_a_second: float
+) -> int:
+    """The least number of servers that carry a job.
+
+    `up` and `down` are the bytes of one trainer and step over all servers, which share them
+    evenly; a server moves `server_bytes_a_second` each way at once.
+
+    >>> servers_needed(8, 400_000_000, 400_000_000, 2.0, 1.25e9)
+    6
+    """
+    busiest = max(up, down) * trainers * steps_a_second
+    return max(1, ceil(busiest / server_bytes_a_second))
