@@ -38,6 +38,7 @@ INNER = (
 
 ON_DEMAND = {
     "paddle.fluid.incubate": "fluid.incubate",
+    "paddle.fluid.core_avx": "fluid.core",
     **{
         f"paddle.fluid.{file.stem}": f"fluid.old_names.{file.stem}"
         for file in (FOLDER / "old_names").glob("[a-z]*.py")
@@ -100,8 +101,9 @@ class _View(ModuleType):
         if f"{self.__name__}.{name}" in ON_DEMAND:
             return import_module(f"{self.__name__}.{name}")
         shown = vars(self)["_shown"]
-        besides = BESIDES if self.__name__.startswith("paddle.fluid.layers.") else ()
-        places = (shown, *(sys.modules[each] for each in besides))
+        is_layer = self.__name__.startswith("paddle.fluid.layers.")
+        besides = (self.__name__.removeprefix("paddle."), *BESIDES) if is_layer else ()
+        places = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
         return getattr(next((each for each in places if hasattr(each, name)), shown), name)
 
     def __setattr__(self, name: str, value: Any) -> None:

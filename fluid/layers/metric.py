@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
 from fluid.layers.order import topk
 
-__all__ = ["accuracy", "auc", "mean_iou"]
+__all__ = ["accuracy", "auc", "detection_map", "mean_iou"]
 
 
 def accuracy(
@@ -100,3 +102,43 @@ def mean_iou(
         attrs={"num_classes": num_classes},
     )
     return mean, wrong, correct
+
+
+def detection_map(
+    detect_res: Variable,
+    label: Variable,
+    class_num: int,
+    background_label: int = 0,
+    overlap_threshold: float = 0.3,
+    evaluate_difficult: bool = True,
+    has_state: Variable | None = None,
+    input_states: Sequence[Variable] | None = None,
+    out_states: Sequence[Variable] | None = None,
+    ap_version: str = "integral",
+) -> Variable:
+    """The mean average precision of detected boxes: [1], float32.
+
+    `detect_res` [found, 6] has class, score and box, `label` [true, 6] class, difficult or not and
+    box, or [true, 5] without the second; both have LoD, a sequence an image. `input_states` are the
+    counts of true boxes, the scores that are right and those that are wrong of batches before,
+    which count where `has_state` is not 0; `out_states` receive them with this batch.
+    `background_label` means nothing, as in 1.8.5. `fluid.metrics.DetectionMAP` keeps states itself.
+    """
+    helper = LayerHelper("detection_map")
+    kinds = ("float32", "int32", "float32", "float32")
+    mean, *states = (helper.create_variable_for_type_inference(kind) for kind in kinds)
+    before = dict(zip(("PosCount", "TruePos", "FalsePos"), input_states or (), strict=False))
+    inputs = {"DetectRes": detect_res, "Label": label, "HasState": has_state, **before}
+    slots = ("AccumPosCount", "AccumTruePos", "AccumFalsePos")
+    helper.append_op(
+        "detection_map",
+        inputs={slot: var for slot, var in inputs.items() if var is not None},
+        outputs={"MAP": mean, **dict(zip(slots, out_states or states, strict=True))},
+        attrs={
+            "overlap_threshold": overlap_threshold,
+            "evaluate_difficult": evaluate_difficult,
+            "ap_type": ap_version,
+            "class_num": class_num,
+        },
+    )
+    return mean

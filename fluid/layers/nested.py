@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["assert_same_structure", "flatten", "is_sequence", "map_structure", "pack_sequence_as"]
+__all__ = [
+    "assert_same_structure",
+    "convert_to_list",
+    "copy_mutable_vars",
+    "flatten",
+    "hold_mutable_vars",
+    "is_sequence",
+    "map_structure",
+    "pack_sequence_as",
+]
 
 
 def is_sequence(value: Any) -> bool:
@@ -80,3 +89,33 @@ def assert_same_structure(first: Any, second: Any, check_types: bool = True) -> 
         raise ValueError(f"the keys {sorted(first)} and {sorted(second)} differ")
     for mine, other in zip(_entries(first), _entries(second), strict=False):
         assert_same_structure(mine, other, check_types)
+
+
+def hold_mutable_vars(structure: Any) -> bool:
+    """Whether any entry of a structure is a structure itself."""
+    return any(map(is_sequence, structure))
+
+
+def copy_mutable_vars(structure: Any) -> Any:
+    """A structure of its own with the same entries."""
+    return pack_sequence_as(structure, flatten(structure))
+
+
+def convert_to_list(value: Any, n: int, name: str, dtype: type = int) -> list[Any]:
+    """`n` entries of a type: `value` repeated, or the entries it has.
+
+    Raises ValueError, naming the argument, for another number of entries or another type.
+
+    >>> convert_to_list(3, 2, "stride"), convert_to_list((1, 2), 2, "stride")
+    ([3, 3], [1, 2])
+    """
+    if isinstance(value, dtype):
+        return [value] * n
+    try:
+        entries = [dtype(each) for each in value]
+    except (TypeError, ValueError) as error:
+        expected = f"{dtype.__name__} or a list of {n} of them"
+        raise ValueError(f"The {name} must be {expected}, but received {value!r}") from error
+    if len(entries) != n:
+        raise ValueError(f"The {name}'s length must be {n}, but received {value!r}")
+    return list(value)

@@ -1,22 +1,154 @@
-"""Names that old scripts import from inside Paddle 1.8.5, and what they do."""
+"""Modules that only old scripts import: `paddle.fluid.op`, `.debugger`, `.install_check`, …"""
 
+import logging
+
+import numpy as np
 import pytest
 
 import fluid
-from tests.fluid.test_as_paddle import installed
+from fluid.layers.nested import convert_to_list, copy_mutable_vars, hold_mutable_vars
+from fluid.old_names import debugger, default_scope_funcs, install_check, log_helper
+from fluid.old_names.annotations import deprecated
+from fluid.old_names.op import Operator
+from fluid.old_names.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
 
 
-@pytest.fixture(autouse=True)
-def paddle():
-    with installed() as module:
-        yield module
+@pytest.fixture
+def network():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fluid.layers.fc(fluid.layers.data("x", [3]), 2)
+        yield main
 
 
-def program(x, shape=(2,)):
-    return fluid.layers.data(x, list(shape))
+def test_an_op_runs_in_a_scope():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    scope.var("x").get_tensor().set(np.ones((2, 3), "float32"), place)
+    op = Operator("scale", X="x", Out="y", scale=2.0)
+    op.run(scope, place)
+    assert np.array(scope.find_var("y").get_tensor()).tolist() == [[2.0] * 3] * 2
+    assert op.type() == "scale" and op.inputs() == {"X": ["x"]} and op.output_vars() == ["y"]
+    assert op.input("X") == ["x"] and op.output("Out") == ["y"] and op.outputs() == {"Out": ["y"]}
 
 
-def test_a_prefix_is_not_a_module():
-    from paddle.fluid.clip import GradientClipByValue
+def test_an_op_keeps_sequences():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    words = fluid.create_lod_tensor(np.arange(4.0).reshape(4, 1), [[3, 1]], place)
+    scope.var("x").get_tensor().set(words.array, place)
+    scope.var("x").get_tensor().set_lod(words.lod())
+    Operator("sequence_softmax", X="x", Out="y").run(scope, place)
+    assert scope.find_var("y").get_tensor().lod() == [[0, 3, 4]]
 
-    assert GradientClipByValue is fluid.clip.GradientClipByValue
+
+def test_ops_that_cannot_run():
+    with pytest.raises(TypeError, match="neither a slot nor an attribute 'rate'"):
+        Operator("scale", X="x", Out="y", rate=1.0)
+    with pytest.raises(ValueError, match="variable 'x' has no value in the scope"):
+        Operator("scale", X="x", Out="y").run(fluid.Scope(), fluid.CPUPlace())
+
+
+def test_programs_as_text_and_drawing(network, capsys, tmp_path):
+    debugger.pprint_program_codes(network)
+    printed = capsys.readouterr().out
+    assert "persistable fc_0.w_0: float32[3, 2]" in printed
+    assert "(Out=fc_0.tmp_0) = mul(X=x, Y=fc_0.w_0)" in printed
+    debugger.draw_block_graphviz(network.global_block(), ["x"], str(tmp_path / "net.dot"))
+    drawn = (tmp_path / "net.dot").read_text()
+    assert '"x" [shape=box, style=filled, fillcolor=orange];' in drawn
+    assert '"x" -> op_0;' in drawn and 'op_0 -> "fc_0.tmp_0";' in drawn
+
+
+def test_an_installation_is_checked(capsys):
+    install_check.run_check()
+    assert capsys.readouterr().out.splitlines() == [
+        "One device works: a layer was compiled and trained for a step.",
+        "Two devices work: it was trained with half of the rows on each.",
+        "fluid is installed and works.",
+    ]
+
+
+def test_scopes_of_a_thread():
+    outer = default_scope_funcs.get_cur_scope()
+    default_scope_funcs.var("outside")
+
+    def inside():
+        assert default_scope_funcs.get_cur_scope() is not outer
+        assert default_scope_funcs.find_var("outside") is not None
+        default_scope_funcs.var("inside")
+
+    default_scope_funcs.scoped_function(inside)
+    assert default_scope_funcs.get_cur_scope() is outer
+    assert default_scope_funcs.find_var("inside") is None
+    with pytest.raises(RuntimeError, match="without enter_local_scope"):
+        default_scope_funcs.leave_local_scope()
+
+
+def test_decorators_keep_names():
+    @wrap_decorator(lambda function: lambda: function() + 1)
+    def one():
+        """One."""
+        return 1
+
+    @signature_safe_contextmanager
+    def guard():
+        yield 3
+
+    assert (one(), one.__name__, one.__doc__) == (2, "one", "One.")
+    with guard() as value:
+        assert value == 3
+
+
+def test_a_deprecated_function_warns():
+    @deprecated(since="1.0", instead="fluid.new")
+    def old():
+        return 5
+
+    with pytest.warns(
+        DeprecationWarning, match="old is deprecated since 1.0. Please use fluid.new"
+    ):
+        assert old() == 5
+
+
+def test_loggers(capsys):
+    logger = log_helper.get_logger("tests.old_names", logging.INFO, fmt="%(levelname)s-%(message)s")
+    assert log_helper.get_logger("tests.old_names", logging.INFO) is logger
+    assert len(logger.handlers) == 1
+
+
+def test_core_and_flags():
+    core = fluid.core
+    assert core.op_proto_and_checker_maker.OpRole.Optimize == 2
+    assert core.op_proto_and_checker_maker.kOpRoleAttrName() == "op_role"
+    assert core.grad_var_suffix() == "@GRAD" and core.empty_var_name() == "@EMPTY@"
+    flags = core.globals()
+    assert flags["FLAGS_benchmark"] is False and len(flags) == len(list(flags))
+    flags["FLAGS_eager_delete_tensor_gb"] = 1
+    assert fluid.get_flags("FLAGS_eager_delete_tensor_gb")["FLAGS_eager_delete_tensor_gb"] == 1.0
+    flags["FLAGS_eager_delete_tensor_gb"] = 0.0
+    with pytest.raises(TypeError, match="cannot be removed"):
+        del flags["FLAGS_benchmark"]
+
+
+def test_values_of_parameters_and_gradients(network):
+    with fluid.scope_guard(fluid.Scope()):
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        bias = fluid.io.get_parameter_value_by_name("fc_0.b_0", executor, network)
+        assert bias.tolist() == [0, 0]
+        assert fluid.executor._fetch_var("fc_0.b_0").tolist() == [0, 0]
+        with pytest.raises(AssertionError, match="Cannot find fc_9 in scope"):
+            fluid.executor._fetch_var("fc_9")
+    weight = network.global_block().var("fc_0.w_0")
+    out = network.global_block().var("fc_0.tmp_1")
+    found = fluid.backward.calc_gradient(out, weight)
+    assert found.name.startswith(fluid.backward._append_grad_suffix_("fc_0.w_0"))
+
+
+def test_lists_and_structures():
+    assert convert_to_list(3, 2, "stride") == [3, 3]
+    with pytest.raises(ValueError, match="The stride's length must be 2"):
+        convert_to_list([1], 2, "stride")
+    with pytest.raises(ValueError, match="The stride must be int or a list of 2 of them"):
+        convert_to_list("ab", 2, "stride")
+    assert hold_mutable_vars([1, [2]]) and not hold_mutable_vars([1, 2])
+    assert copy_mutable_vars([1, (2,)]) == [1, (2,)]
