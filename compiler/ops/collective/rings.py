@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from compiler.ir.accepted import between
 from compiler.ir.opdef import attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.collective.base import Collective
@@ -36,6 +37,10 @@ class CGenNcclId(Collective, op="c_gen_nccl_id"):
         return {"Out": np.array([self.rank])}
 
 
+MOST_RINGS = 256
+"""The most rings that one job makes."""
+
+
 class GenNcclId(Collective, op="gen_nccl_id"):
     """Meet the other trainers under the name of NCCLID, at the endpoint of trainer 0.
 
@@ -51,7 +56,7 @@ class GenNcclId(Collective, op="gen_nccl_id"):
     NCCLID = writes()
     trainers = attr(list[str]())
     trainer_id = required(int)
-    nccl_comm_num = attr(1)
+    nccl_comm_num = attr(1, between(1, MOST_RINGS))
     use_hierarchical_allreduce = attr(False)
     hierarchical_allreduce_inter_nranks = attr(-1)
 

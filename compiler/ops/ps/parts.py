@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.accepted import between
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
@@ -14,6 +15,9 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.ps.exchange import row_parts, sparse_parts
 from compiler.ops.shape.join import copy_part, shares_along
 from compiler.ops.train.rows import rows_type
+
+MOST_PARTS = 4096
+"""The most parts that a variable is cut into: one for each server."""
 
 
 class SplitByref(OpDef, op="split_byref"):
@@ -28,7 +32,7 @@ class SplitByref(OpDef, op="split_byref"):
     X = reads()
     Out = writes(many=True)
     sections = attr(list[int]())
-    num = attr(0)
+    num = attr(0, between(0, MOST_PARTS))
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         return {"Out": [X.with_shape((rows, *X.shape[1:])) for rows in self.rows(X)]}
@@ -44,7 +48,7 @@ class SplitByref(OpDef, op="split_byref"):
         return list[Size](self.sections)
 
     def numpy(self, X: Array) -> dict[str, list[Array]]:
-        sections = self.sections or [len(X) // self.num] * self.num
+        sections = [len(X) // self.num] * self.num if self.num else self.sections
         return {"Out": row_parts(sections, X)}
 
     def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
@@ -73,6 +77,8 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         count = len(self.height_sections)
+        if count > MOST_PARTS:
+            raise ShapeError(f"split_selected_rows: {count} parts, but at most {MOST_PARTS} may be")
         part = X.with_shape((UNKNOWN, *X.shape[1:]))
         return {"Out": [part] * count, "Out_rows": [rows_type(UNKNOWN)] * count}
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
+from compiler.ir.accepted import at_least, between
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.checks import require_same_dtype
@@ -162,7 +162,7 @@ class CudnnLstm(OpDef, op="cudnn_lstm"):
     is_bidirec = attr(False)
     input_size = attr(10)
     hidden_size = required(int, at_least(1))
-    num_layers = attr(1, at_least(1))
+    num_layers = attr(1, between(1, 1024))
     is_test = attr(False)
     seed = attr(-1)
 
