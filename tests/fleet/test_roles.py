@@ -16,6 +16,7 @@ import pytest
 from fleet.roles.base import Role, RoleMakerBase
 from fleet.roles.cloud import PaddleCloudRoleMaker
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
+from tests.fleet.programs import set_all
 
 ROOT = Path(__file__).parents[2]
 SERVERS = "127.0.0.1:6170,127.0.0.1:6171"
@@ -25,18 +26,7 @@ TRAINER = {
 }  # fmt: skip
 SERVER = {**TRAINER, "TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": "6171"}
 COLLECTIVE = {"PADDLE_TRAINER_ENDPOINTS": SERVERS, "PADDLE_TRAINER_ID": "1"}
-NAMES = {*SERVER, *COLLECTIVE, "PADDLE_TRAINING_ROLE", "PADDLE_CURRENT_ENDPOINT"}
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-
-
-def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("no_role")
 
 
 # ---- roles ----
