@@ -72,6 +72,14 @@ def test_roles_by_hand() -> None:
     assert collective.is_first_worker() and not collective.is_server()
 
 
+def test_one_worker_alone_meets_nobody() -> None:
+    """Servers take no part in it, so no variable has to say where."""
+    worker, total = UserDefinedRoleMaker(0, Role.WORKER, 1, ["a:1"]), [0.0, 0.0]
+    worker.barrier_worker()
+    worker.all_reduce_worker([1.0, 2.0], total)
+    assert total == [1.0, 2.0]
+
+
 def test_the_base_has_no_role() -> None:
     base = RoleMakerBase()
     for question in (base.is_worker, base.is_server, base.worker_num, base.worker_index):
