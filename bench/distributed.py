@@ -6,7 +6,7 @@
 Every rank has one thread. Who takes steps alternates, on the same batches; a time is the median of
 rounds, a ratio the median of the rounds' ratios. `cpu` counts the milliseconds in which rank 0
 computes: on a busy machine those say more. Batch norms keep statistics of their own on each rank,
-and DistributedDataParallel is told not to broadcast its buffers.
+and DistributedDataParallel does not broadcast its buffers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ No crash, no hang, and no more memory than twice what the undamaged file takes. 
 that Paddle 1.8.5 saved for the tests, and a case is always the same by its number and `--seed`.
 With `--compile`, the programs that can be read are compiled too; with `--run`, they may also hold
 hostile strings, and what was compiled is run where it is small, while a guard watches that nothing
-is executed, written or called besides. What fails is told with its number
+is executed, written or called besides. What fails is reported with its number
 and its file is left where `--keep DIR` says; the exit code is then 1.
 """
 
@@ -238,7 +238,7 @@ class Fuzzer:
             assert not executed(), "code of the file was executed"
 
     def _compile(self, tally: Tally, program: Program) -> None:
-        """Compile a program, and run what comes of it where that is asked for."""
+        """Compile a program, and with `--run` run the result."""
         module = timed(lambda: compiled(program))[0]
         tally.compiled += module is not None
         if module is None or self._guard is None:

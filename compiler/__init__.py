@@ -3,7 +3,7 @@
 `explain` says what the passes did when a module was made.
 
 What only a compilation needs is loaded with the first one: networkx alone takes longer to import
-than all of fluid. The ops are loaded when one is first asked for: who only runs modules needs none.
+than all of fluid. The ops are loaded when one is first looked up: running modules needs none.
 """
 
 from importlib import import_module

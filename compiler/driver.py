@@ -160,7 +160,7 @@ _HELD_BACK: list[None] = []
 
 
 def _collect_in_child() -> None:
-    """Let the collector work in a child of a fork, where no other thread goes on to compile."""
+    """Let the collector work in a child of a fork, where no other thread compiles."""
     if _HELD_BACK:
         _HELD_BACK.clear()
         gc.enable()

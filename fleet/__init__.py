@@ -2,7 +2,7 @@
 
 `roles` say who a process is, `parameter_server` and `collective` are the two fleets, `launch`
 starts processes, `few_shot` samples image data, `openks` has the names of seed 003. Those names can
-be imported from here, each from its file when it is first asked for. Nothing here moves a tensor.
+be imported from here, each loaded from its file at the first use. Nothing here moves a tensor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = sorted(HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, loaded when it is first asked for. Raises AttributeError for another."""
+    """A public name, loaded at its first use. Raises AttributeError for another."""
     if name not in HOMES:
         hint = did_you_mean(name, list(HOMES)) if name[:1] != "_" else ""
         raise AttributeError(f"fleet has no {name!r}; {hint}".rstrip("; "))

@@ -32,7 +32,8 @@ class Fleet:
     """One process's part in a distributed job.
 
     `init` says who it is; `distributed_optimizer` wraps an optimizer whose `minimize` rewrites the
-    program for this role.
+    program for this role. Then `main_program` and `startup_program` are what this process runs,
+    `_origin_program` the program of one process alone.
     """
 
     def __init__(self, mode: Mode | int) -> None:
@@ -41,6 +42,9 @@ class Fleet:
         self._role_maker: RoleMakerBase | None = None
         self._optimizer: Any = None
         self._executor: Executor | None = None
+        self.startup_program: Any = None
+        self.main_program: Any = None
+        self._origin_program: Any = None
 
     def init(self, role_maker: RoleMakerBase | Mode | None = None) -> None:
         """Find out this process's role; from the environment unless a role maker is given.

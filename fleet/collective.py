@@ -17,7 +17,6 @@ from fleet.collective_optimizer import CollectiveOptimizer
 from fleet.collective_strategy import DistFCConfig, DistributedStrategy, LambConfig
 from fleet.file_systems import FS, LocalFS
 from fluid import io
-from fluid.compiler import CompiledProgram
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
 
@@ -33,17 +32,10 @@ __all__ = [
 
 
 class Collective(Fleet):
-    """A fleet of workers alone.
-
-    After `minimize` of its optimizer, `main_program` and `startup_program` are what this process
-    runs; `_origin_program` is the program before it was distributed.
-    """
+    """A fleet of workers alone; `main_program` may be a CompiledProgram."""
 
     def __init__(self) -> None:
         super().__init__(Mode.COLLECTIVE)
-        self.startup_program: Program | None = None
-        self.main_program: Program | CompiledProgram | None = None
-        self._origin_program: Program | None = None
         self._transpiled_program: Program | None = None
         self._checkoint_prefix = checkpoints.PREFIX
         self._param_file_name = checkpoints.PARAMS

@@ -25,7 +25,7 @@ from fluid.parameter_server.saving import merged_values
 from runtime.device import CPUPlace, Place
 from runtime.scope import Scope
 
-__all__ = ["FleetUtil"]
+__all__ = ["FleetUtil", "check_all_trainers_ready"]
 
 FLEETS: dict[str, Any] = {"transpiler": parameter_server, "collective": collective}
 HDFS, PSLIB = "it writes to HDFS", "only PSLIB has such tables"
@@ -270,6 +270,18 @@ class FleetUtil:
         if name not in MISSING:
             raise AttributeError(f"FleetUtil has no {name!r}")
         return lambda *_, **__: _refuse(name)
+
+
+def check_all_trainers_ready(ready_path: str, epoch: int | str) -> None:
+    """Wait until every worker of the fleet with parameter servers has called this for an epoch.
+
+    Each leaves a file `ready.EPOCH.WORKER.done` in the folder `ready_path`, which is made if need
+    be; release 1.8 keeps it in HDFS.
+    """
+    folder = Path(ready_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"ready.{epoch}.{parameter_server.worker_index()}.done").touch()
+    parameter_server.barrier_worker()
 
 
 def _refuse(name: str) -> NoReturn:

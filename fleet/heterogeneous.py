@@ -22,12 +22,16 @@ from fleet.collective import Collective
 from fleet.collective_optimizer import CollectiveOptimizer
 from fleet.collective_strategy import DistributedStrategy
 from fleet.parameter_server import DistributedTranspiler, server_strategy
-from fluid.executor import Executor
-from fluid.framework import Program, Variable
+from fluid.framework import Program
 from fluid.transpiler import collective
 from fluid.transpiler.distribute.tables import sparse_tables
 
 __all__ = ["Heterogeneous", "HeterogeneousOptimizer"]
+
+OF_SERVERS = (
+    "init_worker init_server run_server stop_worker save_inference_model save_persistables"
+).split()
+"""The methods that servers decide."""
 
 
 class HeterogeneousOptimizer(CollectiveOptimizer):
@@ -118,8 +122,7 @@ def _choice(chosen: Any, program: Program) -> Any:
 class Heterogeneous(Collective):
     """A fleet of workers, and of the servers that its role maker names, if any.
 
-    With servers, the methods of their life cycle and those that save do what they do in a fleet
-    with parameter servers.
+    With servers, the methods of `OF_SERVERS` are those of `DistributedTranspiler`.
     """
 
     def __init__(self) -> None:
@@ -130,9 +133,12 @@ class Heterogeneous(Collective):
         """Find out this process's role, as `Fleet.init` does."""
         super().init(role_maker)
         self._servers = None
+        for name in OF_SERVERS:
+            self.__dict__.pop(name, None)
         if self._role_maker is not None and self._role_maker.get_pserver_endpoints():
             self._servers = DistributedTranspiler()
             self._servers.init(self._role_maker)
+            self.__dict__ |= {name: getattr(self._servers, name) for name in OF_SERVERS}
 
     def _wrap(self, optimizer: Any, strategy: DistributedStrategy | None) -> CollectiveOptimizer:
         return HeterogeneousOptimizer(optimizer, strategy, self)
@@ -143,42 +149,3 @@ class Heterogeneous(Collective):
         """Keep what an optimizer made of a program; on a server, its own programs."""
         made = startup if self._servers is None else self._servers.startup_program
         super()._set_programs(made or startup, origin, transpiled, main)
-
-    def init_worker(self) -> None:
-        """Wait for the servers, as `DistributedTranspiler.init_worker`; without any, only log."""
-        (self._servers or super()).init_worker()
-
-    def init_server(self, model_dir: str | None = None) -> None:
-        """Initialise this server, as `DistributedTranspiler.init_server`; else only log."""
-        (self._servers or super()).init_server(model_dir)
-
-    def run_server(self) -> None:
-        """Serve until every worker has completed; without servers, only log."""
-        (self._servers or super()).run_server()
-
-    def stop_worker(self) -> None:
-        """Tell the servers that this worker has completed; without any, only log."""
-        (self._servers or super()).stop_worker()
-
-    def save_inference_model(
-        self,
-        executor: Executor,
-        dirname: str,
-        feeded_var_names: list[str] | None = None,
-        target_vars: list[Variable] | None = None,
-        main_program: Program | None = None,
-        export_for_deployment: bool = True,
-    ) -> None:
-        """Save what computes `target_vars`, and its parameters, those on servers from there."""
-        ends = executor, dirname, feeded_var_names, target_vars, main_program
-        (self._servers or super()).save_inference_model(*ends, export_for_deployment)
-
-    def save_persistables(
-        self,
-        executor: Executor,
-        dirname: str,
-        main_program: Program | None = None,
-        filename: str | None = None,
-    ) -> None:
-        """Save every variable that outlives a run, those on servers from there."""
-        (self._servers or super()).save_persistables(executor, dirname, main_program, filename)

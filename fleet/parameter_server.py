@@ -26,19 +26,12 @@ __all__ = ["DistributedTranspiler", "TranspilerOptimizer", "fleet", "server_stra
 
 
 class DistributedTranspiler(Fleet):
-    """A fleet of workers, which compute gradients, and servers, which hold the parameters.
-
-    After `minimize` of its optimizer, `main_program` and `startup_program` are what this process
-    runs; `_origin_program` is the program of one process alone.
-    """
+    """A fleet of workers, which compute gradients, and servers, which hold the parameters."""
 
     def __init__(self) -> None:
         super().__init__(Mode.TRANSPILER)
         self._transpile_config: DistributedStrategy | None = None
         self._transpiler: DistributeTranspiler | None = None
-        self._origin_program: Program | None = None
-        self.startup_program: Program | None = None
-        self.main_program: Program | None = None
         self._communicator: Communicator | None = None
         self._opt_info: dict[str, Any] = {}
 

@@ -173,7 +173,7 @@ def save_persistables(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save every variable that outlives a run as `save_vars` does: what training goes on from.
+    """Save every variable that outlives a run as `save_vars` does: what training continues from.
 
     Of a trainer's program the variables that lie on servers are fetched from there, whole.
     """

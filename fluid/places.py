@@ -46,7 +46,7 @@ def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace
 
 
 def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
-    """The numbers of the GPUs that a run uses unless told otherwise; [] where there is none.
+    """The numbers of the GPUs that a run uses by default; [] where there is none.
 
     >>> selected_gpus({"FLAGS_selected_gpus": "0,2"})
     [0, 2]

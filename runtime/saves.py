@@ -39,7 +39,7 @@ Writer = Callable[[BufferedIOBase], object]
 """Writes the content of a file into an open stream."""
 
 _SYNCED_AT_ONCE = 16
-"""Threads that sync files; a disk commits what is asked of it at the same time together."""
+"""Threads that sync files; a disk commits requests of the same time together."""
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 """What file systems answer that sync no folders."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from bench import fuzz_files
 
 CASES = 7_500
-"""Cases unless told otherwise, two of five of them programs."""
+"""Cases by default, two of five of them programs."""
 
 
 def main(arguments: Sequence[str]) -> int:

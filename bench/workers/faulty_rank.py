@@ -1,4 +1,4 @@
-"""One rank of several that were started separately, with a fault where it is asked for.
+"""One rank of several that were started separately, with a fault where the arguments say so.
 
     python faulty_rank.py '{"rank": 0, "endpoints": ["127.0.0.1:7000", ...], ...}'
 

@@ -1,4 +1,4 @@
-"""What is loaded when an op is first asked for: the modules that register ops.
+"""What is loaded when an op is first looked up: the modules that register ops.
 
 A process that only runs modules, as a worker of a pool does, never imports them.
 """
@@ -15,7 +15,7 @@ _FILLING = RLock()
 
 
 def fill_later(fill: Callable[[], object]) -> None:
-    """Call `fill`, which registers ops, when one is first asked for that is not known."""
+    """Call `fill`, which registers ops, when one that is not known is first looked up."""
     _LATER.append(fill)
 
 

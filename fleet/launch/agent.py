@@ -19,7 +19,7 @@ from fleet.launch.logs import log_specs
 from fleet.launch.variables import PADDLE_VARIABLES
 
 SECONDS_TO_END = 10
-"""How long processes may take to end when they are asked to; then they are killed."""
+"""How long processes may take to end after SIGTERM; then they are killed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _run(job: Job, folder: Path, shows: set[int] | None) -> int:
 
 
 def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any:
-    """What torch's agent is told of a job; fields that its version lacks are left out."""
+    """The configuration of torch's agent; fields that its version lacks are left out."""
     wanted: dict[str, Any] = {
         "min_nodes": job.least_machines,
         "max_nodes": job.most_machines,

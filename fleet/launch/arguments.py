@@ -127,7 +127,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _processes(asked: int | None, gpus: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Processes of this machine. Raises ValueError where more are asked for than GPUs named."""
+    """Processes of this machine. Raises ValueError for more processes than GPUs named."""
     count = asked or len(gpus) or int(environ.get("CPU_NUM") or 1)
     if count < 1 or (gpus and count > len(gpus)):
         raise ValueError(f"--nproc_per_node is {count}, expected from 1 to the {len(gpus)} GPUs")

@@ -150,11 +150,12 @@ class RoleMakerBase:
         if not self.is_worker():
             warnings.warn("all_reduce_worker does nothing on a server", stacklevel=2)
             return
-        output[:] = _like(output, self._meeting().all_reduce(given, mode))
+        alone = self.worker_num() == 1
+        output[:] = _like(output, given if alone else self._meeting().all_reduce(given, mode))
 
     def barrier_worker(self) -> None:
         """Wait until every worker has come here; nothing is done on a server."""
-        if self.is_worker():
+        if self.is_worker() and self.worker_num() > 1:
             self._meeting().barrier("workers")
 
     def barrier_all(self) -> None:

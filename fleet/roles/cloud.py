@@ -22,7 +22,7 @@ __all__ = ["PaddleCloudRoleMaker"]
 
 
 class PaddleCloudRoleMaker(RoleMakerBase):
-    """Reads the role of a process from the environment, when it is first asked for.
+    """Reads the role of a process from the environment, at the first question.
 
     With parameter servers: PADDLE_PSERVERS_IP_PORT_LIST, PADDLE_TRAINERS_NUM, TRAINING_ROLE, and
     PADDLE_TRAINER_ID of a trainer or POD_IP and PADDLE_PORT of a server. With `is_collective`:

@@ -72,7 +72,7 @@ class Meeting:
             self._joined(named).barrier(GROUPS.index(named), "barrier")
 
     def close(self) -> None:
-        """Leave; the other processes are told."""
+        """Leave, and notify the other processes."""
         if self._rings is not None:
             self._rings.close()
         self._rings = self._store = None

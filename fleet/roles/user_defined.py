@@ -34,7 +34,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
         self._role, self._current_id, self._workers = role, current_id, worker_num
 
     def _generate(self) -> None:
-        """Nothing: the constructor was told everything."""
+        """Do nothing: the constructor set the role."""
 
 
 class UserDefinedCollectiveRoleMaker(RoleMakerBase):
@@ -49,7 +49,7 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
         self._role, self._current_id = Role.WORKER, current_id
 
     def _generate(self) -> None:
-        """Nothing: the constructor was told everything."""
+        """Do nothing: the constructor set the role."""
 
 
 def _expect_endpoints(endpoints: Any, name: str) -> None:

@@ -166,7 +166,7 @@ class Devices:
             raise CollectiveError(
                 f"the value of {name!r} is lost: device {rank}, which alone held it "
                 "(reduce_strategy Reduce), has ended",
-                hint="load the last checkpoint into the scope, then go on",
+                hint="load the last checkpoint into the scope, then continue",
             )
         return pool.get_state(rank, self._name, [name])[name]
 

@@ -43,7 +43,7 @@ def _join(name: str, values: Sequence[Any]) -> Any:
 
 
 def _join_sequences(name: str, values: Sequence[LoDTensor]) -> LoDTensor:
-    """The sequences of all devices as one batch; offsets go on where the device before ends."""
+    """The sequences of all devices as one batch; offsets continue where the device before ends."""
     try:
         array = np.concatenate([_elements(value) for value in values])
     except ValueError:

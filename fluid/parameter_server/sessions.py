@@ -55,7 +55,7 @@ def open_session(endpoints: Iterable[str]) -> Trainer | None:
 
 
 def trainer_step(program: Program) -> int:
-    """The last step that the trainer of a program has made: a trainer that restarts goes on there.
+    """The last step that the trainer of a program has made, where a restarted one continues.
 
     Raises ValueError for a program that exchanges nothing with servers.
     """

@@ -111,11 +111,7 @@ class Rings(RingTable):
         if found.size == 1:
             result[...] = array
             return result
-        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
-        with (
-            self._moved(found, source) as (group, moved),
-            self._moved(found, part, copies_back=True) as (_, kept),
-        ):
+        with self._parted(found, array, result) as (group, moved, kept):
             cast, operation, is_copy = reducible(moved.reshape(-1), op)
             target = cast.new_empty(kept.numel()) if is_copy else reducible(kept.reshape(-1), op)[0]
             self._run(found, lambda: group.reduce_scatter(target, cast, operation))
@@ -134,11 +130,7 @@ class Rings(RingTable):
         if found.size == 1:
             result[...] = array
             return result
-        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
-        with (
-            self._moved(found, source) as (group, moved),
-            self._moved(found, part, copies_back=True) as (_, kept),
-        ):
+        with self._parted(found, array, result) as (group, moved, kept):
             parts: list[Any] = list(as_bytes(moved).chunk(found.size)) if is_root else []
             self._run(found, lambda: group.scatter(as_bytes(kept), parts, root))
         return result
@@ -181,16 +173,23 @@ class Rings(RingTable):
         if copies_back and moved is not tensor:
             tensor.copy_(moved)
 
-    def _gather(self, ring: Ring, result: Any, array: Any) -> None:
-        """Join the arrays of all ranks, of equal shapes, in `result`."""
-        source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
-        if ring.size == 1:
-            whole.reshape(-1).copy_(source.reshape(-1))
-            return
+    @contextmanager
+    def _parted(self, ring: Ring, array: Any, result: Any) -> Generator[tuple[Any, Any, Any]]:
+        """The group, and the tensors it moves: of an array, and of what this rank gets."""
+        source, part = tensor_of(array, writes=False), tensor_of(result, writes=True)
         with (
             self._moved(ring, source) as (group, moved),
-            self._moved(ring, whole, copies_back=True) as (_, joined),
+            self._moved(ring, part, copies_back=True) as (_, kept),
         ):
+            yield group, moved, kept
+
+    def _gather(self, ring: Ring, result: Any, array: Any) -> None:
+        """Join the arrays of all ranks, of equal shapes, in `result`."""
+        if ring.size == 1:
+            source, whole = tensor_of(array, writes=False), tensor_of(result, writes=True)
+            whole.reshape(-1).copy_(source.reshape(-1))
+            return
+        with self._parted(ring, array, result) as (group, moved, joined):
             self._run(
                 ring, lambda: group.all_gather(as_bytes(joined), as_bytes(moved)), of_all=True
             )

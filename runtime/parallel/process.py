@@ -139,7 +139,7 @@ class Starter:
 def shut_down(
     workers: Sequence[WorkerProcess], starter: Starter, owner: int, *, grace: float
 ) -> None:
-    """End all workers: asked to within `grace` seconds, else killed. Not in a forked child."""
+    """End all workers: by a request within `grace` seconds, else killed. Not in a forked child."""
     if os.getpid() != owner:
         return
     end = monotonic() + grace

@@ -60,7 +60,7 @@ class Service:
         return [each for each in self.gradients if each.trainer in (None, trainer)]
 
     def catalogue(self, trainer: int) -> dict[str, Any]:
-        """What a trainer is told: the gradients it sends, in the order of messages."""
+        """What a trainer receives first: the gradients it sends, in the order of messages."""
         sent = self.gradients_of(trainer)
         return {
             "endpoint": self.endpoint,

@@ -171,7 +171,7 @@ class Trainer:
     # ---- servers
 
     def remote(self, endpoint: str) -> Remote:
-        """A server, asked for its catalogue when it is first needed."""
+        """A server, whose catalogue is read when it is first needed."""
         if endpoint not in self._remotes:
             self._join(dict.fromkeys([*self._endpoints, endpoint]))
         return self._remotes[endpoint]
@@ -205,7 +205,7 @@ class Trainer:
     def subscribe(self, received: Mapping[str, Sequence[str]]) -> None:
         """Let the servers of some endpoints send these variables after each step.
 
-        What is not subscribed to is asked for by a call of its own. It has an effect before the
+        What is not subscribed to is read by a call of its own. It has an effect before the
         first step.
         """
         for endpoint, names in received.items():

@@ -2,7 +2,7 @@
 
 Messages are raw bytes, no protobuf. A server binds to its endpoint alone and shares its port with
 nobody. A peer that stops answering is noticed by pings within seconds, while a peer that is busy
-is told by heartbeats of the application, on a channel of their own.
+is recognised by heartbeats of the application, on a channel of their own.
 """
 
 from __future__ import annotations

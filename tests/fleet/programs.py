@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fluid
+
+ROLE_VARIABLES = (
+    "PADDLE_PSERVERS_IP_PORT_LIST PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS TRAINING_ROLE "
+    "PADDLE_TRAINER_ID PADDLE_PSERVER_ID POD_IP PADDLE_PORT PADDLE_TRAINING_ROLE "
+    "PADDLE_CURRENT_ENDPOINT PADDLE_GLOO_ENDPOINT OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE "
+    "PMI_RANK SLURM_PROCID SLURM_JOB_NODELIST"
+).split()
+"""Variables by which launchers say who a process is."""
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    """Set environment variables for one test."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
 
 def mlp() -> Any:
@@ -51,6 +68,22 @@ def fresh() -> Iterator[tuple[Any, Any]]:
         stack.enter_context(fluid.unique_name.guard())
         stack.enter_context(fluid.scope_guard(fluid.Scope()))
         yield main, startup
+
+
+def leave(
+    algorithm: Any, executor: Any, out: str, loss: Any, losses: list[float], feeds: list[str]
+) -> None:
+    """Let worker 0 write the mean losses and what is saved into `out`, then end this worker."""
+    total = [0.0] * len(losses)
+    algorithm.all_reduce_worker(losses, total)
+    algorithm.barrier_workers()
+    if algorithm.is_first_worker():
+        mean = [each / algorithm.worker_num() for each in total]
+        Path(out, "losses.json").write_text(json.dumps(mean))
+        algorithm.save_persistables(executor, f"{out}/state")
+        algorithm.save_inference_model(executor, f"{out}/model", feeds, [loss])
+    algorithm.barrier_workers()
+    algorithm.stop_worker()
 
 
 def free_ports(count: int) -> list[int]:

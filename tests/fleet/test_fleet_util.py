@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import fluid
-from fleet import collective
-from fleet.fleet_util import MISSING, FleetUtil
+from fleet import collective, parameter_server
+from fleet.fleet_util import MISSING, FleetUtil, check_all_trainers_ready
 from fleet.global_metrics import area, bucket_error
-from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker
+from fleet.roles.base import Role
+from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
 from tests.fleet import programs
 
 
@@ -159,3 +160,9 @@ def test_program_files(util: FleetUtil, tmp_path: Path, caplog: pytest.LogCaptur
     (tmp_path / "pruned").write_bytes(other.desc.serialize_to_string())
     assert not util.check_two_programs(config)
     assert "variable: fc_0.w_0 not match" in caplog.text
+
+
+def test_workers_that_are_ready_leave_a_file(tmp_path: Path) -> None:
+    parameter_server.fleet.init(UserDefinedRoleMaker(0, Role.WORKER, 1, ["127.0.0.1:6170"]))
+    check_all_trainers_ready(str(tmp_path / "ready"), 3)
+    assert [each.name for each in (tmp_path / "ready").iterdir()] == ["ready.3.0.done"]

@@ -14,6 +14,7 @@ import pytest
 from fleet.roles.general import GeneralRoleMaker
 from fleet.roles.mpi import MPISymetricRoleMaker, place_of
 from tests.fleet import programs
+from tests.fleet.programs import set_all
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("role_process.py")
@@ -22,19 +23,7 @@ WORKER = {
     "TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": "1",
 }  # fmt: skip
 SERVER = {**WORKER, "TRAINING_ROLE": "PSERVER", "PADDLE_PSERVER_ID": "1"}
-NAMES = {*SERVER, "POD_IP", "PADDLE_PORT", "PADDLE_GLOO_ENDPOINT", "OMPI_COMM_WORLD_RANK",
-         "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "SLURM_PROCID", "SLURM_JOB_NODELIST"}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-
-
-def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("no_role")
 
 
 def test_a_worker_and_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +102,9 @@ def test_mpi_needs_pairs_and_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_all(maker: str, marks: Path, environments: list[dict[str, str]]) -> list[dict[str, Any]]:
     """What each process of a job prints."""
-    clean = {name: value for name, value in os.environ.items() if name not in NAMES}
+    clean = {
+        name: value for name, value in os.environ.items() if name not in programs.ROLE_VARIABLES
+    }
     clean |= {"PYTHONPATH": str(ROOT), "MARKS": str(marks), "FLAGS_rpc_deadline": "60000"}
     started = [
         subprocess.Popen(

@@ -23,6 +23,8 @@ PATHS = {
     "DistributedStrategy",
     "utils.http_server": "KVServer KVHTTPServer KVHandler",
     "utils.fleet_util": "FleetUtil",
+    "utils.fleet_barrier_util": "check_all_trainers_ready",
+    "utils.utils": "load_program save_program program_type_trans parse_program graphviz",
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 from fleet.roles.base import Role, RoleMakerBase
 from fleet.roles.cloud import PaddleCloudRoleMaker
 from fleet.roles.user_defined import UserDefinedCollectiveRoleMaker, UserDefinedRoleMaker
+from tests.fleet.programs import set_all
 
 ROOT = Path(__file__).parents[2]
 SERVERS = "127.0.0.1:6170,127.0.0.1:6171"
@@ -25,18 +26,7 @@ TRAINER = {
 }  # fmt: skip
 SERVER = {**TRAINER, "TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": "6171"}
 COLLECTIVE = {"PADDLE_TRAINER_ENDPOINTS": SERVERS, "PADDLE_TRAINER_ID": "1"}
-NAMES = {*SERVER, *COLLECTIVE, "PADDLE_TRAINING_ROLE", "PADDLE_CURRENT_ENDPOINT"}
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-
-
-def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("no_role")
 
 
 # ---- roles ----
@@ -80,6 +70,14 @@ def test_roles_by_hand() -> None:
     assert server.is_server() and server.server_index() == 0
     collective = UserDefinedCollectiveRoleMaker(0, ["a:1", "b:1"])
     assert collective.is_first_worker() and not collective.is_server()
+
+
+def test_one_worker_alone_meets_nobody() -> None:
+    """Servers take no part in it, so no variable has to say where."""
+    worker, total = UserDefinedRoleMaker(0, Role.WORKER, 1, ["a:1"]), [0.0, 0.0]
+    worker.barrier_worker()
+    worker.all_reduce_worker([1.0, 2.0], total)
+    assert total == [1.0, 2.0]
 
 
 def test_the_base_has_no_role() -> None:

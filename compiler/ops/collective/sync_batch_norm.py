@@ -80,7 +80,7 @@ def normalize_by_all(
     np.add(y, (local - centre).astype(y.dtype), out=y)
     mean[...] = centre
     inverse[...] = np.maximum(squares / places - centre**2, 0.0)
-    finish_batch(y, scale, bias, saved, kept, momentum, epsilon, spare)
+    finish_batch(y, (scale, bias), saved, kept, (momentum, epsilon), spare)
 
 
 def gradient_by_all(

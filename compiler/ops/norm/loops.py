@@ -10,6 +10,9 @@ import numpy as np
 from compiler.ir.types import Array
 from compiler.ops.image.windows import is_channels_last
 
+Vectors = tuple[Array, Array]
+"""Two arrays [C]."""
+
 
 def channel_rows(X: Array, layout: str) -> Array:
     """All vectors of channels in X, one a row."""
@@ -70,8 +73,8 @@ def normalize_by_batch(
     y: Array,
     scale: Array,
     bias: Array,
-    saved: tuple[Array, Array],
-    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
+    saved: Vectors,
+    kept: tuple[Vectors, Vectors],
     momentum: float,
     epsilon: float,
     spare: Array,
@@ -92,32 +95,31 @@ def normalize_by_batch(
     np.subtract(x, mean, out=y)
     np.einsum("npc,npc->c", y, y, out=inverse)
     np.divide(inverse, count, out=inverse)
-    finish_batch(y, scale, bias, saved, kept, momentum, epsilon, spare)
+    finish_batch(y, (scale, bias), saved, kept, (momentum, epsilon), spare)
 
 
 def finish_batch(
     y: Array,
-    scale: Array,
-    bias: Array,
-    saved: tuple[Array, Array],
-    kept: tuple[tuple[Array, Array], tuple[Array, Array]],
-    momentum: float,
-    epsilon: float,
+    affine: Vectors,
+    saved: Vectors,
+    kept: tuple[Vectors, Vectors],
+    rates: tuple[float, float],
     spare: Array,
 ) -> None:
     """Normalise centred values y [N, places, C], given mean and variance of the batch in `saved`.
 
-    `kept` is updated by these, then the variance becomes 1/deviation.
+    `affine` is scale and bias, `rates` momentum and epsilon. `kept` is updated by the statistics of
+    the batch, then the variance becomes 1/deviation.
     """
-    inverse = saved[1]
+    inverse, (momentum, epsilon) = saved[1], rates
     for (before, after), batch in zip(kept, saved, strict=True):
         np.multiply(batch, 1.0 - momentum, out=spare)
         np.multiply(before, momentum, out=after)
         np.add(after, spare, out=after)
     np.add(inverse, epsilon, out=inverse)
     np.reciprocal(np.sqrt(inverse, out=inverse), out=inverse)
-    np.multiply(y, np.multiply(inverse, scale, out=spare), out=y)
-    np.add(y, bias, out=y)
+    np.multiply(y, np.multiply(inverse, affine[0], out=spare), out=y)
+    np.add(y, affine[1], out=y)
 
 
 def normalize_by_kept(

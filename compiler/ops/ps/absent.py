@@ -16,65 +16,57 @@ from compiler.ir.types import Array
 class Absent:
     """The `parameter_server` of a process that is connected to none: every method raises.
 
-    `names` are names of variables on servers, `endpoints` that of the server of each.
+    Each docstring begins with the arguments. `names` are names of variables on servers, `endpoints`
+    that of the server of each.
     """
 
-    def send(
-        self,
-        names: Sequence[str],
-        endpoints: Sequence[str],
-        arrays: Sequence[Array],
-        rows: Sequence[Array] | None,
-        trainer_id: int,
-        merge_add: bool,
-        through_communicator: bool,
-    ) -> None:
-        """Set variables, or with `merge_add` add to them; sparse where `rows` has row numbers.
+    def send(self, *given: Any) -> None:
+        """(names, endpoints, arrays, rows, trainer_id, merge_add, through_communicator): set
+        variables, or with `merge_add` add to them; sparse where `rows` has row numbers.
 
         Rows are numbered within the block that the server holds. With `through_communicator` the
         call may return before anything is sent, and gradients of several steps may be merged.
         """
         self._refuse()
 
-    def recv(
-        self, names: Sequence[str], endpoints: Sequence[str], trainer_id: int
-    ) -> Sequence[Array]:
-        """The values of variables; after `send_barrier`, those that the step's updates made."""
-        self._refuse()
-
-    def send_barrier(self, endpoints: Sequence[str], trainer_id: int, half_async: bool) -> None:
-        """Say that all gradients of a step are sent, and wait for the updates.
-
-        With `half_async`, wait until the communicator has sent what it was given.
+    def recv(self, *given: Any) -> Sequence[Array]:
+        """(names, endpoints, trainer_id): the values of variables; after `send_barrier`, those that
+        the step's updates made.
         """
         self._refuse()
 
-    def fetch_barrier(self, endpoints: Sequence[str], trainer_id: int) -> None:
-        """Say that all parameters of a step are received."""
+    def send_barrier(self, *given: Any) -> None:
+        """(endpoints, trainer_id, half_async): end the gradients of a step, and wait for the
+        updates.
+
+        With `half_async`, wait until the communicator has sent everything.
+        """
         self._refuse()
 
-    def prefetch(
-        self,
-        names: Sequence[str],
-        endpoints: Sequence[str],
-        rows: Sequence[Array],
-        trainer_id: int,
-    ) -> Sequence[Array]:
-        """Rows of tables, [count, width] each; rows are numbered within the block of the server."""
+    def fetch_barrier(self, *given: Any) -> None:
+        """(endpoints, trainer_id): end the receiving of a step's parameters."""
         self._refuse()
 
-    def checkpoint_notify(
-        self, endpoints: Sequence[str], directory: str, table: str, trainer_id: int
-    ) -> None:
-        """Let servers save their part of a table below a directory."""
+    def prefetch(self, *given: Any) -> Sequence[Array]:
+        """(names, endpoints, rows, trainer_id): rows of tables, [count, width] each, numbered
+        within the block of the server.
+        """
         self._refuse()
 
-    def save_tensor(self, file_path: str, array: Array, overwrite: bool) -> None:
-        """Write an array as the file of one variable."""
+    def save_tensor(self, *given: Any) -> None:
+        """(file_path, array, overwrite): write an array as the file of one variable."""
         self._refuse()
 
-    def sum_over_servers(self, name: str, array: Array) -> Array:
-        """The sum of an array over all servers of the job; each calls it once a step."""
+    def checkpoint_notify(self, *given: Any) -> None:
+        """(endpoints, directory, table, trainer_id): let servers save their part of a table below
+        a directory.
+        """
+        self._refuse()
+
+    def sum_over_servers(self, *given: Any) -> Array:
+        """(name, array): the sum of an array over all servers of the job; each calls it once a
+        step.
+        """
         self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -186,7 +186,17 @@ class SendBarrier(Exchange, op="send_barrier"):
         return {"Out": [control_value()]}
 
 
-class FetchBarrier(Exchange, op="fetch_barrier"):
+class Fetching(Exchange):
+    """What ends the receiving of a step's parameters."""
+
+    trainer_id = attr(0)
+    endpoints = attr(list[str]())
+
+    def infer(self) -> dict[str, Any]:
+        return {}
+
+
+class FetchBarrier(Fetching, op="fetch_barrier"):
     """Say that all parameters of a step are received, which Out names.
 
     Nothing is written: converting a program makes it `fetched`. Reference: fetch_barrier_op.cc.
@@ -194,25 +204,14 @@ class FetchBarrier(Exchange, op="fetch_barrier"):
 
     X = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
-    trainer_id = attr(0)
-    endpoints = attr(list[str]())
-
-    def infer(self) -> dict[str, Any]:
-        return {}
 
     def numpy(self) -> dict[str, list[Array]]:
         reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)
         return {"Out": []}
 
 
-class Fetched(Exchange, op="fetched"):
+class Fetched(Fetching, op="fetched"):
     """`fetch_barrier` without the names of what was received before it."""
-
-    trainer_id = attr(0)
-    endpoints = attr(list[str]())
-
-    def infer(self) -> dict[str, Any]:
-        return {}
 
     def numpy(self) -> dict[str, list[Array]]:
         reached(self.parameter_server).fetch_barrier(self.endpoints, self.trainer_id)

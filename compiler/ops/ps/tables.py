@@ -20,7 +20,7 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
     """Outputs = the rows of a table that Ids name; padding_idx names a row of zeros.
 
     The table lies on servers: `table_names` are blocks of `height_sections` rows on `endpoints`.
-    Of W only the shape is read. Each row is asked for once. Reference:
+    Of W only the shape is read. Each row is requested once. Reference:
     distributed_lookup_table_op.cc.
     """
 
@@ -88,7 +88,7 @@ def remote_rows(
 
 
 class Prefetch(Exchange, op="prefetch"):
-    """Out = the rows that X has the ids of, asked of the servers `epmap`, one for each X.
+    """Out = the rows that X has the ids of, read from the servers `epmap`, one for each X.
 
     Reference: prefetch_op.cc.
     """

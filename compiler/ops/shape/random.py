@@ -105,6 +105,11 @@ def wanted_rows(op: Any, sizes: Sequence[int], whole: Array) -> Array:
     return np.ascontiguousarray(whole[op.first_row : stop : op.row_step])
 
 
+def rows_on_host(op: Any) -> str:
+    """Why an op that draws rows of a whole has no kernel; "" for one that draws all."""
+    return "it keeps rows of a larger tensor" if op.whole_shape else ""
+
+
 def require_part(op: Any) -> None:
     """BadAttribute where `shape` is no part of `whole_shape`."""
     if not op.whole_shape:
@@ -147,7 +152,24 @@ class Filled(OpDef):
         require_float(self.kind, self.dtype)
 
 
-class UniformRandom(Filled, op="uniform_random"):
+class FilledRows(Filled):
+    """A new tensor of random numbers, or rows of one."""
+
+    whole_shape = attr(list[int]())
+    first_row = attr(0)
+    row_step = attr(1)
+
+    def has_no_kernel(self) -> str:
+        """Rows of a whole are drawn by the host."""
+        return rows_on_host(self)
+
+    def check(self) -> None:
+        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        super().check()
+        require_part(self)
+
+
+class UniformRandom(FilledRows, op="uniform_random"):
     """Out is even over min <= Out < max.
 
     In flat order, `diag_num` elements that lie `diag_step` + 1 apart are `diag_val` instead.
@@ -159,18 +181,10 @@ class UniformRandom(Filled, op="uniform_random"):
     diag_num = attr(0)
     diag_step = attr(0)
     diag_val = attr(1.0)
-    whole_shape = attr(list[int]())
-    first_row = attr(0)
-    row_step = attr(1)
-
-    def has_no_kernel(self) -> str:
-        """Rows of a whole are drawn by the host."""
-        return "it keeps rows of a larger tensor" if self.whole_shape else ""
 
     def check(self) -> None:
-        """BadAttribute for an element type it does not make, and for no part of the whole."""
+        """BadAttribute as `FilledRows` has it, and for a diagonal of rows."""
         super().check()
-        require_part(self)
         if self.whole_shape and self.diag_num:
             raise BadAttribute("uniform_random: 'diag_num' is of a whole tensor, not of its rows")
 
@@ -198,7 +212,7 @@ class UniformRandom(Filled, op="uniform_random"):
         draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
 
 
-class GaussianRandom(Filled, op="gaussian_random"):
+class GaussianRandom(FilledRows, op="gaussian_random"):
     """Out is normal with the given `mean` and standard deviation `std`.
 
     Reference: gaussian_random_op.cc.
@@ -206,18 +220,6 @@ class GaussianRandom(Filled, op="gaussian_random"):
 
     mean = attr(0.0)
     std = attr(1.0)
-    whole_shape = attr(list[int]())
-    first_row = attr(0)
-    row_step = attr(1)
-
-    def has_no_kernel(self) -> str:
-        """Rows of a whole are drawn by the host."""
-        return "it keeps rows of a larger tensor" if self.whole_shape else ""
-
-    def check(self) -> None:
-        """BadAttribute for an element type it does not make, and for no part of the whole."""
-        super().check()
-        require_part(self)
 
     def numpy(
         self, ShapeTensor: Array | None, ShapeTensorList: list[Array] | None, Key: Array | None
@@ -277,7 +279,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
 
     def has_no_kernel(self) -> str:
         """Rows of a whole are drawn by the host."""
-        return "it keeps rows of a larger tensor" if self.whole_shape else ""
+        return rows_on_host(self)
 
     def infer(self) -> TensorType:
         require_float(self.kind, self.dtype)

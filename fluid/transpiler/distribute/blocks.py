@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from compiler.ir.program import MAIN_BLOCK
-from fluid import pruning
 from fluid.framework import Program
+from fluid.parameter_server.joined import joined_program
 
 __all__ = ["block_program"]
 
@@ -15,20 +14,4 @@ def block_program(server: Program, index: int) -> Program:
     What blocks hand to each other is persistable: run them in one scope, in the order of
     `listen_and_serv`'s `optimize_blocks`. Raises IndexError where there is no such block.
     """
-    program = server.clone()
-    main, chosen = program.blocks[MAIN_BLOCK], program.block(index)
-    main.ops, chosen.ops = chosen.ops, []
-    main.vars |= chosen.vars
-    for op in main.ops:
-        op.block = main
-    for var in main.vars.values():
-        var.block = main
-    for block in program.blocks:
-        if block.parent_idx == index:
-            block.parent_idx = MAIN_BLOCK
-    pruning.drop_ops(program, lambda op: False)
-    ops = [op for block in program.blocks for op in block.ops]
-    used = {name for op in ops for name in [*op.reads(), *op.writes()]}
-    main.vars = {name: var for name, var in main.vars.items() if name in used}
-    program.touch()
-    return program
+    return joined_program(server, [index])

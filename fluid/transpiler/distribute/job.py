@@ -1,7 +1,7 @@
 """A transpiled job with servers: what was passed in, the plan, and the programs made from them.
 
-Programs of servers are made anew, from copies of the original programs, each time they are asked
-for; so the order in which they are asked for does not matter, and nothing of the user's is changed.
+Programs of servers are made anew, from copies of the original programs, at each request,
+so the order of requests does not matter, and nothing of the user's is changed.
 """
 
 from __future__ import annotations

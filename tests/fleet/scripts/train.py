@@ -1,8 +1,6 @@
 """A script of release 1.8 with OpenKS names, run as servers and workers: train.py OUT MODE."""
 
-import json
 import sys
-from pathlib import Path
 
 import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base import role_maker
@@ -36,13 +34,5 @@ else:
     for batch in programs.batches(4):
         feed = programs.share(batch, number, algorithm.worker_num())
         losses.append(executor.run(algorithm.main_program, feed, [cost])[0].item())
-    total = [0.0] * len(losses)
-    algorithm.all_reduce_worker(losses, total)
-    algorithm.barrier_workers()
-    out = Path(sys.argv[1])
-    if algorithm.is_first_worker():
-        mean = [each / algorithm.worker_num() for each in total]
-        (out / "losses.json").write_text(json.dumps(mean))
-        algorithm.save_persistables(executor, str(out / "state"))
-        algorithm.save_inference_model(executor, str(out / "model"), ["x", "y"], [cost])
-    algorithm.stop_worker()
+    feeds = ["x", "y"]
+    programs.leave(algorithm, executor, sys.argv[1], cost, losses, feeds)

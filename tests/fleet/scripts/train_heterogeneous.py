@@ -1,8 +1,6 @@
 """Dense parameters by all-reduce, tables on servers: train_heterogeneous.py OUT."""
 
-import json
 import sys
-from pathlib import Path
 
 import paddle.fluid as fluid
 from paddle.fluid.incubate.fleet.base import role_maker
@@ -29,15 +27,5 @@ else:
     for batch in role.batches({"rows": 6, "steps": 20}, draw):
         feed = role.fed(programs.share(batch, number, algorithm.worker_num()))
         losses.append(executor.run(algorithm.main_program, feed, [cost])[0].item())
-    total = [0.0] * len(losses)
-    algorithm.all_reduce_worker(losses, total)
-    algorithm.barrier_workers()
-    out = Path(sys.argv[1])
-    if algorithm.is_first_worker():
-        mean = [each / algorithm.worker_num() for each in total]
-        (out / "losses.json").write_text(json.dumps(mean))
-        algorithm.save_persistables(executor, str(out / "state"))
-        names = ["clicks", "user", "numbers", "label"]
-        algorithm.save_inference_model(executor, str(out / "model"), names, [cost])
-    algorithm.barrier_workers()
-    algorithm.stop_worker()
+    feeds = ["clicks", "user", "numbers", "label"]
+    programs.leave(algorithm, executor, sys.argv[1], cost, losses, feeds)

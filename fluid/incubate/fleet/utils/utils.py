@@ -1,19 +1,6 @@
 """Program files under the name of release 1.8."""
 
-from fleet.program_files import (
-    check_pruned_program_vars,
-    graphviz,
-    load_program,
-    parse_program,
-    program_type_trans,
-    save_program,
-)
+from fleet import program_files
+from fleet.program_files import *  # noqa: F403
 
-__all__ = [
-    "check_pruned_program_vars",
-    "graphviz",
-    "load_program",
-    "parse_program",
-    "program_type_trans",
-    "save_program",
-]
+__all__ = program_files.__all__

@@ -2,33 +2,15 @@
 
 from fleet.algorithm import DistributedOptimizer, Fleet, Mode
 from fleet.parameter_server import DistributedTranspiler, TranspilerOptimizer, fleet
-from fleet.strategies import (
-    AsyncStrategy,
-    DistributedStrategy,
-    GeoStrategy,
-    HalfAsyncStrategy,
-    ServerRuntimeConfig,
-    StrategyFactory,
-    SyncStrategy,
-    TrainerRuntimeConfig,
-)
-from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
+from fluid.incubate.fleet.parameter_server.distribute_transpiler import distributed_strategy
+from fluid.incubate.fleet.parameter_server.distribute_transpiler.distributed_strategy import *  # noqa: F403
 
 __all__ = [
-    "AsyncStrategy",
-    "DistributeTranspilerConfig",
-    "DistributedMode",
+    *distributed_strategy.__all__,
     "DistributedOptimizer",
-    "DistributedStrategy",
     "DistributedTranspiler",
     "Fleet",
-    "GeoStrategy",
-    "HalfAsyncStrategy",
     "Mode",
-    "ServerRuntimeConfig",
-    "StrategyFactory",
-    "SyncStrategy",
-    "TrainerRuntimeConfig",
     "TranspilerOptimizer",
     "fleet",
 ]

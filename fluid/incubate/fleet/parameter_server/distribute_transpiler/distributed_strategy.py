@@ -1,26 +1,11 @@
 """Strategies of training with parameter servers."""
 
-from fleet.strategies import (
-    AsyncStrategy,
-    DistributedStrategy,
-    GeoStrategy,
-    HalfAsyncStrategy,
-    ServerRuntimeConfig,
-    StrategyFactory,
-    SyncStrategy,
-    TrainerRuntimeConfig,
-)
+from fleet import strategies
+from fleet.strategies import *  # noqa: F403
 from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
 
 __all__ = [
-    "AsyncStrategy",
+    *(name for name in strategies.__all__ if name != "strategy_for"),
     "DistributeTranspilerConfig",
     "DistributedMode",
-    "DistributedStrategy",
-    "GeoStrategy",
-    "HalfAsyncStrategy",
-    "ServerRuntimeConfig",
-    "StrategyFactory",
-    "SyncStrategy",
-    "TrainerRuntimeConfig",
 ]
