@@ -23,20 +23,35 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def trained(trainers: int, devices: int, reduce: str = "AllReduce") -> list[dict[str, Any]]:
-    """What each trainer prints."""
+def started(trainers: int, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Processes of the script, one for each trainer."""
     endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(trainers))
-    started = [
+    return [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(number), endpoints, str(devices), reduce],
+            [sys.executable, str(SCRIPT), str(number), endpoints, *arguments],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             cwd=ROOT,
         )
         for number in range(trainers)
     ]
-    outputs = [each.communicate(timeout=120)[0] for each in started]
-    assert all(each.returncode == 0 for each in started)
-    return [json.loads(output) for output in outputs]
+
+
+def trained(trainers: int, devices: int, reduce: str) -> list[dict[str, Any]]:
+    """What each trainer prints."""
+    processes = started(trainers, str(devices), reduce)
+    outputs = [each.communicate(timeout=120) for each in processes]
+    assert all(each.returncode == 0 for each in processes), outputs
+    return [json.loads(output) for output, _ in outputs]
+
+
+@pytest.mark.slow
+def test_a_trainer_that_reads_alone_is_told() -> None:
+    for each in started(2, "1", "Reduce", "alone"):
+        _, complaints = each.communicate(timeout=120)
+        assert each.returncode == 1
+        assert "ScheduleError" in complaints and "broadcast of 'fc_" in complaints
 
 
 def alone() -> tuple[list[float], dict[str, Any]]:

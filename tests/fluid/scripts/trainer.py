@@ -1,9 +1,10 @@
 """A trainer of several, as a script: trains on its half of each batch and prints what it has.
 
-    trainer.py NUMBER ENDPOINTS DEVICES STRATEGY
+    trainer.py NUMBER ENDPOINTS DEVICES STRATEGY [alone]
 
 `ENDPOINTS` has commas between; each trainer has `DEVICES` CPU devices. `STRATEGY` is AllReduce or
-Reduce; with the latter, what the scope holds of the optimizer is printed before it is read.
+Reduce; with the latter, what the scope holds of the optimizer is printed before it is read. With
+`alone`, trainer 0 reads it while the others train on.
 """
 
 import json
@@ -40,6 +41,10 @@ scope = fluid.global_scope()
 tensors = {n: scope.find_var(n).get_tensor() for n in scope.local_var_names()}
 velocities = {n: each for n, each in tensors.items() if "velocity" in n}
 held = sum(int(np.prod(each.shape())) for each in velocities.values() if not each.is_lent)
+if sys.argv[5:] == ["alone"]:
+    if number:
+        runner.run([loss], feed={"x": share})
+    print([np.array(each) for each in velocities.values()])
 (fetched,) = runner.run([min(velocities)], feed={"x": share})
 values = {n: np.array(tensors[n]).ravel().tolist() for n in ("fc_0.w_0", *sorted(velocities))}
 (loss_after,) = runner.run([loss], feed={"x": share})
