@@ -48,9 +48,10 @@ def trained(trainers: int, devices: int, reduce: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_trainer_that_reads_alone_is_told() -> None:
-    for each in started(2, "1", "Reduce", "alone"):
-        _, complaints = each.communicate(timeout=120)
-        assert each.returncode == 1
+    processes = started(2, "1", "Reduce", "alone")
+    outputs = [each.communicate(timeout=120) for each in processes]
+    assert [each.returncode for each in processes] == [1, 1]
+    for _, complaints in outputs:
         assert "ScheduleError" in complaints and "broadcast of 'fc_" in complaints
 
 
