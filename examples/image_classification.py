@@ -1,7 +1,7 @@
 """What is in a small colour picture: a VGG or a residual network, with batch normalisation.
 
     python examples/image_classification.py [--model vgg|resnet]
-        [--steps N] [--data FOLDER] [--save FOLDER]
+        [--steps N] [--devices N] [--data FOLDER] [--save FOLDER]
 
 Without `--data` the pictures are drawn: stripes, checks and discs of 16×16 pixels in any colours;
 with it they are those of `cifar` in that folder, ten kinds of things in 32×32 pixels.
@@ -84,7 +84,15 @@ def data_of(folder):
     return dataset.cifar.train10(cycle=True), dataset.cifar.test10(), 32, 10
 
 
-def train(steps=STEPS, folder=None, model=resnet, save=None):
+def on_devices(program, loss, devices):
+    """Let a program train on so many CPU devices, which share each batch and its statistics."""
+    strategy = fluid.BuildStrategy()
+    strategy.sync_batch_norm = True
+    places = fluid.cpu_places(devices)
+    return fluid.CompiledProgram(program).with_data_parallel(loss.name, strategy, places=places)
+
+
+def train(steps=STEPS, folder=None, model=resnet, save=None, devices=1):
     """Learn from so many batches, tell how many other pictures are known, and give the losses."""
     learnt, tested, side, classes = data_of(folder)
     pixels = fluid.data("pixels", [None, 3 * side * side], "float32")
@@ -94,6 +102,7 @@ def train(steps=STEPS, folder=None, model=resnet, save=None):
     accuracy = fluid.layers.accuracy(guess, label)
     test_program = fluid.default_main_program().clone(for_test=True)
     fluid.optimizer.Adam(learning_rate=0.005).minimize(loss)
+    program = on_devices(fluid.default_main_program(), loss, devices)
 
     place = fluid.CPUPlace()
     executor = fluid.Executor(place)
@@ -104,8 +113,8 @@ def train(steps=STEPS, folder=None, model=resnet, save=None):
     losses = []
     with suppress(KeyboardInterrupt):  # Ctrl-C ends the learning, not the lesson.
         for rows in islice((rows for _ in count() for rows in batches()), steps):
-            (value,) = executor.run(feed=feeder.feed(rows), fetch_list=[loss])
-            losses.append(float(value))
+            (values,) = executor.run(program, feed=feeder.feed(rows), fetch_list=[loss])
+            losses.append(float(np.mean(values)))  # one of each device
             if len(losses) % 10 == 0:
                 print(f"step {len(losses):4d}  loss {losses[-1]:.4f}")
 
@@ -124,7 +133,8 @@ if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=["vgg", "resnet"], default="resnet", help="the network")
     parser.add_argument("--steps", type=int, default=STEPS, help="batches to learn from")
+    parser.add_argument("--devices", type=int, default=1, help="processes that share each batch")
     parser.add_argument("--data", metavar="FOLDER", help="the folder above cifar")
     parser.add_argument("--save", metavar="FOLDER", help="where to put the model for `fluid infer`")
     given = parser.parse_args()
-    train(given.steps, given.data, globals()[given.model], save=given.save)
+    train(given.steps, given.data, globals()[given.model], given.save, given.devices)

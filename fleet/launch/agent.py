@@ -28,7 +28,8 @@ class Job:
 
     `gpus` are those of this machine, none on CPUs; `started_port` is the first process's port, None
     for free ones; `master` is `host:port` where machines meet, "" for one machine; `address` is
-    this machine's, None to look it up; `log_dir` is None to show everything here.
+    this machine's, None to look it up; `rendezvous` has settings of torch's by name; `log_dir` is
+    None to show everything here.
     """
 
     script: Path
@@ -44,6 +45,7 @@ class Job:
     log_dir: Path | None = None
     job_id: str = "fluid"
     force: bool = False
+    rendezvous: tuple[tuple[str, str], ...] = ()
 
 
 def run_job(job: Job) -> int:
@@ -86,6 +88,7 @@ def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any
         "role": "trainer",
         "rdzv_backend": "c10d",
         "rdzv_endpoint": job.master or "localhost:0",
+        "rdzv_configs": dict(job.rendezvous),
         "max_restarts": job.max_restarts,
         "monitor_interval": 0.1,
         "local_addr": job.address or (None if job.master else "127.0.0.1"),

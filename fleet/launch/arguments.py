@@ -87,6 +87,10 @@ def _add_machines(group: Any) -> None:
     )  # fmt: skip
     group.add_argument("--cluster_node_ips", metavar="IP,IP", help="all machines, the first leads")
     group.add_argument("--node_ip", metavar="IP", help="this machine's address among them")
+    group.add_argument(
+        "--rdzv_conf", default="", metavar="NAME=VALUE,...",
+        help="settings of torch's rendezvous, such as last_call_timeout=5 (seconds)",
+    )  # fmt: skip
     group.add_argument("--job_id", default="fluid", metavar="NAME", help="tells jobs apart")
 
 
@@ -119,7 +123,16 @@ def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
         log_dir=given.log_dir,
         job_id=given.job_id,
         force=given.force,
+        rendezvous=_settings(given.rdzv_conf),
     )
+
+
+def _settings(text: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of `name=value` with commas between. Raises ValueError for what is none."""
+    pairs = [each.partition("=") for each in _listed(text)]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise ValueError(f"--rdzv_conf is {text!r}, expected NAME=VALUE, with commas between")
+    return tuple((name, value) for name, _, value in pairs)
 
 
 def _listed(text: str) -> list[str]:

@@ -70,9 +70,9 @@ def _built(
         synchronize_batch_norms(clone)
     if ranks == 1:
         return Built([clone], {})
+    shards = find_shards(clone, ranks)
     reduces = strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
-    if reduces and strategy.num_trainers == 1:
-        shards = find_shards(clone, ranks)
+    if reduces and shards.are_spread(ranks // strategy.num_trainers, ranks):
         return Built(sharded(clone, shards, ranks, scale, fetch), shards.owners_of_state())
     if computes_gradients(clone):
         fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
@@ -94,7 +94,9 @@ def computes_gradients(program: Program) -> bool:
 
 
 def expect_no_python(program: Program, devices: int) -> None:
-    """Raise PlaceError for a program with `py_func`: other processes do not have the function."""
+    """Raise PlaceError for `py_func` on several devices: workers do not have the function."""
+    if devices == 1:
+        return
     for op in (op for block in program.blocks for op in block.ops):
         if op.type == "py_func":
             raise PlaceError(

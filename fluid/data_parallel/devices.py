@@ -14,6 +14,8 @@ from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
+import numpy as np
+
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from fluid.data_parallel.trainers import ALONE, Trainers
@@ -46,6 +48,9 @@ class Devices:
         self._sent: set[str] = set()
         self._loaded: set[str] = set()
         self._owners: dict[str, int] = {}
+        self._unlent: dict[str, int] = {}
+        self._collected: dict[str, Array] = {}
+        self._likes: dict[str, tuple[tuple[int, ...], Any]] = {}
         self._written = self._by_devices = self._generation = -1
         self._has_warned = False
 
@@ -53,6 +58,12 @@ class Devices:
     def ranks(self) -> int:
         """The number of devices of all trainers."""
         return len(self.places) * self.trainers.count
+
+    @property
+    def own_ranks(self) -> range:
+        """The ranks of the devices of this process, the first of which is the process itself."""
+        first = self.trainers.number * len(self.places)
+        return range(first, first + len(self.places))
 
     @property
     def kind(self) -> str:
@@ -66,6 +77,7 @@ class Devices:
             self._sent.clear()
             self._loaded.clear()
             self._owners.clear()
+            self._unlent.clear()
             self.has_met = False
             finalize(self, _drop, self._pool, self._name)
         return self._pool
@@ -89,15 +101,15 @@ class Devices:
 
     def set_fed(self, names: Sequence[str], shares: Sequence[Mapping[str, Array]]) -> None:
         """Set variables of the workers to what each of them is fed."""
-        for rank, share in enumerate(shares[1:], self.pool().first + 1):
+        for rank, share in zip(self.own_ranks[1:], shares[1:], strict=False):
             self.pool().set_state(self._name, {name: share[name] for name in names}, [rank])
 
     def synchronize(self, names: Collection[str], owners: Mapping[str, int]) -> bool:
         """Give every device the values of variables that it does not have yet, from device 0.
 
-        `owners` are the ranks that alone hold a variable: device 0 frees its copy of what others
-        own. All values are given again where anything but data-parallel steps has written to the
-        scope: a plain Executor, a load, a `set`. Variables that do not exist yet are left out.
+        `owners` are the ranks that alone hold a variable: `lend` frees device 0's copies of what
+        others own. All values are given again where anything but data-parallel steps has written to
+        the scope: a plain Executor, a load, a `set`. Variables that do not exist yet are left out.
         Returns whether all values were given, as for the first step.
         """
         clock = self.scope.clock
@@ -106,6 +118,7 @@ class Devices:
             self._sent.clear()
         elif clock.by_devices > self._by_devices:
             self._warn()
+        self._collected.clear()
         is_first = not self._sent
         if clock.now != self._generation or not self._sent.issuperset(names):
             self._send(names, owners)
@@ -139,15 +152,23 @@ class Devices:
             and not tensor.is_lent
             and (array := tensor.array) is not None
         }
-        for rank in range(1, len(self.places)):
+        for rank in self.own_ranks[1:]:
             mine = {name: array for name, array in fresh.items() if owners.get(name, rank) == rank}
             if mine:
-                self.pool().set_state(self._name, mine, [self.pool().first + rank])
-        for name in fresh:
-            if owners.get(name, 0) != 0:
-                self._owners[name] = owners[name]
-                tensors[name].lend(partial(self._read, self.pool(), owners[name], name))
+                self.pool().set_state(self._name, mine, [rank])
+        self._unlent = {name: owners[name] for name in fresh if name in owners}
         self._sent.update(names)
+
+    def lend(self) -> None:
+        """Free device 0's copies of variables that others own; who reads one gets it from there."""
+        for name, rank in self._unlent.items():
+            self._owners[name], tensor = rank, self._tensor(name)
+            if rank != self.own_ranks[0] and tensor is not None and tensor.array is not None:
+                self._likes[name] = tensor.array.shape, tensor.array.dtype
+                tensor.lend(partial(self._read, self.pool(), rank, name))
+        if self._unlent:
+            self._unlent = {}
+            self.note()
 
     def _tensor(self, name: str) -> LoDTensor | None:
         found = self.scope.find_var(name)
@@ -161,19 +182,39 @@ class Devices:
                 tensor.peek()
 
     def _read(self, pool: Pool, rank: int, name: str) -> Array:
-        """The value of a variable that one worker holds."""
+        """The value of a variable that one device holds.
+
+        With several trainers all of them must read now, as for a save: every such variable is
+        broadcast then, and kept until the next step.
+        """
         if not pool.is_open:
             raise CollectiveError(
                 f"the value of {name!r} is lost: device {rank}, which alone held it "
                 "(reduce_strategy Reduce), has ended",
                 hint="load the last checkpoint into the scope, then continue",
             )
-        return pool.get_state(rank, self._name, [name])[name]
+        if self.trainers.count == 1:
+            return pool.get_state(rank, self._name, [name])[name]
+        if name not in self._collected:
+            self._collected = {each: self._shared(pool, each) for each in sorted(self._owners)}
+        return self._collected.pop(name)
+
+    def _shared(self, pool: Pool, name: str) -> Array:
+        """The value of a variable on the rank that owns it; all trainers call this."""
+        root, tensor = self._owners[name], self._tensor(name)
+        if root == self.own_ranks[0] and tensor is not None and tensor.array is not None:
+            array = tensor.array.copy()
+        else:
+            array = np.empty(*self._likes[name])
+        pool.share(self._name, name, root, array)
+        return array
 
     def owned(self, name: str, rank: int) -> Any:
         """A copy of a variable's value on the rank that owns it."""
         tensor = self._tensor(name)
-        if rank != 0:
+        if self.trainers.count > 1:
+            return self._shared(self.pool(), name)
+        if rank:
             return self._read(self.pool(), rank, name)
         return None if tensor is None or tensor.array is None else tensor.array.copy()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fluid.framework import Program
 from runtime.scope import Scope
@@ -10,8 +10,17 @@ from runtime.scope import Scope
 __all__ = ["broadcast_program"]
 
 
-def broadcast_program(program: Program, names: Collection[str], scope: Scope) -> Program:
-    """A program that broadcasts those persistable variables that the scope has, from rank 0."""
+def broadcast_program(
+    program: Program,
+    names: Collection[str],
+    scope: Scope,
+    rank: int,
+    owners: Mapping[str, int],
+) -> Program:
+    """A program that broadcasts those persistable variables that the scope has, from rank 0.
+
+    It is that of one rank: of what another rank alone holds, by `owners`, nothing is kept.
+    """
     made = Program()
     block, known = made.global_block(), program.global_block().vars
     for name in sorted(set(names) & set(scope.names()) & known.keys()):
@@ -21,6 +30,11 @@ def broadcast_program(program: Program, names: Collection[str], scope: Scope) ->
         if not known[name].holds_tensor:
             continue
         tensor = found.get_tensor()
-        block.create_var(name=name, shape=tensor.shape(), dtype=known[name].dtype, persistable=True)
+        shape, dtype = tensor.shape(), known[name].dtype
+        is_kept = not rank or owners.get(name, rank) == rank
+        block.create_var(name=name, shape=shape, dtype=dtype, persistable=is_kept)
+        if not is_kept:
+            attrs = {"shape": shape, "dtype": int(dtype), "value": 0.0}
+            block._insert_op(len(block.ops), "fill_constant", {}, {"Out": name}, attrs)
         block._insert_op(len(block.ops), "c_broadcast", {"X": name}, {"Out": name}, {"root": 0})
     return made

@@ -109,7 +109,7 @@ class DataParallel:
         pool = devices.pool() if devices.ranks > 1 else None
         if self._source != (pool, self._program.version):
             program = self._program
-            expect_no_python(program, devices.ranks)
+            expect_no_python(program, len(devices.places))
             self._source = (pool, program.version)
             self._built.clear()
             self._kinds.clear()
@@ -143,7 +143,8 @@ class DataParallel:
             return [runner.run(kind.program, shares[0], kind.fetch, devices.scope)]
         is_first = devices.synchronize(self._names, kind.owners)
         if is_first and devices.trainers.count > 1 and not devices.has_met:
-            self._broadcast(runner)
+            self._broadcast(runner, kind.owners)
+        devices.lend()
         if kind.kept:
             devices.set_fed(kind.kept, shares)
         idle = [None] * (len(devices.places) - len(shares))
@@ -160,17 +161,18 @@ class DataParallel:
                 values.insert(index, value)
         return found
 
-    def _broadcast(self, runner: Core) -> None:
+    def _broadcast(self, runner: Core, owners: Mapping[str, int]) -> None:
         """Begin with the values of trainer 0 on all devices of all trainers."""
         devices = self.devices
-        program = broadcast_program(self._program, self._names, devices.scope)
-        program._collective = devices.pool().rings
-        workers = len(devices.places) - 1
-        key = devices.load([runner.module(program, {}, ())] * workers)
-        step = partial(runner.run, program, {}, (), devices.scope)
-        devices.pool().run(key, [{}] * workers, step)
+        first, *others = (
+            broadcast_program(self._program, self._names, devices.scope, rank, owners)
+            for rank in devices.own_ranks
+        )
+        first._collective = devices.pool().rings
+        key = devices.load([runner.module(program, {}, ()) for program in others])
+        step = partial(runner.run, first, {}, (), devices.scope)
+        devices.pool().run(key, [{}] * len(others), step)
         devices.has_met = True
-        devices.note()
 
     def _kind(self, runner: Core, shares: list[Feed], fetch: tuple[str, ...]) -> Kind:
         built = self._built_for(fetch)
@@ -206,7 +208,7 @@ class DataParallel:
                 )
 
     def _built_for(self, fetch: tuple[str, ...]) -> Built:
-        """The programs of all ranks; for parameters with owners they depend on the fetches."""
+        """The programs of own ranks; for parameters with owners they depend on the fetches."""
         reduces = self._strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
         key = fetch if reduces else ()
         if key not in self._built:
@@ -214,10 +216,10 @@ class DataParallel:
             devices = self.devices
             how = self._strategy, devices.ranks, key, is_first, devices.trainers.rings
             built = build(self._program, *how)
-            if self.devices.ranks > 1:
-                for program in built.programs:
-                    program._collective = self.devices.pool().rings
-            self._built[key] = built
+            own = [built.programs[rank] for rank in devices.own_ranks]
+            for program in own if devices.ranks > 1 else []:
+                program._collective = devices.pool().rings
+            self._built[key] = Built(own, built.owners)
         return self._built[key]
 
 

@@ -39,6 +39,14 @@ class Shards:
         param = self.state.get(name)
         return None if param is None else self.owner[param]
 
+    def are_spread(self, devices: int, ranks: int) -> bool:
+        """Whether no trainer, each with so many devices, owns the state of all optimizers.
+
+        One that did would not notice that others read it. A single trainer may.
+        """
+        trainers = {rank // devices for rank in self.owners_of_state().values()}
+        return devices == ranks or len(trainers) != 1
+
     def owners_of_state(self) -> dict[str, int]:
         """The rank that holds each optimizer variable with an owner."""
         return {name: self.owner[param] for name, param in self.state.items()}

@@ -64,7 +64,7 @@ class BuildStrategy(_Strategy):
     - `reduce_strategy`: AllReduce sums each gradient on all devices, and all update all parameters.
       Reduce sums each gradient on the device that owns the parameter, which updates it and
       broadcasts it; optimizer state is held by the owner only. The numbers are equal. With
-      several trainers it is AllReduce.
+      several trainers all of them must read such state at once, for example to save it.
     - `gradient_scale_strategy`: see `GradientScaleStrategy`.
     - `sync_batch_norm`: batch norms use the mean and variance over all devices.
     - `fuse_all_reduce_ops`: gradients are summed in buckets; False sums each one by itself.

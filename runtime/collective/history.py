@@ -21,14 +21,19 @@ class History:
         self.count = 0
         self.agreed = 0
         self._checksum = 0
-        self._kept: list[tuple[int, int]] = [(-1, 0)] * KEPT
+        self._kept: list[tuple[int, int, str]] = [(-1, 0, "")] * KEPT
 
     def add(self, call: str) -> tuple[int, int]:
         """Note a call; the number of calls and their checksum."""
         self.count += 1
         self._checksum = crc32(call.encode(), self._checksum)
-        latest = self._kept[self.count % KEPT] = self.count, self._checksum
-        return latest
+        self._kept[self.count % KEPT] = self.count, self._checksum, call
+        return self.count, self._checksum
+
+    def call(self, count: int) -> str:
+        """The call of a number; "" where it was too long ago."""
+        known, _, call = self._kept[count % KEPT]
+        return call if known == count else ""
 
     def differs(self, count: int, checksum: int) -> bool:
         """Whether another rank's first `count` calls were others; False where that is not known.
@@ -40,7 +45,7 @@ class History:
         >>> mine.differs(*other.add("c")), mine.differs(2, other._kept[2][1])
         (False, True)
         """
-        known, own = self._kept[count % KEPT]
+        known, own, _ = self._kept[count % KEPT]
         if known != count:
             return False
         if own == checksum:

@@ -34,13 +34,16 @@ class Completed:
 class Difference:
     """Another rank whose calls of a ring differ from those of this one.
 
-    The first different one is among those behind number `agreed`, up to `count`.
+    The first different one is among those behind number `agreed`, up to `count`, which is `mine`
+    here and `other` there, "" where that is not known.
     """
 
     ring: int
     rank: int
     agreed: int
     count: int
+    mine: str
+    other: str
 
 
 class Monitor:
@@ -146,4 +149,6 @@ class Monitor:
         for ring, (count, checksum) in record.history.items():
             own = self.histories.get(ring)
             if own is not None and own.differs(count, checksum) and self.difference is None:
-                self.difference = Difference(int(ring), record.rank, own.agreed, count)
+                other = record.call if ring == str(record.ring) else ""
+                where = int(ring), record.rank, own.agreed, count
+                self.difference = Difference(*where, own.call(count), other)

@@ -83,11 +83,26 @@ def different_schedules(
 
 def different_histories(found: Difference, rank: int) -> ScheduleError:
     """The error for two ranks that made other calls, or the same in another order."""
+    shown = (rank, found.mine or "not known"), (found.rank, found.other or "not known")
+    if found.count == found.agreed + 1:
+        return different_calls(found.ring, found.count, *shown)
+    calls = " and ".join(f"{call} on rank {each}" for each, call in shown)
     return ScheduleError(
         f"ranks {rank} and {found.rank} issued different collectives on ring {found.ring}, or the "
         f"same ones in another order: the first of them has a number from {found.agreed + 1} to "
-        f"{found.count}; what was computed since then is wrong",
+        f"{found.count}, which is {calls}; what was computed since then is wrong",
         hint="load the last checkpoint; no rank may choose the next collective by its own data",
+    )
+
+
+def different_calls(
+    ring: int, count: int, mine: tuple[int, str], other: tuple[int, str]
+) -> ScheduleError:
+    """The error for two ranks, each with its call of one number."""
+    return ScheduleError(
+        f"ranks {mine[0]} and {other[0]} issue different collectives: number {count} of ring "
+        f"{ring} is {mine[1]} on rank {mine[0]} and {other[1]} on rank {other[0]}",
+        hint="all ranks must run the same program on equal shapes",
     )
 
 

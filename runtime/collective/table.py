@@ -19,6 +19,7 @@ from runtime.collective.record import Record
 from runtime.collective.rendezvous import Seat, Store
 from runtime.collective.ring import Pending, Ring, host_group, keep_alive
 from runtime.collective.schedule import (
+    different_calls,
     different_histories,
     different_schedules,
     exchange_schedules,
@@ -28,7 +29,7 @@ from runtime.collective.schedule import (
 )
 from runtime.collective.slices import SLICE, rpc_deadline
 from runtime.collective.vigil import SETTLING, Vigil
-from runtime.errors import CollectiveError, RankError, ScheduleError
+from runtime.errors import CollectiveError, RankError
 
 MOST_CALLS = 1 << 16
 """Calls that a ring remembers as agreed upon; past it they are all forgotten, on every rank."""
@@ -276,7 +277,8 @@ class RingTable:
             calls = member.exchange(name, call, look)
             different = [rank for rank, other in enumerate(calls) if other != call]
             if different:
-                raise _different_calls(ring, call, different[0], calls[different[0]])
+                other, count = different[0], member.record.count(ring.number)
+                raise different_calls(ring.number, count, (ring.rank, call), (other, calls[other]))
             ring.exchanges.append(name)
             if len(ring.exchanges) > 1:
                 member.forget(ring.exchanges.pop(0), look)
@@ -363,15 +365,6 @@ class RingTable:
 
 def _nothing() -> None:
     """Look at nothing."""
-
-
-def _different_calls(ring: Ring, call: str, rank: int, other: str) -> ScheduleError:
-    count = ring.member.record.count(ring.number)
-    return ScheduleError(
-        f"ranks {ring.rank} and {rank} issue different collectives: number {count} of ring "
-        f"{ring.number} is {call} on rank {ring.rank} and {other} on rank {rank}",
-        hint="all ranks must run the same program on equal shapes",
-    )
 
 
 def _leave(members: dict[str, Member], pid: int) -> None:

@@ -88,7 +88,7 @@ class Vigil:
         passed = self._watch.tick()
         self._run_hooks()
         self._listen(passed)
-        if self._monitor.difference is not None:
+        if self._monitor.difference is not None and self.elapsed > SETTLING:
             raise different_histories(self._monitor.difference, self._monitor.record.rank)
         self._expect_no_schedule_error()
         suspect = self._suspect()

@@ -24,7 +24,7 @@ from runtime.collective.slices import SLICE
 from runtime.device import CUDAPlace, Place
 from runtime.errors import CollectiveError, FeedError
 from runtime.parallel.blas import set_blas_threads
-from runtime.parallel.causes import find_cause
+from runtime.parallel.causes import RING, find_cause
 from runtime.parallel.channel import Message, text_value
 from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
 from runtime.parallel.region import Value
@@ -212,6 +212,19 @@ class Pool:
             ((value,),) = self._receive_all(f"reading of {name!r}", {rank})
             found[name] = cast(Array, value)
         return found
+
+    def share(self, scope: str, name: str, root: int, array: Array) -> None:
+        """Copy a variable of the rank `root` into `array` on the first device of every trainer.
+
+        All trainers must call it. `array` has the variable's shape and element type; that of the
+        root, where it is a first device, has its values.
+        """
+        like = {"shape": list(array.shape), "dtype": str(array.dtype)}
+        for worker in self.workers:
+            message = {"do": "share", "scope": scope, "name": name, "root": root, **like}
+            self._send(worker, message)
+        self._guarded(lambda: self.rings.broadcast(RING, name, root, array))
+        self._receive_all(f"reading of {name!r}")
 
     def set_hierarchy(self, inner: int) -> None:
         """All-reduce in groups of `inner` ranks first, then between these, on every ring."""

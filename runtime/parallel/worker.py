@@ -71,6 +71,7 @@ class Worker:
             "set": self._set,
             "get": self._get,
             "drop": self._drop,
+            "share": self._share,
             "hierarchy": self._hierarchy,
         }
 
@@ -141,6 +142,15 @@ class Worker:
         if missing:
             raise KeyError(f"scope {message['scope']!r} has no {', '.join(missing)}")
         return [params[name] for name in message["names"]]
+
+    def _share(self, message: Message) -> list[Value]:
+        """Take part in a broadcast of a variable that one rank holds."""
+        name, root = message["name"], message["root"]
+        array = np.empty(message["shape"], message["dtype"])
+        if root == self._settings.rank:
+            array = self._scopes[message["scope"]][name].copy()
+        self._rings.broadcast(0, name, root, array)
+        return []
 
     def _drop(self, message: Message) -> list[Value]:
         for key in message["keys"]:

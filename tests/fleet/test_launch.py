@@ -145,6 +145,12 @@ def test_flags_of_release_1_8_name_machines_and_gpus() -> None:
     assert job.arguments == ("--lr", "0.1")
 
 
+def test_settings_of_the_rendezvous() -> None:
+    job = parsed("--nnodes", "1:2", "--master", "h:1", "--rdzv_conf", "last_call_timeout=2,a=b")
+    assert job.rendezvous == (("last_call_timeout", "2"), ("a", "b"))
+    assert (job.least_machines, job.most_machines) == (1, 2)
+
+
 def test_the_number_of_processes_comes_from_the_environment() -> None:
     assert parsed(environ={"CPU_NUM": "3"}).processes == 3
     assert parsed(environ={"FLAGS_selected_gpus": "0,1"}).processes == 2
@@ -155,6 +161,7 @@ def test_the_number_of_processes_comes_from_the_environment() -> None:
     ("flags", "message"),
     [
         (["--nnodes", "2"], "need --master"),
+        (["--rdzv_conf", "a"], "--rdzv_conf is 'a', expected NAME=VALUE"),
         (["--nnodes", "3:1"], "--nnodes is '3:1'"),
         (["--cluster_node_ips", "a,b", "--node_ip", "c"], "--node_ip is 'c', expected one of a, b"),
         (["--nproc_per_node", "3", "--selected_gpus", "0"], "from 1 to the 1 GPUs"),

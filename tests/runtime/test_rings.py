@@ -209,7 +209,7 @@ def test_known_calls_that_are_swapped_are_noticed() -> None:
 
     for error in world(2, body):
         assert isinstance(error, ScheduleError | RankError)
-        found = re.search(r"from (\d+) to (\d+); what was computed", str(error))
+        found = re.search(r"from (\d+) to (\d+), which is all_reduce of", str(error))
         assert found is not None and int(found[1]) <= 23 <= int(found[2])
 
 

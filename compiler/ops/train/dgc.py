@@ -8,16 +8,17 @@ dgc_clip_by_norm_op.h, sparse_all_reduce_op_handle.cc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
 from compiler.ir.types import Array, TensorType
+from compiler.ir.whole import Whole
 from compiler.ops.collective.base import Collective
 from compiler.ops.collective.reduce import all_reduced
-from compiler.ops.math.activation import ClipByNorm
 from compiler.ops.train.optimizer import Update
 
 
@@ -187,21 +188,21 @@ class DgcMomentum(Update, op="dgc_momentum"):
         }
 
 
-class DgcClipByNorm(ClipByNorm, op="dgc_clip_by_norm"):
+class DgcClipByNorm(Whole, op="dgc_clip_by_norm"):
     """`clip_by_norm` from `rampup_begin_step` on; before that step Out is X.
 
     Reference: dgc_clip_by_norm_op.h.
     """
 
+    X = reads()
     current_step = reads()
+    Out = writes()
+    in_place: ClassVar[Mapping[str, tuple[str, ...]]] = {"Out": ("X",)}
+    max_norm = required(float, FINITE)
     rampup_begin_step = attr(0.0)
 
     def infer(self, X: TensorType, current_step: TensorType) -> TensorType:
         return X
-
-    def for_rows(self) -> str:
-        """Sparse gradients are not compressed."""
-        return ""
 
     def numpy(self, X: Array, current_step: Array) -> Array:
         if current_step.item() < self.rampup_begin_step:
@@ -210,8 +211,8 @@ class DgcClipByNorm(ClipByNorm, op="dgc_clip_by_norm"):
         return X * X.dtype.type(self.max_norm / np.maximum(norm, self.max_norm))
 
     def measure(self, xp: Xp, X: Value, current_step: Value) -> dict[str, Value]:
-        return super().measure(xp, X)
+        return {"squares": X * X}
 
     def compute(self, xp: Xp, X: Value, current_step: Value, squares: Value) -> Value:
-        clipped = super().compute(xp, X, squares)
-        return xp.where(current_step < self.rampup_begin_step, X, clipped)
+        factor = self.max_norm / xp.maximum(xp.sqrt(squares), self.max_norm)
+        return X * xp.where(current_step < self.rampup_begin_step, 1.0, factor)

@@ -23,45 +23,79 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def trained(trainers: int, devices: int) -> list[dict[str, Any]]:
-    """What each trainer prints."""
+def started(trainers: int, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Processes of the script, one for each trainer."""
     endpoints = ",".join(f"127.0.0.1:{free_port()}" for _ in range(trainers))
-    started = [
+    return [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(number), endpoints, str(devices)],
+            [sys.executable, str(SCRIPT), str(number), endpoints, *arguments],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             cwd=ROOT,
         )
         for number in range(trainers)
     ]
-    outputs = [each.communicate(timeout=120)[0] for each in started]
-    assert all(each.returncode == 0 for each in started)
-    return [json.loads(output) for output in outputs]
 
 
-def alone() -> tuple[list[float], Any]:
-    """The losses and weights of one device on whole batches, from what trainer 0 begins with."""
+def trained(trainers: int, devices: int, reduce: str) -> list[dict[str, Any]]:
+    """What each trainer prints."""
+    processes = started(trainers, str(devices), reduce)
+    outputs = [each.communicate(timeout=120) for each in processes]
+    assert all(each.returncode == 0 for each in processes), outputs
+    return [json.loads(output) for output, _ in outputs]
+
+
+@pytest.mark.slow
+def test_a_trainer_that_reads_alone_is_told() -> None:
+    processes = started(2, "1", "Reduce", "alone")
+    outputs = [each.communicate(timeout=120) for each in processes]
+    assert [each.returncode for each in processes] == [1, 1]
+    for _, complaints in outputs:
+        assert "ScheduleError" in complaints and "broadcast of 'fc_" in complaints
+
+
+def alone() -> tuple[list[float], dict[str, Any]]:
+    """The losses and values of one device on whole batches, from what trainer 0 begins with."""
     fluid.default_startup_program().random_seed = 1
-    loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(fluid.data("x", [None, 2]), 1)))
-    fluid.optimizer.SGD(0.1).minimize(loss)
+    hidden = fluid.layers.fc(fluid.data("x", [None, 2]), 3)
+    loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(hidden, 1)))
+    fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     executor, draw = fluid.Executor(), np.random.default_rng(0)
     executor.run(fluid.default_startup_program())
     batches = [draw.random((8, 2), np.float32) for _ in range(3)]
+    batches.append(batches[-1])
     losses = [executor.run(feed={"x": each}, fetch_list=[loss])[0].item() for each in batches]
-    weights = np.array(fluid.global_scope().find_var("fc_0.w_0").get_tensor())
-    return losses, weights.ravel()
+    values = {n: np.array(v) for n, v in fluid.global_scope().arrays().items()}
+    return losses[:3], values
 
 
 @pytest.mark.usefixtures("fresh_programs")
-@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_two_trainers(devices: int) -> None:
-    first, second = trained(2, devices)
-    assert np.allclose(first["weights"], second["weights"], atol=1e-7)
-    losses = np.array([first["losses"], second["losses"]])
-    assert losses.shape == (2, 3, devices)
-    expected, weights = alone()
-    assert np.allclose(weights, first["weights"], atol=1e-6)
-    assert np.allclose(expected, losses.mean(axis=(0, 2)), atol=1e-6)
+@pytest.mark.parametrize(
+    ("trainers", "devices", "reduce"),
+    [
+        (2, 1, "Reduce"),
+        pytest.param(2, 1, "AllReduce", marks=pytest.mark.slow),
+        pytest.param(2, 2, "AllReduce", marks=pytest.mark.slow),
+        pytest.param(2, 2, "Reduce", marks=pytest.mark.slow),
+        pytest.param(4, 1, "Reduce", marks=pytest.mark.slow),
+    ],
+)
+def test_trainers_together(trainers: int, devices: int, reduce: str) -> None:
+    found = trained(trainers, devices, reduce)
+    losses = np.array([each["losses"] for each in found])
+    assert losses.shape == (trainers, 3, devices)
+    expected, values = alone()
+    np.testing.assert_allclose(losses.mean(axis=(0, 2)), expected, atol=1e-6)
+    for each in found:
+        for name, value in each["values"].items():
+            np.testing.assert_allclose(value, values[name].ravel(), atol=1e-6, err_msg=name)
+    state = [value.size for name, value in values.items() if "velocity" in name]
+    if reduce == "Reduce":
+        assert max(each["held"] for each in found) <= max(sum(state) / trainers + 1, max(state))
+        assert devices > 1 or sum(each["held"] for each in found) == sum(state)
+    else:
+        assert all(each["held"] == sum(state) for each in found)
 
 
 def strategy(**fields: Any) -> Any:

@@ -1,5 +1,6 @@
 """Programs on two processes: what ParallelExecutor computes, returns and refuses (fluid_spec E)."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -267,8 +268,14 @@ def test_python_functions_stay_on_one_device(exe: Any) -> None:
     )
     fluid.layers.py_func(lambda given: given, x, out)
     program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel()
-    with pytest.raises(fluid.core.EnforceNotMet, match="py_func calls a Python function"):
+    with pytest.raises(fluid.core.EnforceNotMet, match="py_func calls a Python function") as seen:
         exe.run(program, feed={"x": X}, fetch_list=[out])
+    assert re.search(r"test_two_devices\.py:\d+", str(seen.value))
+    assert "hint: run it on one device, or compute it from what is fetched" in str(seen.value)
+    alone = fluid.CompiledProgram(fluid.default_main_program())
+    alone.with_data_parallel(places=fluid.cpu_places(1))
+    (found,) = exe.run(alone, feed={"x": X}, fetch_list=[out])
+    assert np.array_equal(found, X)
 
 
 def test_an_error_of_a_worker_has_its_traceback(exe: Any) -> None:

@@ -69,11 +69,15 @@ def alone(network: str) -> tuple[list[float], dict[str, Any]]:
 
 
 def local_sgd(network: str, ranks: int) -> dict[str, Any]:
-    """Parameters by the formula: parameter = snapshot - mean(snapshot - local), every step."""
+    """Parameters by the formula: parameter = snapshot - mean(snapshot - local), every step.
+
+    Statistics of batch norms are no part of it: each rank keeps its own.
+    """
     locals_ = [Training(network, seed=7) for _ in range(ranks)]
     for each in locals_:
         each.executor.run(each.startup, scope=each.scope)
-    snapshot = locals_[0].parameters()
+    trained = {each.name for each in locals_[0].main.all_parameters() if each.trainable}
+    snapshot = {n: value for n, value in locals_[0].parameters().items() if n in trained}
     for batch in locals_[0].batches:
         for rank, each in enumerate(locals_):
             each.step(share(batch, rank, ranks))
