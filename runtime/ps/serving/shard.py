@@ -17,10 +17,10 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.frames import Frame, Kind, new_frame
-from runtime.ps.inbox import Inbox
-from runtime.ps.layout import Layout, make_layout
 from runtime.ps.service import Service
+from runtime.ps.serving.inbox import Inbox
+from runtime.ps.wire.frames import Frame, Kind, new_frame
+from runtime.ps.wire.layout import Layout, make_layout
 
 MOST_LAG = (1 << 16) - 1
 """The most steps that a message can say since the last snapshot."""

@@ -17,11 +17,11 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
-from runtime.ps.layout import Layout
-from runtime.ps.peers import RETRY_SECONDS, unreachable
 from runtime.ps.settings import Settings
-from runtime.ps.wire import grpc, open_channel, stream_call
+from runtime.ps.wire.frames import Frame, Kind, mark_end, read_frame, text_frame
+from runtime.ps.wire.layout import Layout
+from runtime.ps.wire.peers import RETRY_SECONDS, unreachable
+from runtime.ps.wire.transport import grpc, open_channel, stream_call
 
 
 class Outbox:
