@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[3]
-NORMED = {"equal_shares": True, "rows": 24, "epsilon": 0.1}
+NORMED = {"equal_shares": True, "rows": 24, "epsilon": 0.1, "slower": 10}
 """For nets with batch norm: see `test_synchronous.py`."""
 SECONDS = 60.0
 """How long a job may take until its test fails."""
@@ -99,6 +99,6 @@ def make_job(
     out.mkdir(parents=True, exist_ok=True)
     return {
         "model": model, "optimizer": optimizer, "trainers": trainers,
-        "endpoints": free_endpoints(servers), "out": str(out), "rows": 6, "steps": 20,
+        "endpoints": free_endpoints(servers), "out": str(out), "rows": 6, "steps": 20, "epsilon": 1e-3,
         **(NORMED if model in ("lenet_bn", "se_resnext") else {}), **more,
     }  # fmt: skip

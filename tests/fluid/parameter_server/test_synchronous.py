@@ -3,9 +3,11 @@
 Batch norm normalizes by the rows that a process has, and its moving statistics are no parameters
 that are sent, as in the reference: each trainer has its own. So with batch norm, a job equals one
 process where the shares of a batch are equal, statistics included; where they differ, a step is the
-mean of the steps that each share makes alone. Its optimizers get a large epsilon: gradients of what a
-batch norm takes out again are rounding errors, of which Adam and Adagrad make whole steps, so that
-one process that is given its rows three times over leaves itself by 0.3 in 20 steps.
+mean of the steps that each share makes alone.
+
+Adam and Adagrad have a large epsilon here: of gradients that are rounding errors they make whole
+steps otherwise. Nets with batch norm also learn a tenth as fast: with the rate of the others, one
+process that is given its rows three times over leaves itself by 0.3 in 20 steps with Adam.
 """
 
 from itertools import product
