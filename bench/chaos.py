@@ -27,7 +27,7 @@ import numpy as np
 
 import fluid
 from fluid.parameter_server import trainer_step
-from runtime.ps.snapshot import read_snapshot
+from runtime.ps.serving.snapshot import read_snapshot
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE = 20000

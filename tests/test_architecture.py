@@ -110,7 +110,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "networkx": ("compiler.ir", "compiler.passes"),
     "triton": ("compiler.codegen.ahead", "compiler.codegen.triton"),
     "torch": ("runtime.cuda", "runtime.collective", "fleet.launch"),
-    "grpc": ("runtime.ps.wire",),
+    "grpc": ("runtime.ps.wire.transport",),
     "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures", "fleet.few_shot.images"),
 }
 # Opened by name, when first needed: what is optional, and what only a compilation needs.

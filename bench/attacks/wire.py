@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ps.frames import Kind, new_frame, text_frame
-from runtime.ps.packets import pack
-from runtime.ps.security import Security
 from runtime.ps.settings import Settings
-from runtime.ps.wire import grpc, open_channel, stream_call, unary_call
+from runtime.ps.wire.frames import Kind, new_frame, text_frame
+from runtime.ps.wire.packets import pack
+from runtime.ps.wire.security import Security
+from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
 from tests.runtime.ps.world import FAST, World, receive, send
 
 NAMES = ("Call", "Fetch", "Exchange", "Nothing")

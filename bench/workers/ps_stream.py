@@ -18,9 +18,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from runtime.ps.allocator import keep_freed_memory
-from runtime.ps.layout import CHUNK_BYTES
-from runtime.ps.security import Security
-from runtime.ps.wire import make_server, open_channel, stream_call
+from runtime.ps.wire.layout import CHUNK_BYTES
+from runtime.ps.wire.security import Security
+from runtime.ps.wire.transport import make_server, open_channel, stream_call
 
 WARM = 20
 

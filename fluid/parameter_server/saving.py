@@ -13,7 +13,7 @@ from compiler.ir.types import Array
 from fluid.framework import Program
 from fluid.parameter_server.serving import serves
 from fluid.parameter_server.sessions import open_session, session_for
-from runtime.ps.trainer import Trainer
+from runtime.ps.training.trainer import Trainer
 
 __all__ = ["Part", "local_names", "merged_values", "parts_of"]
 

@@ -17,8 +17,8 @@ from fluid.parameter_server.update import Compile, Update
 from fluid.var_types import VarDesc
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized
-from runtime.ps.server import Server
 from runtime.ps.service import Feeds, Gradient, Service
+from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from runtime.scope import Scope
 

@@ -13,7 +13,7 @@ from compiler.ir.remote_rows import is_remote
 from fluid.framework import Program
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
-from runtime.ps.trainer import Trainer
+from runtime.ps.training.trainer import Trainer
 
 __all__ = ["complete", "open_session", "received", "release", "session_for", "trainer_step"]
 

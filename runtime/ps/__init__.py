@@ -1,5 +1,5 @@
 """Parameter servers: variables that live on servers and are updated there (seeds 000 to 002).
 
-Read `frames.py` (messages), `layout.py` (what lies where on a server), `wire.py` (gRPC), then the
-server's and the trainer's side.
+`settings` and `service` say what a process is given; `wire` has messages and gRPC, `serving` the
+server's side, `training` the trainer's; `status` reads what `fluid ps status` shows.
 """

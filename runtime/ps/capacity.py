@@ -12,12 +12,12 @@ from math import ceil
 
 import numpy as np
 
-from runtime.ps.frames import HEADER_BYTES
-from runtime.ps.inbox import gradient_layout
-from runtime.ps.layout import CHUNK_BYTES, Layout, make_layout
-from runtime.ps.packets import pack
-from runtime.ps.rows import part_sizes
 from runtime.ps.service import Gradient
+from runtime.ps.serving.inbox import gradient_layout
+from runtime.ps.wire.frames import HEADER_BYTES
+from runtime.ps.wire.layout import CHUNK_BYTES, Layout, make_layout
+from runtime.ps.wire.packets import pack
+from runtime.ps.wire.rows import part_sizes
 
 HTTP_FRAME = 16_384
 """Bytes of one HTTP/2 frame at most: its header takes 9 more."""

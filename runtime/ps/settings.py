@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.errors import WireError
-from runtime.ps.security import Security
 from runtime.ps.telemetry.logs import FORMS
+from runtime.ps.wire.security import Security
 
 POLICIES = ("fail", "shrink", "wait")
 SECURITY_FIELDS = ("ps_token", "ps_cert", "ps_key", "ps_ca")

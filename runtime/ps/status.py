@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.ps.peers import Peers
 from runtime.ps.settings import Settings
+from runtime.ps.wire.peers import Peers
 
 STATUS_SECONDS = 5.0
 """How long a server may take to answer."""

@@ -234,6 +234,10 @@ class Scale(Pointwise, op="scale"):
     bias = attr(0.0)
     bias_after_scale = attr(True)
 
+    def for_rows(self) -> str:
+        """A sparse X stays sparse, unless a bias makes its other rows more than 0."""
+        return "" if self.bias else "scale_rows"
+
     def compute(self, xp: Xp, X: Value, ScaleTensor: Value) -> Value:
         floats = holds_floats(X)
         factor = first_given(ScaleTensor, number(self.scale) if floats else int(self.scale))

@@ -219,6 +219,50 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
             copy(k, X_rows, Out_rows)
 
 
+class ScaleRows(SparseToSparse, op="scale_rows"):
+    """`scale` of sparse rows without a bias; rows that X lacks stay 0."""
+
+    ScaleTensor = reads(optional=True)
+    scale = attr(1.0)
+    bias = attr(0.0)
+    bias_after_scale = attr(True)
+
+    def numpy(self, X: Array, X_rows: Array, ScaleTensor: Array | None) -> dict[str, Array]:
+        factor = self.scale if ScaleTensor is None else ScaleTensor.reshape(1)
+        return {"Out": (X * factor).astype(X.dtype, copy=False), "Out_rows": X_rows}
+
+    def lower(
+        self,
+        k: Kernel,
+        X: Operand,
+        X_rows: Operand,
+        ScaleTensor: Operand | None,
+        Out: Operand | None,
+        Out_rows: Operand | None,
+    ) -> None:
+        factor = repr(float(self.scale)) if ScaleTensor is None else ScaleTensor.view((1,))
+        if Out is not None:
+            k.line(f"np.multiply({X}, {factor}, out={Out})")
+        if Out_rows is not None:
+            k.line(f"np.copyto({Out_rows}, {X_rows})")
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_rows: DeviceOperand,
+        ScaleTensor: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        Out_rows: DeviceOperand | None,
+    ) -> None:
+        factor = float(self.scale) if ScaleTensor is None else number(k, ScaleTensor)
+        if Out is not None:
+            indices = k.lanes(*X.shape)
+            k.store(Out, indices, X[indices] * factor)
+        if Out_rows is not None:
+            copy(k, X_rows, Out_rows)
+
+
 def put_merged(
     k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out_rows: DeviceOperand | None
 ) -> tuple[Merged, DeviceOperand, DeviceOperand]:

@@ -206,5 +206,3 @@ NETS = (
     transformer, text_classification, simnet_bow,
 )  # fmt: skip
 MODELS = {**zoo.MODELS, **{each.__name__: each for each in NETS}}
-NORMED = ("lenet_bn", "se_resnext")
-"""Nets whose batch norm makes shares of a batch differ from the whole batch."""

@@ -29,6 +29,10 @@ def build(job: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         loss, _, draw = MODELS[job["model"]](fluid)
         rate = job.get("rate")
         made = fluid.optimizer.SGD(rate) if rate else zoo.optimizer(fluid, job["optimizer"])
+        if job.get("epsilon") and hasattr(made, "_epsilon"):
+            made._epsilon = job["epsilon"]
+        if job.get("slower") and isinstance(made._learning_rate, float):
+            made._learning_rate /= job["slower"]
         made.minimize(loss)
     return main, startup, loss, draw
 

@@ -4,6 +4,10 @@ Batch norm normalizes by the rows that a process has, and its moving statistics 
 that are sent, as in the reference: each trainer has its own. So with batch norm, a job equals one
 process where the shares of a batch are equal, statistics included; where they differ, a step is the
 mean of the steps that each share makes alone.
+
+Adam and Adagrad have a large epsilon here: of gradients that are rounding errors they make whole
+steps otherwise. Nets with batch norm also learn a tenth as fast: with the rate of the others, one
+process that is given its rows three times over leaves itself by 0.3 in 20 steps with Adam.
 """
 
 from itertools import product
@@ -24,6 +28,7 @@ JOBS = [
     ("fit_a_line", "adam@piecewise", 3, 1),
     ("two_layers_wide", "momentum+clip_global", 2, 3),
     ("word2vec", "sgd", 2, 2),
+    ("word2vec", "momentum+clip_global", 2, 1),
     ("far_words", "sgd", 2, 2),
     ("ctr_wide_deep", "adagrad", 2, 2),
     ("tree", "adam", 2, 2),

@@ -23,6 +23,8 @@ SAMPLES = [
     Sample("get_tensor_from_selected_rows", ROWS),
     Sample("sum_rows", TERMS),
     Sample("elementwise_mul_rows", ROWS | {"Y": ONE}),
+    Sample("scale_rows", ROWS, {"scale": 0.25}),
+    Sample("scale_rows", ROWS | {"ScaleTensor": ONE}),
     Sample("clip_rows", ROWS, {"min": -0.3, "max": 0.5}),
     Sample("clip_rows", ROWS, {"min": 0.1, "max": 0.2}),
     Sample("clip_by_norm_rows", ROWS, {"max_norm": 0.7}),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from runtime.ps.communicator import Merging
+from runtime.ps.training.communicator import Merging
 
 SECONDS = 20
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.server import Server
+from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from tests.runtime.ps.world import FAST, World, free_endpoint, receive, send, world
 

@@ -3,7 +3,7 @@
 import os
 import threading
 
-from runtime.ps.wire import grpc
+from runtime.ps.wire.transport import grpc
 from tests.runtime.ps.world import receive, send, world
 
 

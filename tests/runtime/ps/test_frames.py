@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.frames import HEADER_BYTES, Kind, new_frame, read_frame
-from runtime.ps.layout import make_layout
+from runtime.ps.wire.frames import HEADER_BYTES, Kind, new_frame, read_frame
+from runtime.ps.wire.layout import make_layout
 
 
 def test_a_message_is_read_as_it_was_written() -> None:

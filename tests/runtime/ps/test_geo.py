@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from runtime.ps.communicator import Geo
+from runtime.ps.training.communicator import Geo
 
 TRAINERS = 2
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.frames import read_frame
-from runtime.ps.packets import pack
-from runtime.ps.security import Security
 from runtime.ps.settings import Settings
 from runtime.ps.status import read_status, status_lines
-from runtime.ps.wire import open_channel, stream_call, unary_call
+from runtime.ps.wire.frames import read_frame
+from runtime.ps.wire.packets import pack
+from runtime.ps.wire.security import Security
+from runtime.ps.wire.transport import open_channel, stream_call, unary_call
 from tests.runtime.ps.world import receive, send, world
 
 

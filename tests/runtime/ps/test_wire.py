@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runtime.errors import WireError
-from runtime.ps.security import Security
-from runtime.ps.wire import grpc, make_server, open_channel, stream_call, unary_call
+from runtime.ps.wire.security import Security
+from runtime.ps.wire.transport import grpc, make_server, open_channel, stream_call, unary_call
 
 
 def free_endpoint() -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from runtime.errors import WireError
-from runtime.ps.server import Server
 from runtime.ps.service import ROWS, Gradient, Service
+from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
-from runtime.ps.trainer import Trainer
+from runtime.ps.training.trainer import Trainer
 
 SIZE = 1000
 FAST = {

@@ -13,12 +13,16 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.delayed import Delayed
-from runtime.ps.ending import ending
-from runtime.ps.exchange import Traffic
-from runtime.ps.finish import Finish
-from runtime.ps.members import Members
-from runtime.ps.packets import (
+from runtime.ps.service import ROWS, Service
+from runtime.ps.serving.delayed import Delayed
+from runtime.ps.serving.ending import ending
+from runtime.ps.serving.exchange import Traffic
+from runtime.ps.serving.finish import Finish
+from runtime.ps.serving.members import Members
+from runtime.ps.serving.shard import Shard
+from runtime.ps.serving.sums import Sums
+from runtime.ps.telemetry.role import Telemetry
+from runtime.ps.wire.packets import (
     array_field,
     field,
     first_message,
@@ -28,10 +32,6 @@ from runtime.ps.packets import (
     unpack,
     value_messages,
 )
-from runtime.ps.service import ROWS, Service
-from runtime.ps.shard import Shard
-from runtime.ps.sums import Sums
-from runtime.ps.telemetry.role import Telemetry
 
 Answer = tuple[dict[str, Any], bytes]
 

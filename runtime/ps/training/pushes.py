@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.ps.layout import CHUNK_BYTES
-from runtime.ps.peers import Peers
-from runtime.ps.rows import merge_rows
+from runtime.ps.wire.layout import CHUNK_BYTES
+from runtime.ps.wire.peers import Peers
+from runtime.ps.wire.rows import merge_rows
 
 
 class Pushes:

@@ -9,10 +9,10 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.frames import Kind, new_frame
-from runtime.ps.inbox import gradient_layout
-from runtime.ps.rows import merge_rows, row_frames
 from runtime.ps.service import Gradient
+from runtime.ps.serving.inbox import gradient_layout
+from runtime.ps.wire.frames import Kind, new_frame
+from runtime.ps.wire.rows import merge_rows, row_frames
 
 Put = Callable[[int, bytes], None]
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.assembly import Assembly
-from runtime.ps.frames import Frame, Kind
-from runtime.ps.layout import Layout, make_layout
-from runtime.ps.rows import read_rows
 from runtime.ps.service import ROWS, Gradient
+from runtime.ps.wire.assembly import Assembly
+from runtime.ps.wire.frames import Frame, Kind
+from runtime.ps.wire.layout import Layout, make_layout
+from runtime.ps.wire.rows import read_rows
 
 Part = tuple[Array, Array]
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 
 from runtime.errors import WireError
-from runtime.ps.members import Members
-from runtime.ps.peers import Peers
+from runtime.ps.serving.members import Members
 from runtime.ps.settings import Settings
+from runtime.ps.wire.peers import Peers
 
 log = logging.getLogger("fluid.ps")
 TELL_SECONDS = 0.5

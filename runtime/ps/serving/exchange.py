@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from runtime.errors import WireError
-from runtime.ps.ending import ending
-from runtime.ps.frames import Frame, Kind, read_frame, text_frame
-from runtime.ps.members import Members
-from runtime.ps.packets import first_message, names_field
-from runtime.ps.shard import Shard
+from runtime.ps.serving.ending import ending
+from runtime.ps.serving.members import Members
+from runtime.ps.serving.shard import Shard
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
+from runtime.ps.wire.frames import Frame, Kind, read_frame, text_frame
+from runtime.ps.wire.packets import first_message, names_field
 
 
 @dataclass

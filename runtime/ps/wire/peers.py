@@ -9,9 +9,9 @@ from typing import Any
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.packets import field, pack, read_values, unpack
 from runtime.ps.settings import Settings
-from runtime.ps.wire import grpc, open_channel, stream_call, unary_call
+from runtime.ps.wire.packets import field, pack, read_values, unpack
+from runtime.ps.wire.transport import grpc, open_channel, stream_call, unary_call
 
 RETRY_SECONDS = 0.2
 MOST_BYTES = 1 << 38

@@ -16,13 +16,13 @@ from typing import Any
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.assembly import Assembly
-from runtime.ps.frames import Frame, Kind, mark_end, read_frame, text_frame
-from runtime.ps.layout import Layout
-from runtime.ps.peers import RETRY_SECONDS, unreachable
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import Telemetry, gradient_arrow, parameter_arrow
-from runtime.ps.wire import grpc, open_channel, stream_call
+from runtime.ps.wire.assembly import Assembly
+from runtime.ps.wire.frames import Frame, Kind, mark_end, read_frame, text_frame
+from runtime.ps.wire.layout import Layout
+from runtime.ps.wire.peers import RETRY_SECONDS, unreachable
+from runtime.ps.wire.transport import grpc, open_channel, stream_call
 
 
 class Pair:

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from runtime.errors import WireError
-from runtime.ps.security import Security
+from runtime.ps.wire.security import Security
 
 SERVICE = "fluid.ParameterServer"
 """The name of the service in the path of every call."""

@@ -15,19 +15,19 @@ import numpy as np
 from compiler.ir.types import Array
 from runtime.errors import WireError
 from runtime.ps.allocator import keep_freed_memory
-from runtime.ps.calls import Calls
-from runtime.ps.delayed import Delayed
-from runtime.ps.exchange import Exchange, Traffic
-from runtime.ps.finish import Finish
-from runtime.ps.members import Members
-from runtime.ps.peers import Peers
 from runtime.ps.service import Service
+from runtime.ps.serving.calls import Calls
+from runtime.ps.serving.delayed import Delayed
+from runtime.ps.serving.exchange import Exchange, Traffic
+from runtime.ps.serving.finish import Finish
+from runtime.ps.serving.members import Members
+from runtime.ps.serving.shard import UPDATES, Shard
+from runtime.ps.serving.snapshot import Snapshot, read_snapshot, snapshot_path, write_snapshot
+from runtime.ps.serving.sums import Sums
 from runtime.ps.settings import Settings
-from runtime.ps.shard import UPDATES, Shard
-from runtime.ps.snapshot import Snapshot, read_snapshot, snapshot_path, write_snapshot
-from runtime.ps.sums import Sums
 from runtime.ps.telemetry.role import make_telemetry
-from runtime.ps.wire import make_server
+from runtime.ps.wire.peers import Peers
+from runtime.ps.wire.transport import make_server
 
 LOOK_SECONDS = 0.1
 """How often a server looks after its trainers."""

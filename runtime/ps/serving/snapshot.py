@@ -19,7 +19,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.packets import known_dtype
+from runtime.ps.wire.packets import known_dtype
 
 _MAGIC = b"FPSSNAP1"
 _LENGTH = struct.Struct("<Q")

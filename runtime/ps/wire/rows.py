@@ -15,8 +15,8 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.frames import Kind, new_frame
-from runtime.ps.layout import CHUNK_BYTES
+from runtime.ps.wire.frames import Kind, new_frame
+from runtime.ps.wire.layout import CHUNK_BYTES
 
 _PART = struct.Struct("<IIQ")
 _PACKED_BITS = 24

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.layout import CHUNK_BYTES
+from runtime.ps.wire.layout import CHUNK_BYTES
 
 _MAGIC = 0x4A535046
 _HEAD = struct.Struct("<II")

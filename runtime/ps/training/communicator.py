@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.ps.peers import Peers
-from runtime.ps.pushes import Pushes
+from runtime.ps.training.pushes import Pushes
+from runtime.ps.wire.peers import Peers
 
 Given = tuple[Array, Array | None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.ps.layout import Layout, Piece
+from runtime.ps.wire.layout import Layout, Piece
 
 
 class Assembly:

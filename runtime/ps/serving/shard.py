@@ -17,12 +17,12 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.errors import WireError
-from runtime.ps.frames import Frame, Kind, new_frame
-from runtime.ps.inbox import Inbox
-from runtime.ps.layout import Layout, Piece, make_layout
 from runtime.ps.service import Service
+from runtime.ps.serving.inbox import Inbox
 from runtime.ps.telemetry.logs import RoleLog
 from runtime.ps.telemetry.role import Telemetry
+from runtime.ps.wire.frames import Frame, Kind, new_frame
+from runtime.ps.wire.layout import Layout, Piece, make_layout
 
 UPDATES = 0
 """The row of a trace with the updates."""

@@ -15,15 +15,15 @@ from compiler.ir.types import Array
 from runtime.checkpoint import save_tensor
 from runtime.errors import WireError
 from runtime.ps.allocator import keep_freed_memory
-from runtime.ps.communicator import Geo, Merging
-from runtime.ps.layout import make_layout
-from runtime.ps.pair import Pair
-from runtime.ps.peers import Peers
-from runtime.ps.pushes import Pushes
 from runtime.ps.settings import Settings
-from runtime.ps.steps import Steps, read_gradients
 from runtime.ps.telemetry.role import make_telemetry
-from runtime.ps.watch import Watch
+from runtime.ps.training.communicator import Geo, Merging
+from runtime.ps.training.pair import Pair
+from runtime.ps.training.pushes import Pushes
+from runtime.ps.training.steps import Steps, read_gradients
+from runtime.ps.training.watch import Watch
+from runtime.ps.wire.layout import make_layout
+from runtime.ps.wire.peers import Peers
 
 STEPS = 0
 """The row of a trace with the steps; those of the servers follow."""

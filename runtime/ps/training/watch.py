@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from runtime.errors import WireError
-from runtime.ps.peers import Peers
 from runtime.ps.settings import Settings
+from runtime.ps.wire.peers import Peers
 
 
 class Watch:
