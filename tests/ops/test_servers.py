@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.opdef import find
+from compiler.ops.ps.tables import unique_ids
 from tests.ops.samples import numbers
 
 ENDPOINTS = ["a:1", "b:1"]
@@ -107,3 +108,21 @@ def test_rows_of_a_whole_are_drawn_as_the_whole_is():
     part = {"shape": [2, 2], "seed": 3, "whole_shape": [6, 2], "first_row": 1, "row_step": 3}
     found = find("uniform_random")(part).evaluate({})["Out"]
     np.testing.assert_array_equal(found, whole[1::3])
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.zeros(0, np.int64),
+        np.array([7, 3, 7, 7, 0]),
+        np.random.default_rng(0).integers(0, 50, 1000),
+        np.array([1 << 40, 5, 5]),
+        np.array([3, -1, 3]),
+    ],
+    ids=["none", "few", "many", "large", "negative"],
+)
+def test_ids_are_asked_for_once(ids):
+    unique, places = unique_ids(ids)
+    expected, inverse = np.unique(ids, return_inverse=True)
+    np.testing.assert_array_equal(unique, expected)
+    np.testing.assert_array_equal(places, inverse.reshape(-1))
