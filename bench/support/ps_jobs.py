@@ -8,13 +8,13 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.chaos import free_endpoints
 from runtime.ps.settings import Settings
-from runtime.ps.status import read_status
+from runtime.ps.wire.peers import Peers
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = ROOT / "bench" / "workers"
@@ -142,13 +142,15 @@ def soak(job: Job, intervals: int, seconds: float) -> Iterator[tuple[float, list
 
     Raises WireError where the servers do not answer any more, RuntimeError where a process ended.
     """
-    settings = Settings.from_env()
-    with job.running() as running:
-        server = running.endpoints[0]
-        while read_status(server, settings)["step"] < WARM_STEPS:
+    with job.running() as running, closing(Peers(Settings.from_env())) as peers:
+
+        def step() -> int:
+            server = running.endpoints[0]
+            return int(peers.call(server, {"do": "status"}, seconds=SECONDS)[0]["step"])
+
+        while step() < WARM_STEPS:
             time.sleep(1.0)
         for _ in range(intervals):
-            since, before = time.monotonic(), read_status(server, settings)["step"]
+            since, before = time.monotonic(), step()
             time.sleep(seconds)
-            steps = read_status(server, settings)["step"] - before
-            yield steps / (time.monotonic() - since), running.megabytes()
+            yield (step() - before) / (time.monotonic() - since), running.megabytes()

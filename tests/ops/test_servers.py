@@ -7,6 +7,7 @@ from compiler.errors import CompileError
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc
 from compiler.ir.remote_rows import as_remote
+from compiler.ops.ps.tables import unique_ids
 from tests.ops.samples import numbers
 
 ENDPOINTS = ["a:1", "b:1"]
@@ -184,3 +185,21 @@ def test_recv_save_writes_a_variable_whole():
     for wrong in ({"slice_shapes": ["2,3", "1,3"]}, {"shape": [5, 3]}, {"dtype": 3}):
         with pytest.raises(ValueError, match="recv_save"):
             evaluated("recv_save", attrs | wrong, {}, Saving())
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.zeros(0, np.int64),
+        np.array([7, 3, 7, 7, 0]),
+        np.random.default_rng(0).integers(0, 50, 1000),
+        np.array([1 << 40, 5, 5]),
+        np.array([3, -1, 3]),
+    ],
+    ids=["none", "few", "many", "large", "negative"],
+)
+def test_ids_are_asked_for_once(ids):
+    unique, places = unique_ids(ids)
+    expected, inverse = np.unique(ids, return_inverse=True)
+    np.testing.assert_array_equal(unique, expected)
+    np.testing.assert_array_equal(places, inverse.reshape(-1))

@@ -60,7 +60,7 @@ def sparse_parts(
     starts = ends - np.asarray(sections)
     chosen = [np.flatnonzero(part == index) for index in range(len(sections))]
     numbers = [rows[each] - start for each, start in zip(chosen, starts, strict=True)]
-    return [values[each] for each in chosen], numbers
+    return [values.take(each, axis=0, mode="clip") for each in chosen], numbers
 
 
 class Send(Exchange, op="send"):

@@ -49,12 +49,12 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
         self, Ids: list[Array], Ids_lod: list[Array] | None, W: Shape
     ) -> dict[str, list[Array]]:
         flat = np.concatenate([each.reshape(-1) for each in Ids])
-        unique, places = np.unique(flat, return_inverse=True)
+        unique, places = unique_ids(flat)
         server = reached(self.parameter_server)
         found = remote_rows(
             server, self.table_names, self.endpoints, self.height_sections, unique, self.trainer_id
         )
-        rows = joined_rows(found, W)[places.reshape(-1)]
+        rows = joined_rows(found, W).take(places, axis=0, mode="clip")
         if self.padding_idx >= 0:
             rows[flat == self.padding_idx] = 0
         ends = np.cumsum([each.size for each in Ids])[:-1]
@@ -62,6 +62,22 @@ class DistributedLookupTable(Exchange, op="distributed_lookup_table"):
         parts = zip(np.split(rows, ends), Ids, strict=True)
         outputs = [part.reshape(*ids.shape[: ids.ndim - drop], -1) for part, ids in parts]
         return {"Outputs": outputs, "Outputs_lod": Ids_lod or []}
+
+
+def unique_ids(ids: Array) -> tuple[Array, Array]:
+    """The different ids, which rise, and for each of ids its place among them; int64.
+
+    Ids and positions are sorted as single integers, several times as fast as `np.unique`.
+    """
+    if not ids.size or not 0 <= ids.min() <= ids.max() < 1 << 38 or len(ids) >= 1 << 24:
+        unique, places = np.unique(ids, return_inverse=True)
+        return unique, places.reshape(-1)
+    packed = np.sort((ids << 24) | np.arange(len(ids)))
+    known = packed >> 24
+    is_first = np.append(True, known[1:] != known[:-1])
+    places = np.empty(len(ids), np.int64)
+    places[packed & ((1 << 24) - 1)] = np.cumsum(is_first) - 1
+    return known[is_first], places
 
 
 def joined_rows(found: Sequence[Array], table: Sequence[Any]) -> Array:

@@ -57,7 +57,7 @@ def merge_traces(folder: Path) -> str:
 def clocks_ahead(files: Sequence[RoleFile]) -> list[int]:
     """How many nanoseconds the clock of each file is ahead of the first trainer's."""
     first = next((each for each in files if each.role == "trainer"), None)
-    known = {} if first is None else first.clocks
+    known: Mapping[str, int] = {} if first is None else first.clocks
     found: list[int] = []
     for each in files:
         common = [name for name in each.clocks if name in known]

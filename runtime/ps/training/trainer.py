@@ -134,7 +134,7 @@ class Trainer:
             pair = self.remote(endpoint).pair
             if pair is not None:
                 pair.wait(self._making)
-        self._began = self.telemetry.span("exchange", STEPS, self._began, self._making)
+        self._trace_step("exchange")
         self.telemetry.log.progress(time.monotonic())
 
     def prefetch(
@@ -288,14 +288,18 @@ class Trainer:
 
     # ---- steps
 
+    def _trace_step(self, ended: str) -> None:
+        """Record the half of a step that ends now; the first time, only note when it ended."""
+        known = self._began
+        self._began = self.telemetry.now()
+        if known:
+            self.telemetry.span(ended, STEPS, known, self._making)
+
     def _send_step(self, remote: Remote, name: str, array: Array, rows: Array | None) -> None:
         if not self._is_sending:
             self._is_sending = True
             self._making += 1
-            if self._began:
-                self._began = self.telemetry.span("compute", STEPS, self._began, self._making)
-            else:
-                self._began = self.telemetry.now()
+            self._trace_step("compute")
         self._steps(remote).send(self._making, name, array, rows)
 
     def _steps(self, remote: Remote) -> Steps:

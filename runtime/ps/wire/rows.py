@@ -39,7 +39,8 @@ def merge_rows(rows: Array, values: Array) -> tuple[Array, Array]:
     is_first = np.ones(count, bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     first, repeated = np.flatnonzero(is_first), np.flatnonzero(~is_first)
-    merged = values[order[first]]
+    merged = np.empty((len(first), *values.shape[1:]), values.dtype)
+    np.take(values, order[first], axis=0, out=merged, mode="clip")  # much faster than indexing
     np.add.at(merged, np.cumsum(is_first)[repeated] - 1, values[order[repeated]])
     return ordered[first], merged
 

@@ -41,7 +41,7 @@ def slice_rows(transpiler, tables, batch):
 @pytest.mark.parametrize(
     ("model", "tables"),
     [
-        ("two_layers_wide", {}),
+        pytest.param("two_layers_wide", {}, marks=pytest.mark.slow),
         ("word2vec", {"shared": ("word0", "word1", "word2", "word3")}),
     ],
 )

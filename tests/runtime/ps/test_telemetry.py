@@ -36,6 +36,7 @@ def run_job(**settings: Any) -> None:
 
     def train(number: int) -> None:
         trainer = job.trainer(number)
+        trainer.fetch_barrier([job.endpoint], number)  # as startup programs do
         for _ in range(STEPS):
             send(trainer, job.endpoint, 1.0)
             receive(trainer, job.endpoint)
@@ -108,6 +109,9 @@ def test_traces_of_all_roles_are_joined(tmp_path: Path) -> None:
     ]
     spans = [event for event in events if event["ph"] == "X"]
     assert [e["args"]["step"] for e in spans if e["name"] == "update"] == [1, 2, 3]
+    halves = [e["name"] for e in spans if e["name"] in ("compute", "exchange")]
+    assert halves.count("exchange") == 2 * STEPS
+    assert max(event["dur"] for event in spans) < 60e6  # microseconds
     expect_arrows(events)
     assert min(event["ts"] for event in events if "ts" in event) == 0.0
 
