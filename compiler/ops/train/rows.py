@@ -255,9 +255,9 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
         Out: DeviceOperand | None,
         Out_rows: DeviceOperand | None,
     ) -> None:
-        factor = float(self.scale) if ScaleTensor is None else number(k, ScaleTensor)
         if Out is not None:
             indices = k.lanes(*X.shape)
+            factor = float(self.scale) if ScaleTensor is None else number(k, ScaleTensor)
             k.store(Out, indices, X[indices] * factor)
         if Out_rows is not None:
             copy(k, X_rows, Out_rows)
