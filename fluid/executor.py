@@ -24,7 +24,7 @@ from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.fed import declared, feed_arrays, sole
-from fluid.fetched import as_numpy, number_like
+from fluid.fetched import as_numpy, as_tensor, number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
 from fluid.profiler import recorder
@@ -154,7 +154,7 @@ class Executor(RunsDatasets):
             scope.clock.written += changes  # a step that was interrupted may have written
         if runner is not self._core:
             self._lent.settle(program, scope)
-        return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
 
     def _run_parallel(
         self,
@@ -173,10 +173,10 @@ class Executor(RunsDatasets):
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
             values = merged(fetch, found) if len(found) > 1 else found[0]
-            return _as_numpy(fetch, values) if return_numpy else list(map(_as_tensor, values))
+            return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         listed = unmerged(found) if fetch else []
         if not return_numpy:
-            return [list(map(_as_tensor, values)) for values in listed]
+            return [list(map(as_tensor, values)) for values in listed]
         pairs = zip(fetch, listed, strict=True)
         return [_as_numpy((name,) * len(values), values) for name, values in pairs]
 
@@ -334,13 +334,6 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
                 "cannot say: fetch with return_numpy=False"
             )
     return list(map(number_like, values))
-
-
-def _as_tensor(value: Any) -> Any:
-    """A LoDTensor, or a list of them for a tensor array."""
-    if isinstance(value, list):
-        return [LoDTensor(array) for array in value]
-    return value if isinstance(value, LoDTensor) else LoDTensor(value)
 
 
 def _digest(program: Program) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from runtime.tensor import LoDTensor
+
 __all__ = ["OneValue", "number_like"]
 
 
@@ -70,3 +72,10 @@ def as_numpy(tensor: Any) -> Any:
     if tensor.lod():
         raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
     return None if tensor.array is None else np.array(tensor)
+
+
+def as_tensor(value: Any) -> Any:
+    """A LoDTensor, or a list of them for a tensor array."""
+    if isinstance(value, list):
+        return [LoDTensor(array) for array in value]
+    return value if isinstance(value, LoDTensor) else LoDTensor(value)
