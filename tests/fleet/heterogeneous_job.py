@@ -12,7 +12,7 @@ import fleet
 import fluid
 from fleet.strategies import StrategyFactory
 from fluid.parameter_server.saving import merged_values
-from tests.fluid.parameter_server import role, threads
+from tests.fluid.parameter_server import nets, role, threads
 from tests.golden import zoo
 
 
@@ -26,7 +26,7 @@ def made(job: dict[str, Any], kind: int, number: int, **fields: Any) -> Any:
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 7
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        loss, _, draw = role.MODELS[job["model"]](fluid)
+        loss, _, draw = nets.MODELS[job["model"]](fluid)
         optimizer = zoo.optimizer(fluid, job["optimizer"])
         algorithm.distributed_optimizer(optimizer, strategy).minimize(loss, startup)
     return algorithm, loss, draw

@@ -18,7 +18,7 @@ import fluid
 from fleet.strategies import StrategyFactory
 from tests.fleet import heterogeneous_job as jobs
 from tests.fleet import programs
-from tests.fluid.parameter_server import role
+from tests.fluid.parameter_server import nets, role
 from tests.golden import zoo
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def trainers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def loss() -> Iterator[Any]:
     with programs.fresh():
-        yield role.ctr_wide_deep(fluid)[0]
+        yield nets.ctr_wide_deep(fluid)[0]
 
 
 def an_algorithm(kind: int = fleet.Role.WORKER, workers: int = 2) -> Any:

@@ -7,13 +7,13 @@ from paddle.fluid.incubate.fleet.base import role_maker
 
 import fleet
 from tests.fleet import programs
-from tests.fluid.parameter_server import role
+from tests.fluid.parameter_server import nets, role
 
 algorithm = fleet.KSDistributedFactory.instantiation(flag=1)
 algorithm.init(role_maker.PaddleCloudRoleMaker())
 main, startup = fluid.default_main_program(), fluid.default_startup_program()
 main.random_seed = startup.random_seed = 7
-cost, _, draw = role.ctr_wide_deep(fluid)
+cost, _, draw = nets.ctr_wide_deep(fluid)
 strategy = fleet.GPUStrategy(dist_config=[fleet.TablesOnServers()])
 strategy.setup_optimizer(algorithm, fluid.optimizer.Adagrad(0.05)).minimize(cost)
 if algorithm.is_server():

@@ -7,7 +7,7 @@ import fluid
 from fluid.parameter_server import serving
 from fluid.parameter_server.capacity import capacity
 from runtime.ps.capacity import servers_needed
-from tests.fluid.parameter_server import role, threads
+from tests.fluid.parameter_server import nets, role, threads
 from tests.fluid.parameter_server.processes import make_job
 
 FEW, MANY = 3, 8  # numbers of steps are part of some messages: one digit each
@@ -64,7 +64,7 @@ def test_bytes_predicted_are_bytes_counted(tmp_path, monkeypatch, model, tables)
 
 def test_a_job_says_what_it_needs():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        loss, _, _ = role.two_layers_wide(fluid)
+        loss, _, _ = nets.two_layers_wide(fluid)
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
         transpiler = fluid.DistributeTranspiler()
         transpiler.transpile(0, pservers="a:1,b:2", trainers=10)
@@ -80,7 +80,7 @@ def test_a_job_says_what_it_needs():
 
 def test_jobs_without_steps_are_refused():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        loss, _, _ = role.two_layers_wide(fluid)
+        loss, _, _ = nets.two_layers_wide(fluid)
         fluid.optimizer.SGD(0.1).minimize(loss)
         transpiler = fluid.DistributeTranspiler()
         transpiler.transpile(0, pservers="a:1", trainers=2, sync_mode=False)
