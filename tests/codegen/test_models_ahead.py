@@ -1,6 +1,7 @@
 """Every kernel of the models that people train, as machine code of every GPU, without one.
 
-How long that takes, first and again, `bench/ahead.py` tells.
+How long that takes, first and again, `bench/ahead.py` tells. `make test` builds them for one GPU,
+`make slow` for the others.
 """
 
 from typing import Any
@@ -19,7 +20,16 @@ def found() -> Any:
     return list(modules().values())
 
 
-@pytest.mark.parametrize("gpu", ["cuda:80", "cuda:90", "cuda:100", "hip:gfx942"])
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        "cuda:90",
+        *(
+            pytest.param(gpu, marks=pytest.mark.slow)
+            for gpu in ("cuda:80", "cuda:100", "hip:gfx942")
+        ),
+    ],
+)
 def test_every_kernel_of_the_models_is_built(
     gpu: str, found: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
