@@ -46,7 +46,7 @@ ON_DEMAND = {
 }
 """What is loaded only where a script imports it, and where it lies here."""
 ABSENT = {
-    "paddle.fluid.contrib": "of contributed code there are no decoders and no compression of models",
+    "paddle.fluid.contrib": "of contributed code there are no decoders and no compression",
     "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
 }
 """What release 1.8 has besides, and why it is not here."""

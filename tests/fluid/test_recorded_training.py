@@ -75,7 +75,7 @@ def test_training_goes_as_the_reference_s(
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("path", map(on_a_device, RECORDINGS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(on_a_device, RECORDINGS)], ids=lambda path: path.stem)
 def test_training_on_a_device_goes_as_the_reference_s(path: Path, fresh_programs: Any) -> None:
     pytest.importorskip("triton")
     slow = path.stem in INTERPRETED_IN_PART and interprets()
