@@ -31,8 +31,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write golden files from what is seen")
 
 
+LONG = (
+    "test_parts.py::test_training_gives_the_same_bits_in_less_memory[densenet121]",
+    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[resnet_cifar8",
+    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[mobilenet_block",
+    "test_recorded_training.py::test_training_on_a_device_goes_as_the_reference_s[tagger_gru_crf",
+    "test_mixed_precision.py::test_losses_are_nearly_those_of_float32[lenet-CUDAPlace(0)",
+    "test_transpilers_at_random.py::test_what_is_compiled_is_the_same",
+    "test_fusion.py::test_models_of_papers[densenet121]",
+    "test_zoo.py::test_a_model_predicts_and_learns[densenet121]",
+    "test_memory_optimize.py::test_what_is_compiled_of_a_network_is_the_same[se_resnext50]",
+    "test_restarts.py::test_a_killed_rank_costs_an_epoch_at_most[1]",
+    "test_launch.py::test_a_restarted_job_succeeds_and_keeps_the_logs_of_both_attempts",
+    "test_launched.py::test_ranks_train_as_one[3-apart-jobs2]",
+    "test_faults.py::test_fault_is_named[pool: SIGSTOP of a worker]",
+    "test_faults.py::test_fault_is_named[pool: SIGINT of the caller]",
+    "test_faults.py::test_fault_is_named[separate: two of a rank]",
+    "test_faults.py::test_fault_is_named[separate: SIGKILL of rank 0 before]",
+    "test_triton_reductions.py::test_rows_are_held_or_run_through_or_split[67-33001-2]",
+    "test_launch_ps.py::test_two_workers_train_by_collectives_as_one_process",
+    "test_examples.py::test_example_learns[image_classification-vgg]",
+    "test_examples.py::test_example_learns[machine_translation",
+)
+"""Tests that take eight seconds and more, beside shorter ones of the same kind: `make slow` runs
+them. `make test` has twenty minutes on two cores."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests marked gpu where there is no GPU; torch is asked only if there are any."""
+    """Mark long tests slow, and skip the tests marked gpu where there is no GPU.
+
+    Torch is asked only if there are any.
+    """
+    for item in items:
+        if any(each in item.nodeid for each in LONG):
+            item.add_marker(pytest.mark.slow)
     waiting = [item for item in items if item.get_closest_marker("gpu")]
     reason = missing_gpu() if waiting else None
     for item in waiting if reason else []:

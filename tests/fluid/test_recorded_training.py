@@ -26,16 +26,6 @@ is 0 but for rounding, and Adam scales that to whole steps: the reference itself
 rows in reverse, ends elsewhere by 0.27.
 """
 
-LONG_ON_A_DEVICE = "resnet_cifar8"
-"""The net whose kernels take about a minute in the interpreter."""
-
-
-def on_a_device(path: Path) -> Any:
-    """A recording as a parameter of tests on a device."""
-    marks = [pytest.mark.slow] if path.stem.startswith(LONG_ON_A_DEVICE) else []
-    return pytest.param(path, marks=marks)
-
-
 INTERPRETED_IN_PART = {
     "sentiment_stacked_lstm__adam",
     "resnet_cifar8__momentum+l2@piecewise",
@@ -75,7 +65,7 @@ def test_training_goes_as_the_reference_s(
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("path", [*map(on_a_device, RECORDINGS)], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_training_on_a_device_goes_as_the_reference_s(path: Path, fresh_programs: Any) -> None:
     pytest.importorskip("triton")
     slow = path.stem in INTERPRETED_IN_PART and interprets()
