@@ -211,6 +211,8 @@ class Scan:
                     last = self.current[name]
                     after = self.graph.next_version(last, var.type, same_storage=True)
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
+                    if found := self.rows_of(var):
+                        self.rows[after] = found
                     self.note(name, after)
 
     # ---- companions that an op reads ----
