@@ -15,6 +15,7 @@ from compiler.ops.checks import differ
 from compiler.ops.image import perspective_lanes
 from compiler.ops.image.perspective_lanes import Corners
 from compiler.ops.image.region_loops import picture_numbers
+from compiler.ops.image.regions import SCALES
 from compiler.ops.image.windows import as_numbers, require_images
 from compiler.ops.math.bilinear import CORNERS
 from compiler.ops.sequence.sequence_lanes import owner_rows
@@ -107,7 +108,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
     lod_like = "ROIs"
     Out2InIdx = writes(optional=True)
     Out2InWeights = writes(optional=True)
-    spatial_scale = attr(1.0)
+    spatial_scale = attr(1.0, SCALES)
     transformed_height: Attr[int] = required(int)
     transformed_width: Attr[int] = required(int)
 
