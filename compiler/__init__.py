@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from compiler.codegen.module import Module
-from compiler.ir.later import fill_later
+from compiler.ir.later import fill_later, load
 from compiler.options import Options
 
 __all__ = ["Module", "Options"]
@@ -19,14 +19,14 @@ __all__ = ["Module", "Options"]
 def __getattr__(name: str) -> Any:
     """`compile`, `explain` and `digest`, of `compiler.driver`, `.study` and `.ir.text`; `ops`."""
     if name == "ops":
-        return import_module("compiler.ops")
+        return load(lambda: import_module("compiler.ops"))
     if name == "compile":
-        return import_module("compiler.driver").compile
+        return load(lambda: import_module("compiler.driver")).compile
     if name == "explain":
-        return import_module("compiler.study").explain
+        return load(lambda: import_module("compiler.study")).explain
     if name == "digest":
-        return import_module("compiler.ir.text").digest
+        return load(lambda: import_module("compiler.ir.text")).digest
     raise AttributeError(f"module 'compiler' has no attribute {name!r}")
 
 
-fill_later(lambda: import_module("compiler.ops"))
+fill_later(lambda: load(lambda: import_module("compiler.ops")))

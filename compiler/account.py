@@ -16,12 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 from compiler.codegen.triton.target import launches
 from compiler.codegen.triton.traffic import Access, Traffic
 from compiler.gpus import HOST, Gpu
+from compiler.ir.cached import cached_property
 from compiler.ir.dims import evaluate, product
 from compiler.ir.opdef import GradOp
 from compiler.ir.sides import TO_DEVICE, TO_HOST, TRITON

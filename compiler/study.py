@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from compiler.account import Account
@@ -18,6 +17,7 @@ from compiler.codegen.module import Module, lives_of
 from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
 from compiler.errors import CompileError
 from compiler.gpus import Gpu
+from compiler.ir.cached import cached_property
 from compiler.ir.convert import to_graph
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph

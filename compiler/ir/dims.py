@@ -17,10 +17,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 from compiler.errors import ShapeError
+from compiler.ir.cached import cached_property
 from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 
 Size: TypeAlias = "int | Dim"

@@ -7,11 +7,13 @@ for: graphs bring networkx along, which who only wants `passes.norm_folding` nee
 from importlib import import_module
 from typing import Any
 
+from compiler.ir.later import load
+
 
 def __getattr__(name: str) -> Any:
     """`Context`, `Fact` and `Pass` of `.base`, `register_pass` of `.registry`."""
     if name == "register_pass":
-        return import_module("compiler.passes.registry").register_pass
+        return load(lambda: import_module("compiler.passes.registry")).register_pass
     if name in ("Context", "Fact", "Pass"):
-        return getattr(import_module("compiler.passes.base"), name)
+        return getattr(load(lambda: import_module("compiler.passes.base")), name)
     raise AttributeError(f"module 'compiler.passes' has no attribute {name!r}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from compiler.ir.cached import cached_property
 from compiler.ir.program import OpRole
 from compiler.record import OpNote, Stage
 from compiler.report.changes import key

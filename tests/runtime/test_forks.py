@@ -2,10 +2,12 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.ir.cached import cached_property
+from compiler.ir.later import load
 from runtime.reader import Prefetcher
 
 SECONDS = 20
@@ -103,6 +107,50 @@ def test_a_child_uses_the_predictor_that_other_threads_use(tmp_path: Path) -> No
 
     with beside(run):
         assert [child(run) for _ in range(12)] == [0] * 12
+
+
+def test_a_fork_waits_for_an_import_of_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "imported_slowly"
+    (tmp_path / f"{name}.py").write_text("import time\ntime.sleep(0.3)\nvalue = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def importing() -> Any:
+        return load(lambda: import_module(name))
+
+    thread = threading.Thread(target=importing)
+    thread.start()
+    while name not in sys.modules:
+        time.sleep(0.001)
+
+    def use() -> None:
+        assert importing().value == 1
+
+    assert child(use) == 0
+    thread.join()
+    del sys.modules[name]
+
+
+def test_a_child_computes_the_property_that_another_thread_was_computing() -> None:
+    class Slow:
+        @cached_property
+        def value(self) -> int:
+            started.set()
+            time.sleep(0.3)
+            return 1
+
+    started, slow = threading.Event(), Slow()
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    started.wait()
+
+    def use() -> None:
+        assert slow.value == Slow().value == 1
+
+    assert child(use) == 0
+    thread.join()
+    assert vars(slow) == {"value": 1}
 
 
 def test_a_reader_of_the_parent_ends_in_a_child_with_an_error() -> None:
