@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from runtime.errors import PlaceError
 
 
+class PlaceKind:
+    """What scripts ask of a place."""
+
+    number: ClassVar[int]
+    """The kind as release 1.8.5 numbers it."""
+
+    def _type(self) -> int:
+        return self.number
+
+    def _equals(self, other: object) -> bool:
+        return self == other
+
+    def is_cpu_place(self) -> bool:
+        """Whether it is the memory of the host."""
+        return isinstance(self, CPUPlace)
+
+    def is_gpu_place(self) -> bool:
+        """Whether it is a CUDA device."""
+        return isinstance(self, CUDAPlace)
+
+    def is_cuda_pinned_place(self) -> bool:
+        """Whether it is pinned memory of the host."""
+        return isinstance(self, CUDAPinnedPlace)
+
+    def gpu_device_id(self) -> int:
+        """The number of the CUDA device, -1 for other places."""
+        return self.device if isinstance(self, CUDAPlace) else -1
+
+
 @dataclass(frozen=True)
-class CPUPlace:
+class CPUPlace(PlaceKind):
     """Host memory and the processor; what modules for the target `numpy` run on.
 
     >>> print(CPUPlace(), CPUPlace() == CPUPlace())
     CPUPlace True
     """
 
+    number = 1
+
     def __str__(self) -> str:
         return "CPUPlace"
 
 
 @dataclass(frozen=True)
-class CUDAPlace:
+class CUDAPlace(PlaceKind):
     """The CUDA device of this number, counted from 0. Raises PlaceError for no such number.
 
     >>> print(CUDAPlace(1), CUDAPlace(0) == CUDAPlace(1))
     CUDAPlace(1) False
     """
+
+    number = 0
 
     device: int
 
@@ -39,8 +72,10 @@ class CUDAPlace:
 
 
 @dataclass(frozen=True)
-class CUDAPinnedPlace:
+class CUDAPinnedPlace(PlaceKind):
     """Host memory that a CUDA device copies from directly."""
+
+    number = 2
 
     def __str__(self) -> str:
         return "CUDAPinnedPlace"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compiler.errors import CompileError
 from compiler.ir.dims import UNKNOWN, Dim, Size
@@ -18,13 +18,15 @@ class Declared:
 
     `shape` is None where any will do, and a `Dim` in it where any size will do. `kept` is true for
     persistable state: feeding it sets it. Where `exact` is false, element type and sizes are what
-    the program expects, and others may be fed if its ops can use them.
+    the program expects, and others may be fed if its ops can use them. `called` is the name that
+    users know it by, where that is another one.
     """
 
     dtype: DType
     shape: Shape | None
     kept: bool = False
     exact: bool = True
+    called: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,21 +34,30 @@ class Fed:
     """The feeds of a run: which set state, and how a program may be compiled for the others.
 
     `patterns` are tried in order; the last one has the very sizes that are fed, `exact`.
-    `mismatches` say of each feed that is not as declared what was expected.
+    `mismatches` say of each feed that is not as declared what was expected; `called` has the names
+    that users know feeds by, where those are others.
     """
 
     kept: tuple[str, ...]
     patterns: tuple[Pattern, ...]
     exact: dict[str, tuple[int, ...]]
     mismatches: tuple[CompileError, ...]
+    called: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def explained(self, error: CompileError) -> CompileError:
         """The error of a compilation; that of the feed where one is not as declared."""
         if not self.mismatches or isinstance(error, FeedError):
-            return error
+            return self._translated(error)
         first = self.mismatches[0]
         first.add_note(f"as it is fed: {error}")
         return first
+
+    def _translated(self, error: CompileError) -> CompileError:
+        """An error, with a note for each feed it names that users know by another name."""
+        for name, called in self.called.items():
+            if repr(name) in error.message:
+                error.add_note(f"{name!r} is what a reader feeds as {called!r}")
+        return error
 
 
 def fed_as(
@@ -69,7 +80,8 @@ def fed_as(
     tried = [pattern, with_products(pattern, exact), with_numbers(pattern, exact), {**exact}]
     unequal = [each for i, each in enumerate(tried) if each not in tried[:i] or i == len(tried) - 1]
     patterns = tuple(with_types(each, types) for each in unequal)
-    return Fed(kept, patterns, exact, tuple(e for e in errors.values() if e))
+    called = {name: known.called for name, known in declared.items() if known.called}
+    return Fed(kept, patterns, exact, tuple(e for e in errors.values() if e), called)
 
 
 def _shape(declared: Declared, array: Array) -> Shape:
@@ -82,6 +94,7 @@ def _shape(declared: Declared, array: Array) -> Shape:
 
 def _mismatch(name: str, declared: Declared, array: Array) -> CompileError | None:
     """A FeedError for another element type than the declared one, a ShapeError for other sizes."""
+    name = declared.called or name
     if array.dtype != declared.dtype.numpy:
         return wrong_dtype(name, str(declared.dtype.numpy), str(array.dtype))
     shape = declared.shape

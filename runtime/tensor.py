@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 from compiler.ir.types import Array, DType
 from runtime.cuda import Mirror
 from runtime.device import Place, expect_place
+from runtime.element_access import ElementAccess
 from runtime.errors import LodError
 
 Lod = list[list[int]]
@@ -42,15 +43,20 @@ class Clock:
         self.now += 1
 
 
-class LoDTensor:
+class LoDTensor(ElementAccess):
     """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
 
-    Empty until `set`. An array given here is kept as it is, not copied.
+    Empty until `set`. An array given here is kept as it is, not copied; a list is the lengths of
+    sequences, level by level.
     """
 
-    def __init__(self, array: Array | None = None, clock: Clock | None = None) -> None:
-        self._array = array
+    def __init__(
+        self, array: Array | Sequence[Sequence[int]] | None = None, clock: Clock | None = None
+    ) -> None:
+        self._array = array if isinstance(array, np.ndarray) else None
         self._lod: Lod = []
+        if isinstance(array, list | tuple):
+            self._lod = [list(accumulate(map(int, level), initial=0)) for level in array]
         self._clock = clock
         self._mirror: Mirror | None = None
         self._take: Callable[[], Array] | None = None
@@ -136,6 +142,12 @@ class LoDTensor:
         if self._clock is not None:
             self._clock.tick()
             self._clock.written += 1
+
+    def _clear(self) -> None:
+        """Free the elements; the tensor is empty then."""
+        self._array, self._mirror, self._take, self._dims = None, None, None, None
+        if self._clock is not None:
+            self._clock.tick()
 
     def shape(self) -> list[int]:
         """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""

@@ -45,6 +45,7 @@ class Job:
     log_dir: Path | None = None
     job_id: str = "fluid"
     force: bool = False
+    cpu: bool = False
     rendezvous: tuple[tuple[str, str], ...] = ()
 
 
@@ -102,7 +103,7 @@ def _config(elastic: Any, job: Job, folder: Path, shows: set[int] | None) -> Any
 
 def _worker_arguments(job: Job) -> list[str]:
     """The command line of `fleet.launch.worker`."""
-    flags = [f"--gpus={','.join(job.gpus)}", *(["--force"] if job.force else [])]
+    flags = [f"--gpus={','.join(job.gpus)}", *["--force"] * job.force, *["--cpu"] * job.cpu]
     flags += [] if job.started_port is None else [f"--started-port={job.started_port}"]
     return [*flags, "--", str(job.script), *job.arguments]
 

@@ -71,6 +71,9 @@ def add_arguments(command: Any) -> None:
         help="write workerlog.RANK for each process there, and show only rank 0 here",
     )  # fmt: skip
     logs.add_argument("--force", action="store_true", help="even if another paddle is installed")
+    command.add_argument(
+        "--cpu", action="store_true", help="CUDAPlace is CPUPlace: for scripts that want a GPU"
+    )
     command.add_argument("script", type=Path, metavar="SCRIPT", help="a Python file")
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
@@ -123,6 +126,7 @@ def job_of(given: argparse.Namespace, environ: Mapping[str, str]) -> Job:
         log_dir=given.log_dir,
         job_id=given.job_id,
         force=given.force,
+        cpu=given.cpu,
         rendezvous=_settings(given.rdzv_conf),
     )
 

@@ -52,6 +52,7 @@ class ServerJob:
     log_dir: Path = field(default_factory=lambda: Path("logs"))
     meeting: str = ""
     force: bool = False
+    cpu: bool = False
 
     @property
     def own_servers(self) -> list[int]:
@@ -112,6 +113,7 @@ def add_server_arguments(command: Any) -> None:
         help="write serverlog.N and workerlog.N there (%(default)s)")  # fmt: skip
     add("--print_config", default="True", metavar="BOOL", help="accepted, without effect")
     add("--force", action="store_true", help="even if another paddle is installed")
+    add("--cpu", action="store_true", help="CUDAPlace is CPUPlace: for scripts that want a GPU")
     _add_machines(command.add_argument_group("several machines"))
     add("script", type=Path, metavar="SCRIPT", help="a Python file")
     add("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
@@ -149,6 +151,7 @@ def server_job(given: argparse.Namespace) -> ServerJob:
         log_dir=given.log_dir,
         meeting=meeting,
         force=given.force,
+        cpu=given.cpu,
     )
 
 

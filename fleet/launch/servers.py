@@ -84,7 +84,7 @@ def _free_endpoints(count: int) -> list[str]:
 def _started(processes: Any, job: ServerJob) -> Any:
     """The running processes of a job, servers first."""
     variables = job.variables()
-    flags = ["--force"] if job.force else []
+    flags = [*["--force"] * job.force, *["--cpu"] * job.cpu]
     command = ("-u", "-m", "fleet.launch.worker", *flags, "--", str(job.script), *job.arguments)
     return processes.start_processes(
         name="launch_ps",

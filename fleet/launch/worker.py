@@ -56,6 +56,7 @@ def _arguments() -> argparse.Namespace:
     command.add_argument("--gpus", default="")
     command.add_argument("--started-port", type=int)
     command.add_argument("--force", action="store_true")
+    command.add_argument("--cpu", action="store_true")
     command.set_defaults(module=False)
     command.add_argument("script", type=Path)
     command.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -70,12 +70,13 @@ def _built(
         synchronize_batch_norms(clone)
     if ranks == 1:
         return Built([clone], {})
+    fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
     shards = find_shards(clone, ranks)
     reduces = strategy.reduce_strategy is BuildStrategy.ReduceStrategy.Reduce
     if reduces and shards.are_spread(ranks // strategy.num_trainers, ranks):
-        return Built(sharded(clone, shards, ranks, scale, fetch), shards.owners_of_state())
+        programs = sharded(clone, shards, ranks, scale, fetch, fuse)
+        return Built(programs, shards.owners_of_state())
     if computes_gradients(clone):
-        fuse = strategy.fuse_all_reduce_ops and not strategy.enable_sequential_execution
         insert_all_reduces(clone, ranks, rings, scale, fuse)
     return Built([clone] * ranks, {})
 

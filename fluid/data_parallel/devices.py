@@ -237,4 +237,4 @@ def _shared_pool(places: Sequence[Place], trainers: Trainers) -> Pool:
 def _drop(pool: Pool, name: str) -> None:
     """Let the workers forget the copies of an executor that is gone."""
     if pool.is_open:
-        pool.drop(scopes=[name])
+        pool.forgotten.append(name)

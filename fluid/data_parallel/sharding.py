@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from compiler.ir.program import OpDesc, OpRole, VarDesc, VarKind
 from fluid.data_parallel.rewrite import (
@@ -71,13 +72,20 @@ def find_shards(program: Program, ranks: int) -> Shards:
 
 
 def sharded(
-    program: Program, shards: Shards, ranks: int, scale: bool, fetch: Collection[str]
+    program: Program,
+    shards: Shards,
+    ranks: int,
+    scale: bool,
+    fetch: Collection[str],
+    fuse: bool = True,
 ) -> list[Program]:
     """The program of each rank. `scale` multiplies the gradient of the loss by 1/ranks.
 
-    What is fetched is computed on every rank, even where only an update needs it.
+    What is fetched is computed on every rank, even where only an update needs it. Without `fuse`
+    each gradient and each parameter travels by itself.
     """
-    programs = [_trimmed(program, shards, rank, fetch) for rank in range(ranks)]
+    alone = {} if fuse else {"use_calc_stream": True}
+    programs = [_trimmed(program, shards, rank, fetch, alone) for rank in range(ranks)]
     needed = [_gradients_read(each, shards) for each in programs]
     roots: dict[str, int] = {}
     for gradient, param in _pairs(program):
@@ -86,7 +94,7 @@ def sharded(
         if param in shards.owner and readers <= {shards.owner[param]} and not sparse:
             roots[gradient] = shards.owner[param]
     for each in programs:
-        _insert_reductions(each, roots)
+        _insert_reductions(each, roots, alone)
         set_rank_count(each, ranks)
         if scale:
             insert_gradient_scale(each, ranks)
@@ -145,7 +153,9 @@ def _param_of(op: OpDesc, owner: Mapping[str, int]) -> str | None:
     return next((name for name in names if name in owner), None)
 
 
-def _trimmed(program: Program, shards: Shards, rank: int, fetch: Collection[str]) -> Program:
+def _trimmed(
+    program: Program, shards: Shards, rank: int, fetch: Collection[str], alone: Mapping[str, Any]
+) -> Program:
     """A clone in which updates of other ranks' parameters are broadcasts from their owners."""
     clone = program.clone()
     block = clone.global_block()
@@ -154,6 +164,7 @@ def _trimmed(program: Program, shards: Shards, rank: int, fetch: Collection[str]
         names = [name for name in op.writes() if name in shards.owner] if _is_update(op) else []
         for name in names:
             attrs = {"root": shards.owner[name], "ring_id": 0, "op_role": int(OpRole.OPTIMIZE)}
+            attrs |= alone
             block._insert_op(index + 1, "c_broadcast", {"X": name}, {"Out": name}, attrs)
         if names and all(shards.owner[name] != rank for name in names):
             block._remove_op(index)
@@ -189,7 +200,9 @@ def _gradients_read(program: Program, shards: Shards) -> set[str]:
     return {name for op in later for name in op.reads() if name in gradients}
 
 
-def _insert_reductions(program: Program, roots: Mapping[str, int]) -> None:
+def _insert_reductions(
+    program: Program, roots: Mapping[str, int], alone: Mapping[str, Any]
+) -> None:
     """Sum each gradient right after the op that completes it: on its root, or on all ranks."""
     block = program.global_block()
     for index, op in reversed(list(enumerate(block.ops))):
@@ -198,6 +211,6 @@ def _insert_reductions(program: Program, roots: Mapping[str, int]) -> None:
             kind, inputs, attrs = sum_of(op)
             if root is not None:
                 kind, attrs = "c_reduce_sum", {"root_id": root}
-            attrs |= {"ring_id": 0, "op_role": int(OpRole.BACKWARD)}
+            attrs |= {"ring_id": 0, "op_role": int(OpRole.BACKWARD), **alone}
             slots = {"X": gradient, **inputs}, {"Out": gradient}
             block._insert_op(index + 1 + offset, kind, *slots, attrs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
@@ -19,7 +22,8 @@ def torch_module() -> Any:
             "collective operations need torch, which cannot be imported",
             hint="install it with pip install torch",
         )
-    return import_module("torch")
+    with _without_collector():
+        return import_module("torch")
 
 
 @cache
@@ -30,6 +34,18 @@ def distributed() -> Any:
     if not module.is_available():
         raise CollectiveError("this build of torch has no torch.distributed")
     return module
+
+
+@contextmanager
+def _without_collector() -> Generator[None]:
+    """Keep the garbage collector out of a large import, which makes objects but no garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def seconds(number: float) -> timedelta:

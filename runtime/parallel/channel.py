@@ -10,6 +10,7 @@ import json
 import select
 import socket
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, cast
 
 import numpy as np
@@ -27,11 +28,16 @@ Message = dict[str, Any]
 
 
 class Channel:
-    """One end of the connection between the caller and a worker."""
+    """One end of the connection between the caller and a worker.
 
-    def __init__(self, connection: socket.socket, region: Region) -> None:
+    A wait polls for `spin` seconds before it sleeps: waking a core that sleeps costs more than a
+    short wait does.
+    """
+
+    def __init__(self, connection: socket.socket, region: Region, spin: float = 0.0) -> None:
         self.connection = connection
         self.region = region
+        self.spin = spin
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
 
@@ -47,10 +53,11 @@ class Channel:
 
     def waits(self, seconds: float) -> bool:
         """Wait for a message, `seconds` at most; whether there is one, or the end."""
-        return bool(self._poll.poll(seconds * 1000))
+        return self._spins() or bool(self._poll.poll(seconds * 1000))
 
     def receive(self) -> Message | None:
         """The next message, waited for; None where the other side has ended."""
+        self._spins()
         try:
             data = self.connection.recv(2 * LONGEST_INLINE)
         except ConnectionResetError:
@@ -65,6 +72,14 @@ class Channel:
         if not isinstance(loaded, dict):
             raise CollectiveError(f"this is not a message: {data[:80]!r}")
         return cast(Message, loaded)
+
+    def _spins(self) -> bool:
+        """Poll for `spin` seconds; whether there is a message, or the end."""
+        end = monotonic() + self.spin
+        while not self._poll.poll(0):
+            if monotonic() >= end:
+                return False
+        return True
 
     def values(self, message: Message, *, copies: bool) -> list[Value]:
         """The arrays that came with a message, copied or as views into the region."""

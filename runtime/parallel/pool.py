@@ -42,6 +42,9 @@ PART = 1 << 26
 CLOSING = 2.0
 """Seconds that workers have to end by themselves."""
 
+SPIN = 2e-4
+"""Seconds that a rank polls for a message before it sleeps, where each rank has a core."""
+
 STARTING = 60.0
 """Seconds that workers have to import what they need, at least: who ends meanwhile is seen."""
 
@@ -80,7 +83,9 @@ class Pool:
         self.deadline = rpc_deadline() if deadline is None else deadline
         self._start_limit = self.deadline if endpoints else max(self.deadline, STARTING)
         self.is_open = True
-        self.workers = [WorkerProcess(self.first + i) for i in range(1, len(places))]
+        self._spin = SPIN if len(places) <= len(os.sched_getaffinity(0)) else 0.0
+        numbers = range(self.first + 1, self.first + len(places))
+        self.workers = [WorkerProcess(rank, self._spin) for rank in numbers]
         self.rings = Rings(self.deadline)
         self.rings.hooks.append(_hook(self))
         self.rings.children |= {worker.rank for worker in self.workers}
@@ -88,6 +93,8 @@ class Pool:
         self._keys: dict[str, tuple[Module, ...]] = {}
         self._running = ""
         self._fed: list[int] = []
+        self.forgotten: list[str] = []
+        """Scopes to drop before the next step; finalizers, which may run at any time, add to it."""
         self._owner = os.getpid()
         self._start(list(endpoints))
 
@@ -123,7 +130,7 @@ class Pool:
     def _settings(self, endpoint: str) -> SettingsText:
         devices = [p.device if isinstance(p, CUDAPlace) else -1 for p in self.places]
         first, parent, counts = self.first, self._owner, (self.total, self.ring_count)
-        limits = self.deadline, self._start_limit
+        limits = self.deadline, self._start_limit, self._spin
 
         def text(rank: int, socket: int, region: int) -> str:
             device = devices[rank - first]
@@ -246,6 +253,8 @@ class Pool:
         if self._running:
             raise CollectiveError(f"a step of {self._running!r} is under way already")
         self._expect_open()
+        while self.forgotten:
+            self.drop(scopes=[self.forgotten.pop()])
         modules = self._keys[key]
         self.rings.step += 1
         for worker, module, feed in zip(self.workers, modules, feeds, strict=True):

@@ -40,13 +40,13 @@ SettingsText = Callable[[int, int, int], str]
 class WorkerProcess:
     """The caller's side of one worker: its process, its channel, and messages read early."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, spin: float) -> None:
         self.rank = rank
         self.inbox: deque[Message] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         own, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel = Channel(own, Region.create())
+        self.channel = Channel(own, Region.create(), spin)
 
     @property
     def pid(self) -> int:

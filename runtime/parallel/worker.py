@@ -37,7 +37,10 @@ LONGEST_TRACE = 20000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a worker is started with; `device` is the number of a GPU, -1 for the host."""
+    """What a worker is started with.
+
+    `device` is the number of a GPU, -1 for the host; `spin` is in seconds, as for a Channel.
+    """
 
     rank: int
     size: int
@@ -46,6 +49,7 @@ class Settings:
     name: str
     deadline: float
     limit: float
+    spin: float
     device: int
     socket: int
     region: int
@@ -180,7 +184,7 @@ def main() -> None:
     connection = socket.socket(fileno=settings.socket)
     code = 1
     try:
-        Worker(settings, Channel(connection, Region(settings.region))).serve()
+        Worker(settings, Channel(connection, Region(settings.region), settings.spin)).serve()
         code = 0
     finally:
         sys.stdout.flush()

@@ -107,10 +107,10 @@ def test_each_machine_starts_the_processes_with_its_address() -> None:
     assert found[1]["PADDLE_TRAINERS_NUM"] == "3" and job.meeting == "b:2"
 
 
-def losses_of_one_process() -> Any:
+def losses_of_one_process(optimizer: Any = None) -> Any:
     with programs.fresh():
         loss = programs.mlp()
-        fluid.optimizer.Adagrad(0.01).minimize(loss)
+        (optimizer or fluid.optimizer.Adagrad(0.01)).minimize(loss)
         executor = fluid.Executor()
         executor.run(fluid.default_startup_program())
         found = [executor.run(feed=feed, fetch_list=[loss])[0] for feed in programs.batches(4)]
@@ -137,6 +137,19 @@ def test_two_workers_and_two_servers_train_as_one_process(tmp_path: Path) -> Non
     alone = losses_of_one_process()
     found = json.loads((tmp_path / "losses.json").read_text())
     np.testing.assert_allclose(found, alone, rtol=1e-4)
+
+
+@pytest.mark.ps
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["async", "half_async", "geo"])
+def test_workers_that_do_not_wait_come_near_one_process(tmp_path: Path, mode: str) -> None:
+    """Small steps move little, so that a worker which comes late moves the losses by less than 5 %."""
+    done = launched(tmp_path, "train.py", str(tmp_path), mode)
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = [(tmp_path / folder / "fc_2.b_0").read_bytes() for folder in ("state", "model")]
+    assert saved[0] == saved[1]
+    found = json.loads((tmp_path / "losses.json").read_text())
+    np.testing.assert_allclose(found, losses_of_one_process(fluid.optimizer.SGD(0.01)), rtol=0.05)
 
 
 @pytest.mark.ps

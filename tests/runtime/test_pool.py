@@ -7,7 +7,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -189,3 +190,18 @@ def test_places_that_do_not_lie_in_the_memory() -> None:
     with pytest.raises(TooLarge):
         region.write([np.broadcast_to(np.float64(0), (1 << 45,))])
     region.close()
+
+
+def test_a_scope_is_dropped_with_the_next_step_and_not_amid_one(monkeypatch: Any) -> None:
+    """A finalizer may ask for it at any moment, even between a message and its reply."""
+    pool = object.__new__(Pool)
+    dropped: list[Any] = []
+    pool.forgotten, pool.workers, pool._keys, pool._running = [], [], {"key": ()}, ""
+    pool.rings = cast(Any, SimpleNamespace(step=0))
+    monkeypatch.setattr(pool, "_expect_open", lambda: None)
+    monkeypatch.setattr(pool, "drop", lambda **given: dropped.append(given))
+    pool.forgotten.append("scope1")
+    assert dropped == []
+    pool.start_run("key", [])
+    assert dropped == [{"scopes": ["scope1"]}]
+    assert pool.forgotten == []

@@ -18,7 +18,8 @@ from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.alone import Alone
 from compiler.ops.collective.base import InPlace
-from compiler.ops.collective.reduce import all_reduced
+from compiler.ops.collective.move import CBroadcast
+from compiler.ops.collective.reduce import CReduceSum, all_reduced
 
 P = TypeVar("P", Operand, DeviceOperand)
 
@@ -178,6 +179,18 @@ class AllReduceBucket(InPlace, op="all_reduce_bucket"):
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return {"Out": all_reduced(self.collective, self.ring_id, self.variable, "sum", X)}
+
+
+class ReduceBucket(CReduceSum, op="reduce_bucket"):
+    """`c_reduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
+
+    described = attr("")
+
+
+class BroadcastBucket(CBroadcast, op="broadcast_bucket"):
+    """`c_broadcast` of a bucket; `described` is as `start_all_reduce` has it."""
+
+    described = attr("")
 
 
 class WaitAllReduce(HostOp, op="wait_all_reduce"):

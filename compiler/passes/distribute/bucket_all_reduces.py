@@ -1,4 +1,7 @@
-"""Sum gradients over the ranks in buckets, while the backward pass computes the next ones."""
+"""Sum gradients over the ranks in buckets, while the backward pass computes the next ones.
+
+Sums on the owner of a parameter, and broadcasts of what it updates, travel in buckets as well.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,16 @@ from compiler.ir.opdef import find
 from compiler.ir.types import DType
 from compiler.passes.base import Context, Fact, Pass, role_of
 from compiler.passes.distribute.buckets import (
+    LARGEST,
+    ROOTS,
+    Route,
     Run,
     computed_in_order,
     cut,
-    gradient_bytes,
-    is_gradient_sum,
+    filled,
+    may_join,
     runs,
+    value_bytes,
 )
 from compiler.passes.distribute.overlap import overlapped
 
@@ -24,6 +31,14 @@ Slots: TypeAlias = Mapping[str, Sequence[Var]]
 
 NARROW = {"fp16": DType.FP16, "bf16": DType.BF16}
 """The element types in which buckets may be sent."""
+
+
+JOINED = {
+    "c_allreduce_sum": "all_reduce_bucket",
+    "c_reduce_sum": "reduce_bucket",
+    "c_broadcast": "broadcast_bucket",
+}
+"""The op that moves a bucket on the spot, by the op that moves one value."""
 
 
 class BucketAllReduces(Pass):
@@ -34,6 +49,9 @@ class BucketAllReduces(Pass):
     one ring and element type, `bucket_bytes` at most, or as many as the cost model says. All
     collectives are chained anew, a bucket where its last gradient was, so their order is the same
     on every rank.
+
+    Where each parameter has an owner (`c_reduce_sum`, then `c_broadcast` of the update), a bucket
+    has the gradients, or the parameters, of one owner; it is moved on the spot.
     """
 
     name = "bucket_all_reduces"
@@ -49,7 +67,7 @@ class BucketAllReduces(Pass):
     def run(self, g: Graph, ctx: Context) -> None:
         """Cut runs of all-reduces into buckets, write those, and put communication in its place."""
         for op in g.ops():
-            if op.kind == "c_allreduce_sum" and not is_gradient_sum(op):
+            if op.kind == "c_allreduce_sum" and not may_join(op):
                 ctx.miss(self.name, op, "it is persistable, done at once, or of unknown size")
         buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
         members = {op for bucket in buckets.values() for op in bucket.ops}
@@ -69,12 +87,19 @@ class BucketAllReduces(Pass):
 
         Each is put where as many all-reduces are written as there are gradients up to it.
         """
-        ready, start = computed_in_order(g, run.ops), 0
-        wire = self.wire if run.dtype in (DType.FP32, DType.FP64) else None
-        for count in cut([gradient_bytes(op) for op in ready], self.bucket_bytes):
+        ready, start, route = computed_in_order(g, run), 0, run.route
+        is_narrowed = route.kind != "c_broadcast" and route.dtype in (DType.FP32, DType.FP64)
+        wire = self.wire if is_narrowed else None
+        for count in self._counts(route, [value_bytes(op) for op in ready]):
             stop = start + count
-            yield _Bucket(run.ring, run.dtype, ready[start:stop], run.ops[stop - 1], wire)
+            yield _Bucket(route, ready[start:stop], run.ops[stop - 1], wire)
             start = stop
+
+    def _counts(self, route: Route, sizes: Sequence[int]) -> list[int]:
+        """How many values each bucket has; those with a root do not overlap with anything."""
+        if route.kind == "c_allreduce_sum":
+            return cut(sizes, self.bucket_bytes)
+        return filled(sizes, self.bucket_bytes or LARGEST)
 
 
 class CompressAllReduces(BucketAllReduces):
@@ -85,13 +110,12 @@ class CompressAllReduces(BucketAllReduces):
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Gradients that are summed together, the ops that did it one by one, and how they travel.
+    """Values that travel together, the ops that moved them one by one, and how they travel.
 
-    `at` is the all-reduce in whose place it is put, which may be another bucket's.
+    `at` is the collective in whose place it is put, which may be another bucket's.
     """
 
-    ring: int
-    dtype: DType
+    route: Route
     ops: list[Op]
     at: Op
     wire: DType | None
@@ -104,40 +128,40 @@ class _Bucket:
 
     @property
     def described(self) -> str:
-        """Names and types of its gradients, for the schedule that ranks compare."""
+        """Names and types of its values, for the schedule that ranks compare."""
         found = ((op["X"].name, op["X"].type.shape) for op in self.ops)
         gradients = ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in found)
-        return f"{gradients} {(self.wire or self.dtype).numpy.name}"
+        return f"{gradients} {(self.wire or self.route.dtype).numpy.name}"
 
 
 class _Writer:
-    """Writes the ops of one bucket in place of an all-reduce."""
+    """Writes the ops of one bucket in place of a collective."""
 
     def __init__(self, g: Graph, bucket: _Bucket, overlap: bool) -> None:
         self.g = g
         self.bucket = bucket
-        self.overlap = overlap
+        self.overlap = overlap and bucket.route.kind == "c_allreduce_sum"
         self.at = bucket.at
 
     def write(self, before: Var | None) -> Var:
-        """Pack, sum, unpack; returns the token. A gradient that is alone is a bucket by itself."""
+        """Pack, move, unpack; returns the token. A value that is alone is a bucket by itself."""
         given, outs = ([op[slot] for op in self.bucket.ops] for slot in ("X", "Out"))
         alone, wire = outs[0] if len(outs) == 1 else None, self.bucket.wire
         value = given[0] if alone else self._packed(given)
         if wire is None:
-            value = self._summed(value, before, alone)
+            value = self._moved(value, before, alone)
         else:
-            value = self._summed(self._cast(value, wire), before, None)
-            value = self._cast(value, self.bucket.dtype, alone)
+            value = self._moved(self._cast(value, wire), before, None)
+            value = self._cast(value, self.bucket.route.dtype, alone)
         if alone is None:
             shapes = {"shapes": [list(each.type.shape) for each in outs]}
             self._op("unpack_bucket", {"X": [value]}, {"Out": outs}, shapes)
         return self.at["After"]
 
-    def _packed(self, gradients: list[Var]) -> Var:
-        types = find("pack_bucket")(None).infer_types({"X": [each.type for each in gradients]})
+    def _packed(self, values: list[Var]) -> Var:
+        types = find("pack_bucket")(None).infer_types({"X": [each.type for each in values]})
         flat = self.g.fresh(f"{self.bucket.name}@BUCKET", types["Out"])
-        self._op("pack_bucket", {"X": gradients}, {"Out": [flat]}, {})
+        self._op("pack_bucket", {"X": values}, {"Out": [flat]}, {})
         return flat
 
     def _cast(self, var: Var, dtype: DType, out: Var | None = None) -> Var:
@@ -146,15 +170,17 @@ class _Writer:
         self._op("cast", {"X": [var]}, {"Out": [out]}, attrs)
         return out
 
-    def _summed(self, flat: Var, before: Var | None, out: Var | None) -> Var:
-        """The bucket, summed over the ranks."""
-        out = out or self.g.fresh(f"{flat.name}.sum", flat.type)
+    def _moved(self, flat: Var, before: Var | None, out: Var | None) -> Var:
+        """The bucket, summed over the ranks or broadcast to them."""
+        route = self.bucket.route
+        out = out or self.g.fresh(f"{flat.name}.moved", flat.type)
         begun = self.g.fresh(f"{flat.name}.begun", flat.type) if self.overlap else out
-        attrs = {"variable": self.bucket.name, "ring_id": self.bucket.ring}
+        attrs: dict[str, Any] = {"variable": self.bucket.name, "ring_id": route.ring}
         inputs = {"X": [flat], "Before": [] if before is None else [before]}
         outputs = {"Out": [begun], "After": [self.at["After"]]}
-        kind = "start_all_reduce" if self.overlap else "all_reduce_bucket"
-        self._op(kind, inputs, outputs, attrs | {"described": self.bucket.described})
+        kind = "start_all_reduce" if self.overlap else JOINED[route.kind]
+        root = {ROOTS[route.kind]: route.root} if ROOTS[route.kind] else {}
+        self._op(kind, inputs, outputs, attrs | root | {"described": self.bucket.described})
         if self.overlap:
             self._op("wait_all_reduce", {"X": [begun]}, {"Out": [out]}, attrs)
         return out

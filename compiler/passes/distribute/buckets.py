@@ -1,4 +1,4 @@
-"""Which gradients are summed over the ranks together: runs of all-reduces, cut into buckets.
+"""Which values travel between ranks together: runs of collectives, cut into buckets.
 
 Every rank must cut alike, so nothing counts here that may differ from rank to rank: the sizes of
 gradients, which are those of parameters, do not; batches and the speed of a machine do.
@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.program import OpRole
 from compiler.ir.types import TOKEN, DType
 
 LATENCY = 2e-4
@@ -38,36 +39,55 @@ PIECES = 128
 """Into how many pieces of neighbours gradients are joined at most before the model weighs them."""
 
 
+ROOTS = {"c_allreduce_sum": "", "c_reduce_sum": "root_id", "c_broadcast": "root"}
+"""Collectives that may be joined, and the attribute that has their root."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """What collectives have in common that may be joined; `root` is 0 for all-reduces."""
+
+    kind: str
+    ring: int
+    root: int
+    dtype: DType
+
+
 @dataclass(eq=False)
 class Run:
-    """All-reduces of one ring and element type, none of which waits for another."""
+    """Collectives of one route, none of which waits for another."""
 
-    ring: int
-    dtype: DType
+    route: Route
     ops: list[Op] = field(default_factory=list[Op])
 
 
 def runs(g: Graph) -> list[Run]:
-    """The all-reduces that may be joined, in order.
+    """The collectives that may be joined, in order.
 
     A run ends before the first op that waits for one of its results and must keep its place among
     the collectives.
     """
     found: list[Run] = []
-    open_runs: dict[tuple[int, DType], Run] = {}
+    open_runs: dict[Route, Run] = {}
     waits: dict[Op, frozenset[Run]] = {}
     for op in g.ops():
         waits[op] = frozenset[Run]().union(*(waits[each] for each in _makers(g, op)))
         if not op.defn.is_ordered():
             continue
         open_runs = {key: run for key, run in open_runs.items() if run not in waits[op]}
-        if is_gradient_sum(op):
-            key = (op.defn.attributes["ring_id"], op["X"].type.dtype)
-            if key not in open_runs:
-                found.append(open_runs.setdefault(key, Run(*key)))
-            open_runs[key].ops.append(op)
-            waits[op] |= {open_runs[key]}
+        if may_join(op):
+            route = _route(op)
+            if route not in open_runs:
+                found.append(open_runs.setdefault(route, Run(route)))
+            open_runs[route].ops.append(op)
+            waits[op] |= {open_runs[route]}
     return found
+
+
+def _route(op: Op) -> Route:
+    attributes = op.defn.attributes
+    root = attributes.get(ROOTS[op.kind], 0)
+    return Route(op.kind, attributes["ring_id"], root, op["X"].type.dtype)
 
 
 def _makers(g: Graph, op: Op) -> list[Op]:
@@ -77,24 +97,35 @@ def _makers(g: Graph, op: Op) -> list[Op]:
     return [each for each in g.predecessors(op) if each in data or each not in tokens]
 
 
-def is_gradient_sum(op: Op) -> bool:
-    """True for an all-reduce of a dense temporary of a known size that need not be done at once."""
-    if op.kind != "c_allreduce_sum" or op.defn.attributes["use_calc_stream"]:
+def may_join(op: Op) -> bool:
+    """Whether a collective may travel with others of its route.
+
+    Its value is dense and of a known size, and it need not be done at once. What is summed is a
+    temporary; what is broadcast comes from an update, which an optimizer's owner alone computes.
+    """
+    if op.kind not in ROOTS or op.defn.attributes["use_calc_stream"]:
         return False
     vars: list[Var] = [op["X"], op["Out"]]
     sized = all(isinstance(var.type.numel, int) and not var.type.is_array for var in vars)
+    if op.kind == "c_broadcast":
+        return sized and bool(op.attrs.get("op_role", 0) & OpRole.OPTIMIZE)
     return sized and all(var.role == "temp" and var.overwrites is None for var in vars)
 
 
-def computed_in_order(g: Graph, sums: Sequence[Op]) -> list[Op]:
-    """All-reduces in the order in which what they sum is computed; what is fed comes first."""
+def computed_in_order(g: Graph, run: Run) -> list[Op]:
+    """Collectives in the order in which what they move is computed; what is fed comes first.
+
+    Broadcasts stay as they are: only their root computes what they move.
+    """
+    if run.route.kind == "c_broadcast":
+        return run.ops
     index = {op: i for i, op in enumerate(g.ops())}
-    makers = {op: g.producer(op["X"]) for op in sums}
-    return sorted(sums, key=lambda op: -1 if (made := makers[op]) is None else index[made])
+    makers = {op: g.producer(op["X"]) for op in run.ops}
+    return sorted(run.ops, key=lambda op: -1 if (made := makers[op]) is None else index[made])
 
 
-def gradient_bytes(op: Op) -> int:
-    """The bytes that an all-reduce of a known size sums."""
+def value_bytes(op: Op) -> int:
+    """The bytes that a collective of a known size moves."""
     return evaluate(op["X"].type.nbytes, {})
 
 
@@ -110,15 +141,16 @@ def cut(sizes: Sequence[int], bucket_bytes: int | None) -> list[int]:
     [2, 1]
     """
     if bucket_bytes is not None:
-        return _filled(sizes, bucket_bytes)
-    together = _filled(sizes, max(SMALLEST // 4, sum(sizes) // PIECES))
+        return filled(sizes, bucket_bytes)
+    together = filled(sizes, max(SMALLEST // 4, sum(sizes) // PIECES))
     starts = [0, *accumulate(together)]
     pieces = _cheapest([sum(sizes[a:b]) for a, b in pairwise(starts)])
     ends = [0, *accumulate(pieces)]
     return [starts[b] - starts[a] for a, b in pairwise(ends)]
 
 
-def _filled(sizes: Sequence[int], limit: int) -> list[int]:
+def filled(sizes: Sequence[int], limit: int) -> list[int]:
+    """How many values each bucket has where it is filled up to a limit of bytes."""
     counts, held = list[int](), 0
     for size in sizes:
         if counts and held + size <= limit:

@@ -1,10 +1,12 @@
 """Programs with collectives compute on many ranks what the program computes on the whole batch."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+import compiler
 import fluid
 from fluid.data_parallel.build import build
 from fluid.data_parallel.rewrite import insert_all_reduces
@@ -165,3 +167,25 @@ def test_rings_alternate_from_the_last_gradient() -> None:
         op.attr("ring_id") for op in program.global_block().ops if op.type == "c_allreduce_sum"
     ]
     assert rings == [1, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_an_owner_gets_its_gradients_and_sends_its_parameters_in_one_bucket(fuse: bool) -> None:
+    """With Reduce: as many messages as owners each way, or as parameters where nothing is fused."""
+    loss, batches = training("digits_mlp", fluid.optimizer.Momentum(0.1, 0.9))
+    strategy = Strategy()
+    strategy.reduce_strategy = Strategy.ReduceStrategy.Reduce
+    strategy.fuse_all_reduce_ops = fuse
+    built = build(fluid.default_main_program(), strategy, 2)
+    schedules = [
+        compiler.compile(each, feed=batches[0], fetch=[loss.name]).collectives
+        for each in built.programs
+    ]
+    assert schedules[0] == schedules[1]
+    kinds = Counter(line.partition(" ")[0] for line in schedules[0])
+    count = len(fluid.default_main_program().all_parameters())
+    assert kinds == (
+        {"reduce_bucket": 2, "broadcast_bucket": 2}
+        if fuse
+        else {"c_reduce_sum": count, "c_broadcast": count}
+    )

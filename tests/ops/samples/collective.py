@@ -22,5 +22,8 @@ SAMPLES = [
     Sample("gen_nccl_id", {}, {"trainers": ["127.0.0.1:6170"], "trainer_id": 0}),
     Sample("c_comm_init", {"X": integers(1, high=1)}, {"nranks": 1, "rank": 0}),
     Sample("c_comm_init_all", {}),
-    *(Sample(each, X) for each in ("start_all_reduce", "all_reduce_bucket")),
+    *(
+        Sample(each, X)
+        for each in ("start_all_reduce", "all_reduce_bucket", "reduce_bucket", "broadcast_bucket")
+    ),
 ]

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 from runtime.ps.wire.transport import grpc
 from tests.runtime.ps.world import receive, send, world
@@ -13,7 +14,7 @@ def codes_of_children(count: int) -> list[int]:
     for _ in range(count):
         process = os.fork()
         if not process:
-            threading.Event().wait(0.05)
+            time.sleep(0.05)
             os._exit(0)
         codes.append(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     return codes
