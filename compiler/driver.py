@@ -126,7 +126,7 @@ def compile_graph(
         run_passes(graph, pipeline(settings, supports), context, watching)
         _check_support(graph)
         plan = replace(freeze(graph), in_order=settings.deterministic, tf32=settings.tf32)
-        module = writer.emit(plan, poison=settings.check >= 1)
+        module = writer.emit(plan, settings.check >= 1, settings.check_numbers)
     if folder is not None:
         _dump_stages(folder, plan, module)
     record = Record(packed(text), target, settings, context.milliseconds)

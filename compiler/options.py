@@ -43,6 +43,8 @@ class Options:
     (docs/mixed_precision.md). `deterministic` lets rows that repeat be summed in one order on a
     device, which takes longer; `tf32` lets its products of float32 round what they multiply to
     TF32, which is faster (docs/gpu.md).
+    `check_numbers` stops a step at the first op that computes NaN or an infinite number, and names
+    op and tensor; ops are then neither fused nor moved.
     `bucket_bytes` is how many bytes of gradients ranks sum at once, None for as many as the cost
     model says; with `overlap` they do that while others are computed; `compress` "fp16" or "bf16"
     rounds them on their way.
@@ -61,6 +63,7 @@ class Options:
     bucket_bytes: int | None = None
     overlap: bool = True
     compress: str | None = None
+    check_numbers: bool = False
 
     def __post_init__(self) -> None:
         _expect_dtype(self.dtype)

@@ -89,6 +89,7 @@ class Frame:
         self.kernels: list[tuple[str, dict[str, str], dict[str, int], dict[str, int]]] = []
         self.globals: list[str] = []
         self.step = 0
+        self.expects_numbers = False
         self._operands: dict[Any, NumpyOperand] = {}
         self._carried: dict[tuple[str, Callable[..., Any]], str] = {}
         self._kept: list[dict[str, str]] = [{}, {}]

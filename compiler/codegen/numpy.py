@@ -14,6 +14,7 @@ from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame
 from compiler.codegen.meaning import ShapeOf, call_meaning
 from compiler.codegen.module import KernelSpec, Module
+from compiler.codegen.numbers import check_outputs
 from compiler.codegen.open import emit_open
 from compiler.codegen.pointwise import emit_pointwise
 from compiler.codegen.widening import narrow, reads_half, widened
@@ -44,13 +45,16 @@ class NumpyTarget:
         known = steers or isinstance(op.defn, Pointwise) or has(op.defn, "numpy")
         return "" if known else f"{op.kind} has neither `compute` nor `numpy`"
 
-    def emit(self, plan: Plan, poison: bool = False) -> Module:
+    def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
         """The module of a plan: its source is the same bytes for the same plan.
 
         With `poison`, memory is filled with NaN or the smallest integer behind the last step that
-        needs it, so that a plan that gives it away too early shows in what is computed.
+        needs it, so that a plan that gives it away too early shows in what is computed. With
+        `check_numbers`, a step stops at the first op that computes what is no finite number.
         """
-        return assemble(plan, Frame(plan.dims, plan.buffers), emit_step, STYLE, poison)
+        frame = Frame(plan.dims, plan.buffers)
+        frame.expects_numbers = check_numbers
+        return assemble(plan, frame, emit_step, STYLE, poison)
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ def emit_step(frame: Frame, step: Step) -> None:
         emit_pointwise(frame, tail)
     else:
         _emit_op(frame, first)
+    check_outputs(frame, step)
 
 
 def tell_ops(frame: Frame, step: Step) -> None:

@@ -18,6 +18,9 @@ class Target(Protocol):
         """Empty if this target has code for an op; otherwise the reason it does not."""
         ...
 
-    def emit(self, plan: Plan, poison: bool = False) -> Module:
-        """The module that computes a plan; with `poison` it spoils memory that is not needed."""
+    def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
+        """The module that computes a plan; with `poison` it spoils memory that is not needed.
+
+        With `check_numbers` it stops at the first op that computes NaN or an infinite number.
+        """
         ...

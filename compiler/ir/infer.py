@@ -66,7 +66,7 @@ def infer_op(block: Block, op: OpDesc) -> None:
     defn = bind(op)
     given = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
-    inferred = infer_types(defn, types | _companions(block, op, defn, types), op)
+    inferred = infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
     for slot, names in op.outputs.items():
         declared = _said(inferred, slot)
         for index, name in enumerate(names):
@@ -80,8 +80,12 @@ def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
     return listed(inferred.get(slot))
 
 
-def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, Any]:
+def infer_types(
+    defn: OpDef, types: Mapping[str, Any], op: OpDesc, declared: bool = False
+) -> dict[str, Any]:
     """What `defn.infer_types` says, with the op's text and line on every error.
+
+    With `declared` what `defn.declared_types` does, for a program that is only recorded.
 
     Raises ShapeError besides where an output has a size that no tensor has, and for a gradient op
     where its forward op could not have had such inputs, attributes and outputs.
@@ -89,7 +93,7 @@ def infer_types(defn: OpDef, types: Mapping[str, Any], op: OpDesc) -> dict[str, 
     try:
         _check_place(defn, types)
         _check_forward(defn, types)
-        inferred = defn.infer_types(types)
+        inferred = defn.declared_types(types) if declared else defn.infer_types(types)
         _check_sizes(defn, inferred)
         return inferred
     except CompileError as error:

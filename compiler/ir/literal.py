@@ -102,7 +102,7 @@ def said_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]:
     registered has no defaults, so all of its attributes are said.
     """
     declared = _declared(kind)
-    said = {name: value_text(_bound(kind, name, declared, attrs)) for name in sorted(attrs)}
+    said = {name: _said(kind, name, declared, attrs) for name in sorted(attrs)}
     return {name: text for name, text in said.items() if not _is_default(name, text, declared)}
 
 
@@ -149,10 +149,26 @@ def _bound(
         return attrs[name]
 
 
+def _said(kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> str:
+    value = _bound(kind, name, declared, attrs)
+    return value_text(_shortest(value) if name in declared else value)
+
+
+def _shortest(value: Any) -> Any:
+    """A float32 as the number with the fewest digits that is rounded to it: 0.1.
+
+    >>> _shortest([0.10000000149011612, 2])
+    [0.1, 2]
+    """
+    if isinstance(value, list):
+        return [_shortest(item) for item in cast("list[Any]", value)]
+    return float(str(np.float32(value))) if isinstance(value, float) else value
+
+
 def _is_default(name: str, text: str, declared: Mapping[str, Attr[Any]]) -> bool:
     if name in declared:
         default = declared[name].default
-        return default is not None and text == value_text(default)
+        return default is not None and text == value_text(_shortest(default))
     if name in _REFERENCE_DEFAULTS:
         return text == value_text(_REFERENCE_DEFAULTS[name])
     return name in BOOKKEEPING and text in _EMPTY

@@ -160,6 +160,10 @@ class OpDef(Traits, TurnRules, MemoryRules):
         """
         return self.named(call(self, "infer", types))
 
+    def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The same while a program is recorded, where types are hints; None for what is open."""
+        return self.infer_types(types)
+
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
         wide = widened(values) if self.widens else values

@@ -97,16 +97,30 @@ def parse(data: bytes, message: str = "ProgramDesc") -> Message:
     return _read_fields(data, 0, len(data), _layout(message))
 
 
-def dump(message: Message) -> bytes:
+def dump(message: Message, partial: bool = False) -> bytes:
     """The bytes of `message`, fields by number and lists unpacked, as the reference writes them.
 
-    Raises ProtoError for a missing required field and for a value its field cannot hold.
+    Raises ProtoError for a missing required field, unless the message may be `partial`, and for a
+    value its field cannot hold.
     """
-    layout, values = _layout(message.kind), message.values
-    for name in layout.required:
-        if name not in values:
+    if not partial:
+        _check_complete(message)
+    return _dump_fields(message)
+
+
+def _check_complete(message: Message) -> None:
+    """ProtoError where a message, or one inside it, lacks a required field."""
+    for name in _layout(message.kind).required:
+        if name not in message.values:
             raise ProtoError(f"{message.kind} needs its {name}")
-    fields = [(_field(message.kind, name), value) for name, value in values.items()]
+    for value in message.values.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Message):
+                _check_complete(item)
+
+
+def _dump_fields(message: Message) -> bytes:
+    fields = [(_field(message.kind, name), value) for name, value in message.values.items()]
     parts = [(field.number, _field_bytes(field, value)) for field, value in fields]
     parts += [(tag >> 3, _varint_bytes(tag) + raw) for tag, raw in message.unknown]
     return b"".join([raw for _, raw in sorted(parts, key=itemgetter(0))])
@@ -323,7 +337,7 @@ def _write_string(item: Item, field: Field) -> bytes:
 def _write_message(item: Item, field: Field) -> bytes:
     if not isinstance(item, Message) or item.kind != field.kind:
         _refuse(field, item)
-    return _span_bytes(dump(item))
+    return _span_bytes(_dump_fields(item))
 
 
 def _refuse(field: Field, value: Value) -> NoReturn:

@@ -20,7 +20,13 @@ from compiler.ir.infer import bind, check_slots, infer_types, op_text
 from compiler.ir.opdef import OpDef, Slot, find, listed
 from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.remote_rows import as_remote
-from compiler.ir.scan_rules import clobbers, deleted_before, graph_attributes, of_known_size
+from compiler.ir.scan_rules import (
+    clobbers,
+    deleted_before,
+    expanded,
+    graph_attributes,
+    of_known_size,
+)
 from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
 
 LOD = "@LOD"
@@ -58,6 +64,10 @@ class Scan:
         check_slots(op)
         op = self._chosen(as_remote(op))
         inputs = self.inputs(op)
+        if steps := expanded(op, inputs):
+            for step in steps:
+                self.add(step)
+            return
         op = OpDesc(op.type, op.inputs, op.outputs, graph_attributes(op), op.source)
         outputs = self.outputs(op, inputs)
         if bind(op).is_ordered():
@@ -340,6 +350,20 @@ class Scan:
             self._share_lod(var, [*like, *self._variable_of(var)])
             if rows and rows[0]:
                 self.rows[var] = rows[0]
+        if defn.joins_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):
+            self._join_lods(outputs["Out"][0], inputs["X"])
+
+    def _join_lods(self, out: Var, vars: Sequence[Var]) -> None:
+        """Give rows that stand one behind the other their sequences, where all have them."""
+        lods = [self.lod_of(var) for var in vars]
+        levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
+        self.lods[out] = [self._joined(out, i, each) for i, each in enumerate(levels)]
+
+    def _joined(self, out: Var, index: int, level: Sequence[Var]) -> Var:
+        count = sum((each.type.shape[0] - 1 for each in level[1:]), start=level[0].type.shape[0])
+        joined = self.graph.another(f"{out.name}{LOD}{index}", level[0].type.with_shape((count,)))
+        self.graph.op("join_offsets", {"X": list(level)}, {"Out": [joined]}, last=True)
+        return joined
 
     def _share_lod(self, var: Var, like: Sequence[Var]) -> None:
         if var in self.lods or not var.type.shape:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
 from compiler.errors import CompileError
 from compiler.ir.graph import Var
-from compiler.ir.infer import op_text
-from compiler.ir.opdef import Pointwise, find
+from compiler.ir.infer import bind, op_text
+from compiler.ir.opdef import Pointwise, Types, find
 from compiler.ir.program import EMPTY, OpDesc, OpRole
-from compiler.ir.slots import BOOKKEEPING
+from compiler.ir.slots import BOOKKEEPING, QUANTIZER_NOTES
 from compiler.ir.types import TensorType
 
 
@@ -23,12 +23,40 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     """
     known = {*find(op.type).attrs, *BOOKKEEPING}
     backward = bool(op.role & OpRole.BACKWARD)
-    attrs = {n: value for n, value in op.attrs.items() if not backward or n in known}
+    attrs = {
+        n: value for n, value in op.attrs.items() if n in known or not passed_over(n, backward)
+    }
     names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
     if "variable" in known:
         return {"variable": next(names, ""), **attrs}
     slots = {f"{slot}_names": list(each) for slot, each in (op.inputs | op.outputs).items()}
     return {**attrs, **{name: each for name, each in slots.items() if name in known}}
+
+
+def passed_over(name: str, backward: bool) -> bool:
+    """True for an unknown attribute of the backward pass, and for what a quantizer noted."""
+    return backward or name.endswith(QUANTIZER_NOTES)
+
+
+class Expands(Protocol):
+    """An op that is a short program of other ops."""
+
+    def steps(self, op: OpDesc, types: Types) -> list[OpDesc]:
+        """The ops that it becomes."""
+        ...
+
+
+def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
+    """The ops that a composite op becomes; none for any other op."""
+    if not find(op.type).is_composite:
+        return []
+    types = {slot: [var.type for var in vars] for slot, vars in inputs.items()}
+    try:
+        return cast(Expands, bind(op)).steps(op, types)
+    except CompileError as error:
+        raise type(error)(
+            error.message, op=op_text(op), source=op.source, hint=error.hint
+        ) from None
 
 
 def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:

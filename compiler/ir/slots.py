@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import copysign, inf
+from math import copysign, inf, isfinite
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -21,10 +21,13 @@ BOOKKEEPING = frozenset(
     "fuse_relu fuse_brelu fuse_brelu_threshold fuse_activation fuse_alpha fuse_beta fuse_with_relu "
     "fuse_residual_connection fuse_relu_before_depthwise_conv force_fp32_output Scale_in Scale_out "
     "Scale_in_eltwise Scale_weights scale_x scale_y scale_out Scale_x Scale_y x_data_format "
-    "y_data_format quantize_weights is_cpu is_calc_type use_addto "
-    "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@".split()
+    "y_data_format quantize_weights is_cpu is_calc_type use_addto quantization_type skip_quant "
+    "out_threshold activation_bits quantize_weight_bits is_test "
+    "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ @ENABLE_CACHE_RUNTIME_CONTEXT@".split()
 )
 """Attributes of the reference that say nothing of an op's meaning: kept, never read."""
+QUANTIZER_NOTES = ("_quant_scale", ".min", ".max")
+"""Ends of names that quantizers give attributes: what they saw of a variable, named before."""
 
 
 GRAPH_ONLY = frozenset(
@@ -45,14 +48,15 @@ class HasAttributes(Protocol):
 class Attr(Generic[T]):
     """A declared attribute; on an instance it reads as its value.
 
-    `item` is the type of the items of a list, None where they are not checked.
+    `item` is the type of the items of a list, None where they are not checked. Floats are rounded
+    to float32, as they are in a saved program.
     """
 
     def __init__(
         self, kind: type[T], default: T | None, accepted: Accepted = ANY, item: type | None = None
     ) -> None:
         self.kind = kind
-        self.default = default
+        self.default = cast("T | None", _as_float32(default))
         self.accepted = accepted
         self.item = item
         self.name = ""
@@ -95,8 +99,6 @@ class Attr(Generic[T]):
     def _checked(self, op: str, value: Any, kind: type[Any], where: str = "") -> Any:
         """A value, or an item of a list, in its declared type."""
         found = _convert(value, kind)
-        if isinstance(found, float) and not self.accepted.wide and FLOAT32 < abs(found) < inf:
-            found = copysign(inf, found)  # as float32, which the reference keeps it in
         if not isinstance(found, kind):
             raise self._wrong_type(op, value, kind, where)
         if not self.accepted.has(found):
@@ -104,13 +106,22 @@ class Attr(Generic[T]):
                 f"{op}: {where}attribute {self.name!r} is {_short(found)}, "
                 f"expected {self.accepted.expected(kind)}"
             )
-        return found
+        return _as_float32(found)
 
     def _wrong_type(self, op: str, value: Any, wanted: type, where: str = "") -> BadAttribute:
         got = type(value).__name__
         return BadAttribute(
             f"{op}: {where}attribute {self.name!r} is {got} {_short(value)}, not {wanted.__name__}"
         )
+
+
+def _as_float32(value: Any) -> Any:
+    """A number as the reference keeps FLOAT attributes; each item of a list."""
+    if isinstance(value, list):
+        return [_as_float32(item) for item in cast("list[Any]", value)]
+    if not isinstance(value, float) or not isfinite(value):
+        return value
+    return copysign(inf, value) if abs(value) > FLOAT32 else float(np.float32(value))
 
 
 def _short(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -14,6 +15,8 @@ class Traits:
     """True for what begins communication: it runs as soon as it can."""
     waits_late: ClassVar[bool] = False
     """True for what waits for communication: it runs just before its result is read."""
+    is_composite: ClassVar[bool] = False
+    """True for an op that becomes other ops as soon as a program becomes a graph."""
     is_random: ClassVar[bool] = False
     """True for what gives other numbers every time, and so is no constant."""
     lod_like: ClassVar[str | None] = None
@@ -39,6 +42,10 @@ class Traits:
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
     stays_on_host: ClassVar[str] = ""
     """Why the op has no kernels and shall have none; empty for an op that may have them."""
+
+    def joins_rows(self, ranks: Mapping[str, int]) -> bool:
+        """Whether the rows of Out are those of all in X, one behind the other, given the ranks."""
+        return False
 
     def has_no_kernel(self) -> str:
         """Why this op has no kernels with these attributes, where others of its class have some."""

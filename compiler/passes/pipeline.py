@@ -57,6 +57,10 @@ PASSES: tuple[type[Pass], ...] = (
 """Every pass, in the order they run."""
 
 
+_WHOLE_OPS = {each.name for each in PASSES} - {"schedule", "reuse_memory", "insert_deletes"}
+"""Passes that are left out so that each op of the program computes its own outputs."""
+
+
 def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     """The passes that options leave on, in order; with `supports`, ops go to a device that has it.
 
@@ -66,7 +70,7 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
     Registered passes that options name stand where they were registered to; CompileError for
     others.
     """
-    off = options.disable - {Schedule.name}
+    off = options.disable - {Schedule.name} | (_WHOLE_OPS if options.check_numbers else set[str]())
     off |= {Recompute.name} if options.memory_budget is None else set[str]()
     off |= {Layout.name, MergeSquares.name, GroupUpdates.name} if supports is None else set[str]()
     narrow = None if options.dtype == "fp32" else options.dtype
@@ -76,7 +80,8 @@ def pipeline(options: Options, supports: Supports | None = None) -> list[Pass]:
         NarrowFloats(narrow) if narrow and type(each) is NarrowFloats else each for each in kept
     ]
     kept = [_bucketing(options) if type(each) is BucketAllReduces else each for each in kept]
-    kept = [Schedule(search=False) if each.name in options.disable else each for each in kept]
+    as_written = options.check_numbers or Schedule.name in options.disable
+    kept = [Schedule(search=not as_written) if type(each) is Schedule else each for each in kept]
     if supports is None:
         return kept
     behind = GroupUpdates | FusePointwise | Schedule

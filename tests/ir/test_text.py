@@ -50,7 +50,7 @@ program {
   block 1 (parent 0, forward 2) {
     var h: f32[?, 13] {'lod_level': 1}
     (Out=h) = relu(X=x)
-    (Out=x) = scale(X=h) {'bias': 0.10000000149011612, 'op_role_var': ['a', 'b']}
+    (Out=x) = scale(X=h) {'bias': 0.1, 'op_role_var': ['a', 'b']}
   }
 }
 """

@@ -15,6 +15,8 @@ from tests.ops.samples import numbers
 
 Values = Mapping[str, Any]
 STEP = 1e-6
+INTERMEDIATE = ("IntermediateOut",)
+"""Outputs that no gradient comes in by, of ops whose gradient is other ops."""
 
 
 def each(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -40,7 +42,8 @@ def widen(array: Any) -> Any:
 def weights_for(kind: str, outputs: Values) -> dict[str, Any]:
     """Return a weight for each element of the outputs whose gradient the op's gradient reads."""
     read = gradient_inputs(kind)
-    wanted = {s: value for s, value in outputs.items() if read is None or s + GRAD in read}
+    chosen = {s for s in outputs if (s not in INTERMEDIATE if read is None else s + GRAD in read)}
+    wanted = {s: value for s, value in outputs.items() if s in chosen}
     given = {s: value for s, value in wanted.items() if not find(kind).slots[s].companion}
     return {s: each(v, weight_of) for s, v in given.items()}
 
@@ -84,8 +87,9 @@ def gradient_op(
 def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
     """Return the gradients by input slot, running the ops that `grad_ops` gives."""
     names = {slot: as_list(slot, value) for slot, value in inputs.items()}
-    made = {slot: as_list(slot, value) for slot, value in weights.items()}
-    values = by_name(names, inputs)
+    outputs = find(kind)(attrs).evaluate(inputs)
+    made = {slot: as_list(slot, value) for slot, value in outputs.items()}
+    values = by_name(names, inputs) | by_name(made, outputs)
     values |= {name + GRAD: weight for name, weight in by_name(made, weights).items()}
     op = OpDesc(kind, names, made, attrs)
     definition: Any = find(kind)(attrs)

@@ -15,8 +15,8 @@ HEAD = """# Ops
 Every op of a program that can be compiled and run, made from the registry by
 `pytest tests/ops/test_catalogue.py --update`. Slots: `*` takes many, `?` may be empty. *gradient*
 is the op that `append_backward` writes, or "ops" where the gradient is other ops. *code* says how
-the NumPy target writes it: *fused* with its neighbours, by a *lowering* of its own, or by calling
-its *meaning*. *sequences* (LoD) and *rows* (sparse gradients) are read or written as they are.
+the NumPy target writes it: *fused* with its neighbours, by a *lowering* of its own, by calling
+its *meaning*, or as *other ops*. *sequences* (LoD) and *rows* (sparse gradients) are read or written as they are.
 
 """
 
@@ -80,6 +80,8 @@ def code(cls: type[OpDef]) -> str:
     """Return how the NumPy target writes it."""
     if issubclass(cls, Pointwise):
         return "fused"
+    if cls.is_composite:
+        return "other ops"
     return "lowering" if hasattr(cls, "lower") else "meaning" if hasattr(cls, "numpy") else ""
 
 

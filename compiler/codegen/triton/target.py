@@ -10,6 +10,7 @@ from pathlib import Path
 from compiler.codegen.epilogue import head_and_tail
 from compiler.codegen.frame import Frame
 from compiler.codegen.module import Module
+from compiler.codegen.numbers import check_outputs
 from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.frame import TritonFrame
@@ -72,9 +73,11 @@ class TritonTarget:
         """True where an op has kernels, for some calls of it at least."""
         return issubclass(defn, Pointwise | Whole) or _body(defn) is not None or _is_filled(defn)
 
-    def emit(self, plan: Plan, poison: bool = False) -> Module:
-        """The module of a plan, with `poison` as NumpyTarget has it."""
-        return assemble(plan, TritonFrame(plan), _emit, STYLE, poison)
+    def emit(self, plan: Plan, poison: bool = False, check_numbers: bool = False) -> Module:
+        """The module of a plan, with `poison` and `check_numbers` as NumpyTarget has them."""
+        frame = TritonFrame(plan)
+        frame.expects_numbers = check_numbers
+        return assemble(plan, frame, _emit, STYLE, poison)
 
 
 def launches(plan: Plan) -> dict[int, list[Written]]:
@@ -139,8 +142,10 @@ def _emit(frame: Frame, step: Step) -> None:
         emit_step(frame, step)
         frame.measure(step)
     else:
-        _emit_there(frame, replace(step, ops=tuple(map(frame.named, step.ops))))
+        step = replace(step, ops=tuple(map(frame.named, step.ops)))
+        _emit_there(frame, step)
         frame.measure(step)
+        check_outputs(frame, step)
 
 
 def _emit_there(frame: TritonFrame, step: Step) -> None:

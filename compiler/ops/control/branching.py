@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,18 @@ class SelectInput(OpDef, op="select_input"):
     Out_lod = writes_lod("Out")
 
     def infer(self, X: list[TensorType], X_lod: list[TensorType] | None) -> dict[str, Any]:
-        ranks = {each.rank for each in X}
-        if len(ranks) > 1:
+        if _differ(X):
             listed = ", ".join(map(str, X))
-            raise ShapeError(f"{self.kind}: the ways have {listed}, which differ in axes")
+            raise ShapeError(
+                f"{self.kind}: the ways have {listed}, which differ in axes or element type"
+            )
         sizes = zip(*(each.shape for each in X), strict=True)
         shape = tuple(n[0] if all(size == n[0] for size in n) else UNKNOWN for n in sizes)
         return {"Out": X[0].with_shape(shape), "Out_lod": [OFFSETS] if X_lod else []}
+
+    def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the first way, as in the reference, where the ways differ."""
+        return {"Out": types["X"][0]} if _differ(types["X"]) else self.infer_types(types)
 
     def numpy(self, X: list[Any], X_lod: list[Array] | None, Mask: Array) -> dict[str, Any]:
         way = int(Mask.item())
@@ -43,6 +48,11 @@ class SelectInput(OpDef, op="select_input"):
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}
         return [OpDesc("select_output", inputs, {"Out": list(map(grad, op.inputs["X"]))}, op.attrs)]
+
+
+def _differ(ways: Sequence[TensorType]) -> bool:
+    """Whether values differ in the number of axes or in element type."""
+    return len({(each.rank, each.dtype) for each in ways}) > 1
 
 
 class SelectOutput(OpDef, op="select_output"):
@@ -56,6 +66,10 @@ class SelectOutput(OpDef, op="select_output"):
 
     def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
         return {"Out": [X, X]}
+
+    def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Gradients have the types of their variables, which may differ."""
+        return {"Out": [None, None]}
 
     def numpy(self, X: Any, Mask: Array) -> dict[str, list[Any]]:
         zeros: Any = [] if hasattr(X, "append") else np.zeros_like(X)

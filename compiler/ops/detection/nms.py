@@ -6,6 +6,8 @@ score and the box.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from compiler.errors import ShapeError
@@ -21,6 +23,8 @@ from compiler.ops.detection.nms_loops import (
     merge_neighbours,
 )
 
+POLYGONS = (8, 16, 24, 32)
+"""How many numbers a polygon may have: x and y of 4, 8, 12 or 16 corners."""
 NO_OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
 """The type of offsets that are those of one picture where nothing is kept of any."""
 
@@ -41,12 +45,15 @@ class Detections(OpDef):
     nms_top_k: Attr[int] = required(int)
     keep_top_k: Attr[int] = required(int)
     normalized = attr(True)
+    takes_polygons: ClassVar[bool] = False
 
     def kept(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
         """The types of Out and its LoD; ShapeError where boxes and scores do not go together."""
-        require_boxes(self.kind, "BBoxes", BBoxes)
+        polygons = self.takes_polygons and BBoxes.rank == 3 and BBoxes.shape[-1] in POLYGONS
+        if not polygons or not BBoxes.dtype.is_float:
+            require_boxes(self.kind, "BBoxes", BBoxes)
         pairs = ((0, 0), (1, 2)) if Scores.rank == 3 else ((0, 0), (1, 1))
         wrong = Scores.rank not in (2, 3) or BBoxes.rank != 3
         if wrong or any(differ(BBoxes.shape[a], Scores.shape[b]) for a, b in pairs):
@@ -56,7 +63,8 @@ class Detections(OpDef):
         if Scores.rank == 2:
             pictures = BBoxes_lod[-1].shape[0] - 1 if BBoxes_lod else UNKNOWN
         offsets = TensorType(DType.INT64, (pictures + 1,))
-        return {"Out": BBoxes.with_shape((UNKNOWN, 6)), "Out_lod": [offsets]}
+        width = BBoxes.shape[-1] + 2 if polygons else 6
+        return {"Out": BBoxes.with_shape((UNKNOWN, width)), "Out_lod": [offsets]}
 
 
 def by_picture(
@@ -216,10 +224,12 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     """`multiclass_nms` of boxes that are first merged with their neighbours in the list.
 
     Boxes that follow each other and share more than `nms_threshold` become one, weighed by their
-    scores, which add up. Scores are [N, 1, M]. Reference: locality_aware_nms_op.cc.
+    scores, which add up. Scores are [N, 1, M]. BBoxes may be polygons instead, [N, M, 8] and so on:
+    x and y of 4, 8, 12 or 16 corners. Reference: locality_aware_nms_op.cc.
     """
 
     stays_on_host = "a box is kept or merged after all before it"
+    takes_polygons = True
 
     background_label = attr(-1)
     nms_threshold = attr(0.3)

@@ -8,21 +8,39 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.types import Array
-from compiler.ops.detection.boxes import overlaps
+from compiler.ops.detection.polygons import polygon_overlaps
 
 
-def overlap_with(box: Array, others: Array, normalized: bool) -> Array:
-    """How much of a box each other one shares; boxes that do not touch share nothing."""
+def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
+    """Intersection over union of boxes [K, 4] with boxes [L, 4]: [K, L]; 0 unless they touch.
+
+    Polygons [K, 2n] have n corners each.
+    """
+    if others.shape[-1] != 4:
+        rows = [polygon_overlaps(box, others) for box in boxes]
+        return np.reshape(rows, (len(boxes), len(others)))
     extra = 0.0 if normalized else 1.0
-    apart = (others[:, :2] > box[2:]) | (others[:, 2:] < box[:2])
-    turned = (box[2:] < box[:2]).any() | (others[:, 2:] < others[:, :2]).any(axis=1)
-    found = overlaps(box[None], others, extra)[0]
-    return np.where(apart.any(axis=1) | turned, 0, found)
+    one, other = boxes.T[:, :, None], others.T[:, None]
+    width = np.minimum(one[2], other[2]) - np.maximum(one[0], other[0])
+    height = np.minimum(one[3], other[3]) - np.maximum(one[1], other[1])
+    touch = (width >= 0) & (height >= 0)
+    shared = (width + extra) * (height + extra)
+    union = box_areas(one, extra) + box_areas(other, extra) - shared
+    union[union == 0] = 1
+    return np.divide(shared, union, out=np.zeros_like(shared), where=touch)
+
+
+def box_areas(sides: Array, extra: float) -> Array:
+    """Areas of boxes whose left, top, right and bottom are the rows of `sides`."""
+    return (sides[2] - sides[0] + extra) * (sides[3] - sides[1] + extra)
 
 
 def best_first(scores: Array, threshold: float, top: int) -> Array:
     """The boxes above a threshold, the best first, at most `top` of them; -1 for all."""
     able = np.flatnonzero(scores > threshold)
+    if -1 < top < len(able):
+        last = len(able) - max(top, 1)
+        able = able[scores[able] >= np.partition(scores[able], last)[last]]
     order = able[np.argsort(-scores[able], kind="stable")]
     return order[:top] if top > -1 else order
 
@@ -33,17 +51,42 @@ def suppress(
     """The boxes that share no more than a threshold with a better one that is kept.
 
     `limits` are the least score, the threshold, what it shrinks by with each box while it is above
-    a half, and how many boxes are looked at.
+    a half, and how many boxes are looked at. Candidates are compared in blocks of 128: with each
+    other, then those that are kept with all that are left.
     """
     least, threshold, eta, top = limits
+    order = best_first(scores, least, top)
+    most = np.full(len(order), -np.inf, boxes.dtype)
+    found: list[Array] = []
+    while len(order):
+        block, own = order[:128], boxes[order[:128]]
+        shared = touching_overlaps(own, own, normalized)
+        kept, threshold = keep_of_block(shared, most[:128], threshold, eta)
+        found.append(block[kept])
+        left = np.flatnonzero(~(most[128:] > threshold)) + 128
+        order, most = order[left], most[left]
+        if len(order) and kept:
+            better = touching_overlaps(own[kept], boxes[order], normalized)
+            np.maximum(most, better.max(axis=0), out=most)
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def keep_of_block(
+    shared: Array, most: Array, threshold: float, eta: float
+) -> tuple[list[int], float]:
+    """The positions that are kept of a block, and the threshold after them.
+
+    `shared` are the overlaps of its candidates, the best first; `most` is the greatest overlap of
+    each with what is kept so far, and is updated.
+    """
     kept: list[int] = []
-    for number in best_first(scores, least, top):
-        shared = overlap_with(boxes[number], boxes[kept], normalized)
-        if kept and shared.max() > threshold:
+    for position in range(len(shared)):
+        if most[position] > threshold:
             continue
-        kept.append(int(number))
+        kept.append(position)
+        np.maximum(most, shared[position], out=most)
         threshold = threshold * eta if eta < 1 and threshold > 0.5 else threshold
-    return np.array(kept, np.int64)
+    return kept, threshold
 
 
 def best_of_classes(
@@ -86,8 +129,8 @@ def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: 
     """
     last = 0
     for number in range(1, len(boxes)):
-        shared = overlap_with(boxes[last], boxes[number : number + 1], normalized)[0]
-        if shared <= threshold:
+        pair = boxes[last : last + 1], boxes[number : number + 1]
+        if touching_overlaps(*pair, normalized)[0, 0] <= threshold:
             last = number
             continue
         weights = scores[[number, last]]
@@ -100,8 +143,7 @@ def decayed_scores(
     boxes: Array, scores: Array, sigma: float, gaussian: bool, normalized: bool
 ) -> Array:
     """Scores of boxes, the best first, lowered by how much they share with better ones."""
-    shared = np.stack([overlap_with(box, boxes, normalized) for box in boxes])
-    shared = np.tril(shared, -1)
+    shared = np.tril(touching_overlaps(boxes, boxes, normalized), -1)
     most = shared.max(axis=1)
     linear = (1 - shared) / (1 - most)
     decay = np.exp((most**2 - shared**2) * sigma) if gaussian else linear

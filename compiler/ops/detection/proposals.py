@@ -130,6 +130,7 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     """
 
     stays_on_host = "only data decides how many boxes a level has"
+    lod_like = ""
 
     FpnRois = reads(no_grad=True)
     FpnRois_lod = reads_lod("FpnRois")

@@ -106,7 +106,8 @@ def resize(
     k: Lanes, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
 ) -> None:
     """Kernels for the places and weights of each axis, and one for Out."""
-    tables = [_look(k, axis, X.type.dtype) for axis in axes]
+    dtype = X.type.dtype if X.type.dtype.is_float else DType.FP32
+    tables = [_look(k, axis, dtype) for axis in axes]
     indices = k.lanes(*Out.shape)
     n, c, *outputs = channels_first(layout, indices)
     taps = [axis.taps for axis in axes]
@@ -116,7 +117,9 @@ def resize(
         places.append(place[output, tap])
         weight = weight if share is None else share[output, tap] * weight
     value = X[in_layout(layout, (n, c, *places))]
-    k.store(Out, indices, k.sum(value * weight, r) if taps[0] > 1 else value)
+    if taps[0] > 1:
+        value = k.astype(k.sum(k.astype(value, dtype) * weight, r), X.type.dtype)
+    k.store(Out, indices, value)
 
 
 def _look(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, DeviceOperand | None]:

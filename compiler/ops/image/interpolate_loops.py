@@ -117,13 +117,15 @@ def resize(
 ) -> Array:
     """Images resampled to `made` sizes; `method` is its name, align_corners, align_mode.
 
-    `factors` say how far a step goes where they are given; else the sizes do.
+    `factors` say how far a step goes where they are given; else the sizes do. Integers are
+    resampled in float32, and cut to whole numbers at the end.
     """
-    first = 1 if is_channels_last(layout) else 2
+    first, dtype = 1 if is_channels_last(layout) else 2, images.dtype
+    images = images.astype(np.float32) if dtype.kind in "iu" else images
     for axis, count in enumerate(made):
         size, factor = images.shape[first + axis], factors[axis] if factors else 0
         images = resample(images, first + axis, *axis_taps(size, count, *method, factor))
-    return images
+    return images.astype(dtype, copy=False)
 
 
 def resize_gradient(

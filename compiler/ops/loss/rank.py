@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from compiler.errors import ShapeError
+from compiler.ir.dims import Size
 from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
-from compiler.ir.types import Array, DType, TensorType
+from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.checks import require_dtype, require_same_shape
 from compiler.ops.lanes import inside
 from compiler.ops.loss.binary import Alike, sigmoid, softplus
@@ -18,7 +22,7 @@ from compiler.ops.loss.loss import known_labels
 class RankLoss(Alike, op="rank_loss"):
     """Out = log(1 + exp(o)) - Label * o with o = Left - Right: Label 1 says that Left goes first.
 
-    Reference: rank_loss_op.h.
+    Each is [N] or [N, 1], and Out is as Label. Reference: rank_loss_op.h.
     """
 
     lod_like = ""
@@ -28,6 +32,21 @@ class RankLoss(Alike, op="rank_loss"):
     Right = reads()
     Out = writes()
 
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The shape of Label; ShapeError where another has more or fewer numbers."""
+        given = {slot: types[slot] for slot in ("Label", "Left", "Right")}
+        seen = {slot: given[slot].with_shape(shape) for slot, shape in self.align(given).items()}
+        return super().infer_types({**types, **seen})
+
+    def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
+        """Axes of size 1 behind the first are as Label has them."""
+        label = types["Label"].shape
+        return {
+            slot: (type.shape[0], *label[1:])
+            for slot, type in types.items()
+            if type.rank != len(label) and not any(map(_is_more, (*label[1:], *type.shape[1:])))
+        }
+
     def compute(self, xp: Xp, Label: Value, Left: Value, Right: Value) -> Value:
         lead = Left - Right
         return softplus(xp, lead) - Label * lead
@@ -35,6 +54,11 @@ class RankLoss(Alike, op="rank_loss"):
     def grad(self, xp: Xp, Label: Value, Left: Value, Right: Value, d_Out: Value) -> Value:
         slope = d_Out * (sigmoid(xp, Left - Right) - Label)
         return {"Left": slope, "Right": -slope}
+
+
+def _is_more(size: Size) -> bool:
+    """Whether a size is known to be another than 1."""
+    return isinstance(size, int) and size != 1
 
 
 class MarginRankLoss(Alike, op="margin_rank_loss"):

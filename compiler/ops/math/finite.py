@@ -5,8 +5,12 @@ Reference: isfinite_op.h, allclose_op.h, compare_all_op.h. Those called `…_v2`
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
+from compiler.ir.broadcasting import broadcast
 from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import Array, DType, TensorType
@@ -162,5 +166,47 @@ class EqualAll(OpDef, op="equal_all"):
         k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
 
 
-class EqualReduce(EqualAll, op="equal_reduce"):
-    """Out = whether X and Y are the same: the name of `equal_all` before Paddle 2."""
+def placed(axis: int, X: Sequence[Any], Y: Sequence[Any]) -> tuple[Any, ...]:
+    """Y's shape with axes of size 1 behind it, so that it begins at `axis` of X.
+
+    >>> placed(0, (2, 3), (2,)), placed(-1, (2, 3), (3,))
+    ((2, 1), (3,))
+    """
+    behind = 0 if axis < 0 else len(X) - axis - len(Y)
+    return (*Y, *[1] * behind)
+
+
+class EqualReduce(OpDef, op="equal_reduce"):
+    """Out = whether X equals Y everywhere, [1]; Y broadcasts as in `elementwise_add`.
+
+    Reference: compare_all_op.cc.
+    """
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+    axis = attr(-1)
+    lod_like = ""
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype(self.kind, X=X, Y=Y)
+        broadcast(self.kind, [X.shape, placed(self.axis, X.shape, Y.shape)])
+        return TensorType(DType.BOOL, (1,))
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        return np.full(1, np.equal(X, Y.reshape(placed(self.axis, X.shape, Y.shape))).all())
+
+    def host_only(self, types: Mapping[str, TensorType]) -> str:
+        """Why a call of it has no kernel; empty if it has."""
+        X, Y = types["X"].shape, types["Y"].shape
+        spread = broadcast(self.kind, [X, placed(self.axis, X, Y)]) == X
+        return "" if spread and X else "X broadcasts to the shape of Y"
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.lanes(1)
+        r = k.loop(X.type.numel)
+        y = Y.seen_as(placed(self.axis, X.shape, Y.shape))
+        whole = (1,) * (X.type.rank - len(y.shape)) + tuple(y.shape)
+        places = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
+        same = k.equal(X.seen_as((X.type.numel,))[r], y[tuple(places[-len(y.shape) :])])
+        k.store(Out, (one,), holds_everywhere(k, same, r))

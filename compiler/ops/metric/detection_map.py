@@ -59,15 +59,24 @@ def average_precision(scores: Array, right: Array, count: int, way: str) -> floa
 def mean_precision(
     scores: list[Array], right: list[Array], totals: Array, rated: list[int], way: str
 ) -> float:
-    """The mean of `average_precision` over those classes of which something was found."""
+    """The mean of `average_precision` over classes; 0 for one of which nothing was found."""
     seen = [kind for kind in rated if len(scores[kind])]
     parts = [average_precision(scores[k], right[k], totals[k], way) for k in seen]
-    return float(np.mean(parts)) if parts else 0.0
+    return sum(parts) / len(rated) if parts else 0.0
 
 
 def spans(rows: Array, levels: list[Array]) -> list[Array]:
     """The rows of each sequence."""
     return np.split(rows, levels[-1][1:-1])
+
+
+def expect_as_many(found: list[Array], true: list[Array]) -> None:
+    """ValueError where found and true boxes are not of equally many images."""
+    counts = [len(each[-1]) - 1 for each in (found, true)]
+    if counts[0] != counts[1]:
+        raise ValueError(
+            f"DetectRes has the boxes of {counts[0]} images, Label those of {counts[1]}"
+        )
 
 
 def earlier(
@@ -163,6 +172,7 @@ class DetectionMap(OpDef, op="detection_map"):
         TruePos_lod: list[Array] | None,
     ) -> dict[str, Array | list[Array]]:
         kinds = self.class_num
+        expect_as_many(DetectRes_lod, Label_lod)
         totals, scores, right = earlier(HasState, PosCount, TruePos, TruePos_lod, kinds)
         difficult = Label[:, 1] != 0 if Label.shape[1] == 6 else np.zeros(len(Label), np.bool_)
         images = zip(

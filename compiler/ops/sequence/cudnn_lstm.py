@@ -77,7 +77,7 @@ def run_layer(seen: Array, state: Array, cell: Array, weights: Weights) -> Run:
     gates, starts = rows @ outer + bias, step_starts(length, batch)
     states, cells = (np.empty((len(rows) + batch, len(inner)), seen.dtype) for _ in range(2))
     states[:batch], cells[:batch] = state, cell
-    rule = ("sigmoid", "tanh", "tanh"), None, 0.0
+    rule = ("logistic", "tanh", "tanh"), None, 0.0
     active, _ = run_memory(gates, starts, states, cells, inner, rule, None)
     return rows, gates, active, states, cells
 
@@ -96,7 +96,7 @@ def run_gradient(
     d_states[batch:] = d_out.reshape(-1, hidden)
     d_states[len(rows) :] += d_state
     d_cells[len(rows) :] += d_cell
-    rule = ("sigmoid", "tanh", "tanh"), None, 0.0
+    rule = ("logistic", "tanh", "tanh"), None, 0.0
     d_gates = memory_gradient(
         d_states, step_starts(length, batch), states, cells, gates, active, weights[1], rule,
         None, d_cells,

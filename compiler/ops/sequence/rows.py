@@ -47,6 +47,23 @@ def joined_offsets(lods: list[Array]) -> Array:
     return np.sum(lods, axis=0)
 
 
+class JoinOffsets(OpDef, op="join_offsets"):
+    """Out = the offsets of tensors that stand one behind the other: a level of their LoD."""
+
+    stays_on_host = "offsets are the host's"
+
+    X = reads(many=True, no_grad=True)
+    Out = writes()
+
+    def infer(self, X: list[TensorType]) -> TensorType:
+        count = sum((each.shape[0] - 1 for each in X[1:]), start=X[0].shape[0])
+        return X[0].with_shape((count,))
+
+    def numpy(self, X: list[Array]) -> Array:
+        lengths = np.concatenate([np.diff(offsets) for offsets in X])
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
 class SequenceConcat(OpDef, op="sequence_concat"):
     """Out = the first sequence of every tensor in X, then the second of every one, and so on.
 

@@ -82,9 +82,11 @@ class Steps:
 
 
 def activated(k: Lanes, value: Number, kind: str) -> Number:
-    """An activation; a sigmoid counts nothing as less than -40."""
+    """An activation; "sigmoid" is that of a value held within -40 and 13, "logistic" of any."""
     if kind == "sigmoid":
-        return 1.0 / (k.exp(k.minimum(-value, 40.0)) + 1.0)
+        return 1.0 / (k.exp(k.clip(-value, -13.0, 40.0)) + 1.0)
+    if kind == "logistic":
+        return 1.0 / (k.exp(-value) + 1.0)
     if kind == "tanh":
         return k.tanh(value)
     return k.maximum(value, 0.0) if kind == "relu" else value
@@ -92,7 +94,7 @@ def activated(k: Lanes, value: Number, kind: str) -> Number:
 
 def slope(k: Lanes, active: Number, kind: str) -> Number:
     """The derivative of an activation, by what it gave."""
-    if kind == "sigmoid":
+    if kind in ("sigmoid", "logistic"):
         return active * (1.0 - active)
     if kind == "tanh":
         return 1.0 - active * active

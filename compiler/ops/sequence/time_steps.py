@@ -135,10 +135,14 @@ def in_rows(places: Array, rows: Array) -> Array:
 
 
 def activate(values: Array, kind: str) -> None:
-    """Apply an activation in place; a sigmoid counts nothing as less than -40."""
-    if kind == "sigmoid":
+    """Apply an activation in place; "sigmoid" is that of values held within -40 and 13.
+
+    "logistic" is the same of values as they are.
+    """
+    if kind in ("sigmoid", "logistic"):
         np.negative(values, out=values)
-        np.minimum(values, 40.0, out=values)
+        if kind == "sigmoid":
+            np.clip(values, -13.0, 40.0, out=values)
         np.exp(values, out=values)
         np.add(values, 1.0, out=values)
         np.reciprocal(values, out=values)
@@ -155,7 +159,7 @@ def within(values: Array, clip: float) -> Array | float:
 
 def slope(active: Array, kind: str) -> Array:
     """The derivative of an activation, by what it gave."""
-    if kind == "sigmoid":
+    if kind in ("sigmoid", "logistic"):
         return active * (1.0 - active)
     if kind == "tanh":
         return 1.0 - active * active

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -83,6 +83,9 @@ class Concat(AlongAxis, OpDef, op="concat"):
         sizes = common(self.kind, X, axis)
         sizes[axis] = sum((each.shape[axis] for each in X[1:]), start=X[0].shape[axis])
         return X[0].with_shape(sizes)
+
+    def joins_rows(self, ranks: Mapping[str, int]) -> bool:
+        return "AxisTensor" not in ranks and self.axis in (0, -ranks["X"])
 
     def numpy(self, X: list[Array], AxisTensor: Array | None) -> Array:
         return np.concatenate(X, axis=whole_numbers(AxisTensor, None, [self.axis])[0])

@@ -36,6 +36,7 @@ WITHOUT_NUMBERS = {
     "pack_bucket": "gradients of known sizes, with anything between them: see tests/distribute",
     "unpack_bucket": "the same, taken apart",
     "wait_all_reduce": "it waits for what another op started: see tests/distribute",
+    "fusion_seqexpand_concat_fc": "its first X alone has a LoD, see test_recorded.py",
     "py_func": "the program has the function, see test_host.py",
     **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_servers.py"),
     **dict.fromkeys(_BLOCKS, "its meaning is that of the ops in its block"),

@@ -39,6 +39,7 @@ SAMPLES = [
     Sample("gather", {"X": CUBE, "Index": TWICE[:2]}, {"axis": 1}, ("X",)),
     Sample("gather", {"X": CUBE, "Index": ROWS[:2], "Axis": whole(1)}, {}, ("X",)),
     Sample("gather_nd", {"X": CUBE, "Index": PLACES}, {}, ("X",)),
+    Sample("gather_nd", {"X": CUBE, "Index": PLACES[:, :0]}, {}, ("X",)),
     Sample("gather_nd", {"X": CUBE, "Index": PLACES[:, :1].reshape(2, 2, 1)}, {}, ("X",)),
     Sample("scatter", {"X": X, "Ids": ROWS, "Updates": numbers(3, 3, seed=1)}, {}, ("Updates",)),
     Sample("scatter", {"X": X, "Ids": TWICE, "Updates": numbers(4, 3, seed=1)}),

@@ -16,6 +16,7 @@ def whole(*sizes: int) -> np.ndarray:
 
 SAMPLES = [
     *(Sample("concat", {"X": [A, B]}, {"axis": axis}, ("X",)) for axis in (0, 2, -2)),
+    Sample("join_offsets", {"X": [np.array([0, 1, 3]), np.array([0, 3, 4, 4])]}),
     Sample("concat", {"X": [A, numbers(2, 5, 4)]}, {"axis": 1}, ("X",)),
     Sample("concat", {"X": [integers(3, high=9), integers(2, high=9)]}),
     Sample("concat", {"X": [A, B], "AxisTensor": whole(1)}, {}, ("X",)),

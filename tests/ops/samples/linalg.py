@@ -44,6 +44,7 @@ SAMPLES = [
     Sample("equal_all", {"X": X, "Y": X.copy()}),
     Sample("equal_all", {"X": X, "Y": X + 1}),
     Sample("equal_reduce", {"X": X, "Y": X + 1}),
+    Sample("equal_reduce", {"X": X, "Y": X[:1]}),
     *(
         Sample("allclose", {"Input": X, "Other": X + np.float32(by)}, {"rtol": 1e-4})
         for by in (1e-6, 1.0)

@@ -28,6 +28,12 @@ SAMPLES = [
     Sample("smooth_l1_loss", {"X": X, "Y": Y, **WEIGHTS}, {}, ("X", "Y")),
     Sample("smooth_l1_loss", DEEP, {"sigma": 0.8}, ("X", "Y")),
     Sample("rank_loss", {"Label": SURE, "Left": X, "Right": Y}, {}, ("Left", "Right")),
+    Sample(
+        "rank_loss",
+        {"Label": SURE[:, 0], "Left": X[:, :1], "Right": Y[:, 0]},
+        {},
+        ("Left", "Right"),
+    ),
     Sample("margin_rank_loss", {"X1": X, "X2": Y, "Label": SIDES}, {"margin": 0.3}, ("X1", "X2")),
     Sample("bpr_loss", {"X": numbers(5, 4), "Label": CLASSES}, {}, ("X",)),
     Sample("bpr_loss", {"X": numbers(5, 2, 4), "Label": integers(5, 2, 1, high=4)}, {}, ("X",)),

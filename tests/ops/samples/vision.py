@@ -56,6 +56,11 @@ SAMPLES += [
 SAMPLES += [
     resized("bilinear_interp", (2, 4, 5, 3), (3, 8), align_corners=False, data_layout="NHWC"),
     resized("bilinear_interp", (2, 3, 4, 5), scale=1.5, align_corners=False),
+    Sample(
+        "bilinear_interp",
+        {"X": np.array([[[[139, 172], [153, 20]]]], np.uint8)},
+        {"out_h": 2, "out_w": 4},
+    ),
     resized("nearest_interp", (2, 3, 4, 5), scale=2.0),
     resized("nearest_interp", (2, 3, 4, 5), (1, 1)),
     resized("bilinear_interp_v2", (2, 3, 4, 5), scale=[1.5, 0.7], align_corners=False),

@@ -1,0 +1,64 @@
+"""Overlap of polygons, as functions that generated code carries with it.
+
+A polygon is the signed sum of the triangles between its first corner and its edges, so that what
+two of them share is the signed sum of what their triangles share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.types import Array
+
+
+def signed_area(corners: Array) -> float:
+    """The area of a polygon [corners, 2], negative where its corners go clockwise.
+
+    >>> signed_area(np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 1.0]]))
+    1.0
+    """
+    x, y = corners[:, 0], corners[:, 1]
+    return float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
+
+
+def cut(corners: Array, start: Array, end: Array) -> Array:
+    """The part of a convex polygon on the left of a line."""
+    along = end - start
+    side = along[0] * (corners[:, 1] - start[1]) - along[1] * (corners[:, 0] - start[0])
+    kept: list[Array] = []
+    for i in range(len(corners)):
+        here, before = side[i], side[i - 1]
+        if here * before < 0:
+            kept.append(corners[i - 1] + (corners[i] - corners[i - 1]) * before / (before - here))
+        if here >= 0:
+            kept.append(corners[i])
+    return np.array(kept).reshape(-1, 2)
+
+
+def shared_area(one: Array, other: Array) -> float:
+    """What two triangles share, both counterclockwise."""
+    for i in range(3):
+        one = cut(one, other[i - 1], other[i])
+    return signed_area(one) if len(one) > 2 else 0.0
+
+
+def triangles(corners: Array) -> list[tuple[Array, float]]:
+    """The triangles of a polygon, counterclockwise, each with 1, or -1 where it is taken away."""
+    fan = [corners[[0, i, i + 1]] for i in range(1, len(corners) - 1)]
+    areas = [signed_area(each) for each in fan]
+    pairs = zip(fan, areas, strict=True)
+    return [(each if area > 0 else each[::-1], np.sign(area)) for each, area in pairs if area]
+
+
+def polygon_overlaps(one: Array, others: Array) -> Array:
+    """Intersection over union of a polygon, x and y of its corners in turn, with others."""
+    corners = one.astype(np.float64).reshape(-1, 2)
+    mine, area = triangles(corners), abs(signed_area(corners))
+    found: list[float] = []
+    for each in others.astype(np.float64):
+        theirs = each.reshape(-1, 2)
+        parts = [a * b * shared_area(t, u) for t, a in mine for u, b in triangles(theirs)]
+        shared = abs(sum(parts))
+        whole = area + abs(signed_area(theirs)) - shared
+        found.append(shared / whole if whole > 0 else 0.0)
+    return np.array(found)

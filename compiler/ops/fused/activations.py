@@ -1,0 +1,31 @@
+"""Activations by name, as steps of composite ops, and their gradients."""
+
+from __future__ import annotations
+
+from compiler.errors import BadAttribute
+from compiler.ir.composite import Steps
+from compiler.ir.opdef import find
+from compiler.ir.program import GRAD
+
+NOTHING = ("", "identity", "linear")
+"""How attributes say that there is no activation."""
+
+
+def activate(steps: Steps, kind: str, name: str) -> str:
+    """Append an activation; returns the name of its result, the same one for no activation."""
+    return name if kind in NOTHING else steps(kind, X=name)
+
+
+def activation_gradient(steps: Steps, kind: str, x: str, out: str, gradient: str) -> str:
+    """Append the gradient op of an activation; returns the name of the gradient of `x`."""
+    cls = find(kind).grad_class
+    assert cls is not None
+    known = {"X": x, "Out": out, "Out" + GRAD: gradient}
+    return steps(cls.kind, **{slot: known[slot] for slot in cls.inputs()})
+
+
+def require_one_of(op: str, name: str, value: str, accepted: tuple[str, ...]) -> None:
+    """BadAttribute unless an attribute is one of some strings."""
+    if value not in accepted:
+        listed = ", ".join(map(repr, accepted))
+        raise BadAttribute(f"{op}: attribute {name!r} is {value!r}, expected one of {listed}")

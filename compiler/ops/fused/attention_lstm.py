@@ -1,0 +1,162 @@
+"""`attention_lstm`: each step of a memory looks at its whole sequence. Reference: its op.cc."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.sequence.sequence import count_of, require_one_level, require_rank
+from compiler.ops.sequence.time_steps import activate, require_activations, require_shape
+
+
+def attended(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:
+    """The mean of rows [length, m], weighted by the softmax of their rectified scores [length]."""
+    weights = np.maximum(scores, 0.0)
+    if scalar is not None:
+        weights = weights * scalar.reshape(())
+        weights = np.maximum(weights + (0.0 if bias is None else bias.reshape(())), 0.0)
+    powers = np.exp(weights - weights.max())
+    return (powers / powers.sum()).astype(rows.dtype) @ rows
+
+
+def attend_sequence(
+    rows: Array,
+    state: Array,
+    cell: Array,
+    attention: tuple[Array, Array | None, Array | None, Array | None],
+    memory: tuple[Array, Array],
+    kinds: tuple[str, str, str],
+) -> tuple[Array, Array]:
+    """Hidden states and cells [length, width] of one sequence of rows [length, m]."""
+    (weight, bias, scalar, scalar_bias), (matrix, gate_bias), width = attention, memory, len(cell)
+    by_row, by_cell = np.split(weight.reshape(-1), [rows.shape[1]])
+    found: list[Array] = []
+    scores = rows @ by_row + (0.0 if bias is None else bias.reshape(()))
+    for _ in rows:
+        seen = attended(rows, scores + cell @ by_cell, scalar, scalar_bias)
+        gates = state @ matrix[:width] + seen @ matrix[width:] + gate_bias.reshape(-1)
+        activate(gates[: 3 * width], kinds[0])
+        activate(gates[3 * width :], kinds[2])
+        forget, inlet, outlet, candidate = np.split(gates, 4)
+        cell = forget * cell + inlet * candidate
+        active = cell.copy()
+        activate(active, kinds[1])
+        state = active * outlet
+        found.append(np.stack([state, cell]))
+    both = np.array(found, rows.dtype).reshape(len(rows), 2, width)
+    return both[:, 0], both[:, 1]
+
+
+class AttentionMemory(OpDef):
+    """Slots and attributes of the op as it is in programs and in graphs."""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    C0 = reads()
+    H0 = reads(optional=True)
+    AttentionWeight = reads()
+    AttentionBias = reads(optional=True)
+    AttentionScalar = reads(optional=True)
+    AttentionScalarBias = reads(optional=True)
+    LSTMWeight = reads()
+    LSTMBias = reads()
+    Hidden = writes()
+    Cell = writes()
+    gate_activation = attr("sigmoid")
+    cell_activation = attr("tanh")
+    candidate_activation = attr("tanh")
+
+
+class AttentionLstmSteps(AttentionMemory, op="attention_lstm_steps"):
+    """Hidden and Cell [rows, width] of each row of X [rows, m], whose sequences begin with H0, C0.
+
+    Before each step all rows of the sequence get a score, relu(row · u + cell · v), u and v the
+    parts of AttentionWeight [m + width, 1]; with AttentionScalar relu(score * it + its bias). The
+    mean of the rows, weighted by the softmax of these, goes into the memory with the state before:
+    gates forget, input, output, candidate by LSTMWeight [width + m, 4 · width].
+    """
+
+    stays_on_host = "each step needs the softmax over a whole sequence of the step before"
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType],
+        C0: TensorType,
+        H0: TensorType | None,
+        AttentionWeight: TensorType,
+        AttentionBias: TensorType | None,
+        AttentionScalar: TensorType | None,
+        AttentionScalarBias: TensorType | None,
+        LSTMWeight: TensorType,
+        LSTMBias: TensorType,
+    ) -> dict[str, TensorType]:
+        kind = "attention_lstm"
+        require_one_level(kind, "X", X_lod)
+        require_rank(kind, "X", X, 2)
+        require_rank(kind, "C0", C0, 2)
+        require_same_dtype(kind, X=X, C0=C0, LSTMWeight=LSTMWeight)
+        inner, width = X.shape[1], C0.shape[1]
+        require_shape(kind, "C0", C0, count_of(X_lod[0]), width)
+        require_shape(kind, "AttentionWeight", AttentionWeight, inner + width, 1)
+        require_shape(kind, "LSTMWeight", LSTMWeight, inner + width, 4 * width)
+        require_shape(kind, "LSTMBias", LSTMBias, 1, 4 * width)
+        singles = {"AttentionBias": AttentionBias, "AttentionScalar": AttentionScalar}
+        for slot, each in {**singles, "AttentionScalarBias": AttentionScalarBias}.items():
+            if each is not None:
+                require_shape(kind, slot, each, 1, 1)
+        if H0 is not None:
+            require_shape(kind, "H0", H0, count_of(X_lod[0]), width)
+        self.check_activations()
+        found = X.with_shape((X.shape[0], width))
+        return {"Hidden": found, "Cell": found}
+
+    def check_activations(self) -> None:
+        """BadAttribute for an activation that recurrent ops do not have."""
+        names = ("gate_activation", "cell_activation", "candidate_activation")
+        require_activations("attention_lstm", **{name: self.attributes[name] for name in names})
+
+    def numpy(
+        self,
+        X: Array,
+        X_lod: list[Array],
+        C0: Array,
+        H0: Array | None,
+        AttentionWeight: Array,
+        AttentionBias: Array | None,
+        AttentionScalar: Array | None,
+        AttentionScalarBias: Array | None,
+        LSTMWeight: Array,
+        LSTMBias: Array,
+    ) -> dict[str, Array]:
+        offsets = X_lod[0]
+        attention = AttentionWeight, AttentionBias, AttentionScalar, AttentionScalarBias
+        kinds = self.gate_activation, self.cell_activation, self.candidate_activation
+        memory = LSTMWeight, LSTMBias
+        states = np.zeros_like(C0) if H0 is None else H0
+        hidden, cells = np.empty((2, len(X), C0.shape[1]), X.dtype)
+        for index in range(len(offsets) - 1):
+            rows = slice(int(offsets[index]), int(offsets[index + 1]))
+            hidden[rows], cells[rows] = attend_sequence(
+                X[rows], states[index], C0[index], attention, memory, kinds
+            )
+        return {"Hidden": hidden, "Cell": cells}
+
+
+class AttentionLstm(AttentionMemory, Composite, op="attention_lstm"):
+    """`attention_lstm_steps`; what the reference keeps besides is not computed."""
+
+    AttentionedX = writes(optional=True)
+    AttentionFCOut = writes(optional=True)
+    LSTMX = writes(optional=True)
+    LSTMOUT = writes(optional=True)
+
+    def expand(self, steps: Steps) -> None:
+        """The one op."""
+        slots = [name for name, slot in self.inputs().items() if not slot.companion]
+        made = steps.outputs("attention_lstm_steps", {}, self.attributes, **steps.given(*slots))
+        for slot, names in made.items():
+            steps.write(slot, *names)

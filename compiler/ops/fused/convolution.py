@@ -1,0 +1,63 @@
+"""`conv2d_fusion`, a convolution with what follows it. Reference: conv_fusion_op.cc."""
+
+from __future__ import annotations
+
+from compiler.ir.accepted import Accepted
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.opdef import attr, attr_list, find, reads, writes
+from compiler.ops.fused.activations import activate
+
+ACTIVATIONS = Accepted(choices=("identity", "relu", "relu6", "sigmoid", "tanh"))
+
+
+class Conv2dFusion(Composite, op="conv2d_fusion"):
+    """Output = activation(conv2d(Input, Filter) + ResidualData + Bias); Outputs are its channels
+    by the counts `split_channels`, where there are some.
+    """
+
+    Input = reads()
+    Filter = reads()
+    Bias = reads(optional=True)
+    ResidualData = reads(optional=True)
+    Output = writes()
+    Outputs = writes(optional=True, many=True)
+    strides = attr([1, 1])
+    paddings = attr([0, 0])
+    dilations = attr([1, 1])
+    groups = attr(1)
+    padding_algorithm = attr("EXPLICIT")
+    data_format = attr("NCHW", Accepted(choices=("NCHW", "AnyLayout")))
+    activation = attr("relu", ACTIVATIONS)
+    split_channels = attr_list(int)
+
+    def expand(self, steps: Steps) -> None:
+        """The convolution, sums, the activation, a split."""
+        known = find("conv2d").attrs
+        attrs = {name: value for name, value in self.attributes.items() if name in known}
+        found = steps("conv2d", attrs, **steps.given("Input", "Filter"))
+        if steps.has("ResidualData"):
+            found = steps("elementwise_add", X=found, Y=steps["ResidualData"])
+        if steps.has("Bias"):
+            found = steps("elementwise_add", {"axis": 1}, X=found, Y=steps["Bias"])
+        active = activate(steps, self.activation, found)
+        steps.write("Output", active)
+        if self.split_channels:
+            parts, attrs = {"Out": len(self.split_channels)}, {"axis": 1}
+            attrs = {"axis": 1, "sections": self.split_channels}
+            steps.write("Outputs", *steps.outputs("split", parts, attrs, X=active)["Out"])
+
+
+class FusionTransposeFlattenConcat(Composite, op="fusion_transpose_flatten_concat"):
+    """Out = each X with its axes in the order `trans_axis`, flattened to two axes, end to end."""
+
+    X = reads(many=True)
+    Out = writes()
+    trans_axis = attr_list(int)
+    flatten_axis = attr(1)
+    concat_axis = attr(1)
+
+    def expand(self, steps: Steps) -> None:
+        """`transpose` and `flatten` of each, `concat` of all."""
+        moved = [steps("transpose", {"axis": self.trans_axis}, X=name) for name in steps.all("X")]
+        flat = [steps("flatten", {"axis": self.flatten_axis}, X=name) for name in moved]
+        steps.write("Out", steps("concat", {"axis": self.concat_axis}, X=flat))

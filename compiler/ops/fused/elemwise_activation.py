@@ -1,0 +1,151 @@
+"""`fused_elemwise_activation`: a binary op and a unary one. Reference: its op.h of that name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.gradients import NameOf
+from compiler.ir.opdef import Slot, attr, attr_list, reads, writes
+from compiler.ir.program import GRAD, OpDesc
+from compiler.ops.checks import require_same_dtype
+from compiler.ops.fused.activations import activation_gradient
+
+BINARY = ("elementwise_add", "elementwise_mul")
+UNARY = ("scale", "relu", "tanh", "sigmoid", "gelu")
+_GRAD_OF = "_grad"
+
+
+def slots_named(slot: Slot, *names: str) -> dict[str, Slot]:
+    """Slots whose names are no names of Python."""
+    return {name: replace(slot, name=name) for name in names}
+
+
+class ElemwiseActivation(Composite):
+    """What the op and its gradient op share: `functor_list` is outer function, inner function."""
+
+    functor_list = attr_list(str)
+    axis = attr(-1)
+    scale = attr(0.0)
+    save_intermediate_out = attr(False)
+
+    def functions(self) -> tuple[str, str, bool]:
+        """The binary op, the unary op, and whether the unary one is applied last.
+
+        Raises BadAttribute unless `functor_list` has one of each.
+        """
+        names = [name.removesuffix(_GRAD_OF) for name in self.functor_list]
+        match names:
+            case [outer, inner] if outer in BINARY and inner in UNARY:
+                return outer, inner, False
+            case [outer, inner] if outer in UNARY and inner in BINARY:
+                return inner, outer, True
+            case _:
+                raise BadAttribute(
+                    f"{self.kind}: attribute 'functor_list' is {self.functor_list}, expected one "
+                    f"of {', '.join(BINARY)} and one of {', '.join(UNARY)}"
+                )
+
+    def unary(self, steps: Steps, kind: str, x: str) -> str:
+        """Append the unary op."""
+        return steps(kind, {"scale": self.scale} if kind == "scale" else {}, X=x)
+
+    def unary_gradient(self, steps: Steps, kind: str, x: str, out: str, gradient: str) -> str:
+        """Append the gradient of the unary op."""
+        if kind == "scale":
+            return self.unary(steps, kind, gradient)
+        return activation_gradient(steps, kind, x, out, gradient)
+
+
+class FusedElemwiseActivation(ElemwiseActivation, op="fused_elemwise_activation"):
+    """Out = unary(binary(X, Y)) or binary(X, unary(Y)); IntermediateOut is the inner result.
+
+    The smaller operand is broadcast as in elementwise ops, from `axis` on; `scale` is the factor of
+    the unary op of that name. Reference: fused_elemwise_activation_op.h.
+    """
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+    IntermediateOut = writes(optional=True)
+
+    def expand(self, steps: Steps) -> None:
+        """The inner op, then the outer one."""
+        require_floats(self.kind, steps)
+        binary, unary, unary_last = self.functions()
+        x, y, place = steps["X"], steps["Y"], {"axis": self.axis}
+        if unary_last:
+            inner = steps(binary, place, X=x, Y=y)
+            outer = self.unary(steps, unary, inner)
+        else:
+            inner = self.unary(steps, unary, y)
+            outer = steps(binary, place, X=x, Y=inner)
+        steps.write("Out", outer)
+        steps.write("IntermediateOut", inner)
+
+    def grad_ops(self, op: OpDesc, grad: NameOf) -> list[OpDesc]:
+        """The op of its own that the reference has, whose functions are called gradients."""
+        saved = op.outputs.get("IntermediateOut", []) if self.save_intermediate_out else []
+        inputs = {slot: op.inputs[slot] for slot in ("X", "Y")}
+        inputs |= {"Out": op.outputs["Out"], "IntermediateOut": saved}
+        inputs["Out" + GRAD] = [grad(name) for name in op.outputs["Out"]]
+        read = {**op.inputs, "IntermediateOut": saved}
+        outputs = {slot + GRAD: [grad(name) for name in names] for slot, names in read.items()}
+        functions = [name + _GRAD_OF for name in self.functor_list]
+        attrs = {**op.attrs, "functor_list": functions}
+        return [OpDesc(self.kind + _GRAD_OF, inputs, outputs, attrs)]
+
+
+class FusedElemwiseActivationGrad(ElemwiseActivation, op="fused_elemwise_activation_grad"):
+    """The gradient of `fused_elemwise_activation`; without IntermediateOut it is computed again.
+
+    Paddle 1.8.5 takes Y for the result of tanh and sigmoid then; here the gradient is the true one.
+    """
+
+    slots: ClassVar[dict[str, Slot]] = {
+        **slots_named(reads(), "X", "Y", "Out", "Out" + GRAD),
+        **slots_named(reads(optional=True), "IntermediateOut"),
+        **slots_named(writes(optional=True), "X@GRAD", "Y@GRAD", "IntermediateOut@GRAD"),
+    }
+
+    def expand(self, steps: Steps) -> None:
+        """The gradient of the outer op, then that of the inner one."""
+        require_floats(self.kind, steps)
+        binary, unary, unary_last = self.functions()
+        inner = self.inner(steps, binary, unary, unary_last)
+        gradient, out = steps["Out" + GRAD], steps["Out"]
+        if unary_last:
+            between = self.unary_gradient(steps, unary, inner, out, gradient)
+            x, y = self.binary_gradient(steps, binary, steps["Y"], between)
+        else:
+            x, between = self.binary_gradient(steps, binary, inner, gradient)
+            y = self.unary_gradient(steps, unary, steps["Y"], inner, between)
+        steps.write("X" + GRAD, x)
+        steps.write("Y" + GRAD, y)
+        if steps.has("IntermediateOut"):
+            steps.write("IntermediateOut" + GRAD, between)
+
+    def inner(self, steps: Steps, binary: str, unary: str, unary_last: bool) -> str:
+        """The result of the inner op: what was saved, or computed again."""
+        if steps.has("IntermediateOut"):
+            return steps["IntermediateOut"]
+        if unary_last:
+            return steps(binary, {"axis": self.axis}, X=steps["X"], Y=steps["Y"])
+        return self.unary(steps, unary, steps["Y"])
+
+    def binary_gradient(self, steps: Steps, kind: str, y: str, gradient: str) -> tuple[str, str]:
+        """Append the gradient op of the binary op; the names of both gradients."""
+        given = {"X": steps["X"], "Y": y, "Out" + GRAD: gradient}
+        wanted = {"X" + GRAD: 1, "Y" + GRAD: 1}
+        found = steps.outputs(kind + "_grad", wanted, {"axis": self.axis}, **given)
+        return found["X" + GRAD][0], found["Y" + GRAD][0]
+
+
+def require_floats(kind: str, steps: Steps) -> None:
+    """ShapeError unless X and Y have one element type, a float."""
+    x, y = steps.type("X"), steps.type("Y")
+    require_same_dtype(kind, X=x, Y=y)
+    if not x.dtype.is_float:
+        raise ShapeError(f"{kind}: X is {x}, expected a float element type")

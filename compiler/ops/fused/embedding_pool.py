@@ -1,0 +1,98 @@
+"""`fused_embedding_seq_pool`: rows of a table, summed sequence by sequence. Reference: its op.h."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from compiler.errors import ShapeError
+from compiler.ir.accepted import WIDE, Accepted
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.gradients import NameOf
+from compiler.ir.opdef import (
+    Slot,
+    attr,
+    reads,
+    reads_lod,
+    writes,
+    writes_rows,
+)
+from compiler.ir.program import GRAD, OpDesc
+
+_W_ROWS = "W_rows" + GRAD
+
+
+class EmbeddingPool(Composite):
+    """What the op and its gradient op share."""
+
+    combiner = attr("sum", Accepted(choices=("sum",)))
+    padding_idx = attr(-1, WIDE)
+    is_sparse = attr(False)
+    grad_inplace = attr(False)
+
+    def width(self, steps: Steps) -> int:
+        """The elements of a row of Ids once they are looked up; ShapeError where not known."""
+        table, ids = steps.type("W"), steps.type("Ids")
+        size, many = table.shape[-1], ids.shape[-1]
+        if table.rank == ids.rank == 2 and isinstance(size, int) and isinstance(many, int):
+            return size * many
+        found = f"{self.kind}: W is {table} and Ids {ids}"
+        raise ShapeError(f"{found}, expected a known last size of two axes each")
+
+    def rows(self, steps: Steps) -> tuple[str, str]:
+        """Append the lookup and its view with a row for each of Ids; the names of both."""
+        attrs = {"padding_idx": self.padding_idx}
+        found = steps("lookup_table_v2", attrs, W=steps["W"], Ids=steps["Ids"])
+        return found, steps("reshape", {"shape": [0, self.width(steps)]}, X=found)
+
+
+class FusedEmbeddingSeqPool(EmbeddingPool, op="fused_embedding_seq_pool"):
+    """Out [count, k * size] = the sum of each sequence of Ids [rows, k], looked up in W [n, size].
+
+    Ids equal to `padding_idx` look up zeros.
+    """
+
+    lod_like = ""
+
+    W = reads()
+    Ids = reads(no_grad=True)
+    Ids_lod = reads_lod("Ids")
+    Out = writes()
+
+    def expand(self, steps: Steps) -> None:
+        """A lookup and `sequence_pool`."""
+        rows = self.rows(steps)[1]
+        steps.write("Out", steps("sequence_pool", {"pooltype": "SUM"}, X=rows))
+
+    def grad_ops(self, op: OpDesc, grad: NameOf) -> list[OpDesc]:
+        """The op of its own that the reference has."""
+        arriving = {"Out" + GRAD: [grad(name) for name in op.outputs["Out"]]}
+        outputs = {"W" + GRAD: [grad(name) for name in op.inputs["W"]]}
+        return [OpDesc(self.kind + "_grad", {**op.inputs, **arriving}, outputs, op.attrs)]
+
+
+class FusedEmbeddingSeqPoolGrad(EmbeddingPool, op="fused_embedding_seq_pool_grad"):
+    """The gradient of W, sparse where `is_sparse` asks for it."""
+
+    slots: ClassVar[dict[str, Slot]] = {
+        "W": replace(reads(), name="W"),
+        "Ids": replace(reads(), name="Ids"),
+        "Ids_lod": replace(reads_lod("Ids"), name="Ids_lod"),
+        "Out@GRAD": replace(reads(), name="Out@GRAD"),
+        "W@GRAD": replace(writes(), name="W@GRAD"),
+        _W_ROWS: replace(writes_rows("W@GRAD"), name=_W_ROWS),
+    }
+
+    def expand(self, steps: Steps) -> None:
+        """The gradients of `sequence_pool` and of the lookup, of which only shapes are read."""
+        found, rows = self.rows(steps)
+        pool = {"X": rows, "Out@GRAD": steps["Out" + GRAD]}
+        wanted = {"X" + GRAD: 1}
+        spread = steps.outputs("sequence_pool_grad", wanted, {"pooltype": "SUM"}, **pool)
+        given = {"X": found, "Out@GRAD": spread["X" + GRAD]}
+        attrs = {"shape": [0, self.width(steps)]}
+        seen = steps.outputs("reshape_grad", wanted, attrs, **given)["X" + GRAD]
+        attrs = {"padding_idx": self.padding_idx, "is_sparse": self.is_sparse}
+        given = {"W": steps["W"], "Ids": steps["Ids"], "Out@GRAD": seen[0]}
+        made = steps.outputs("lookup_table_v2_grad", {"W" + GRAD: 1}, attrs, **given)
+        steps.write("W" + GRAD, *made["W" + GRAD])

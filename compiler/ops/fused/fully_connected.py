@@ -1,0 +1,150 @@
+"""Fully connected layers in one op. Reference: fc_op.cc, fused_fc_elementwise_layernorm_op.cc,
+fusion_repeated_fc_relu_op.cc, fusion_squared_mat_sub_op.cc.
+"""
+
+from __future__ import annotations
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import Accepted
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.opdef import attr, reads, writes
+from compiler.ops.checks import differ, shown
+from compiler.ops.fused.activations import activate
+
+RELU_OR_NONE = Accepted(choices=("", "relu"))
+_PADDING = 4
+"""How many rows and columns more a padded weight has."""
+
+
+def linear(steps: Steps, x: str, weight: str, bias: list[str], axes: int = 1) -> str:
+    """Append x @ weight + bias, with the first `axes` axes of x as rows."""
+    product = steps("mul", {"x_num_col_dims": axes}, X=x, Y=weight)
+    if not bias:
+        return product
+    return steps("elementwise_add", {"axis": -1}, X=product, Y=flat(steps, bias[0]))
+
+
+def flat(steps: Steps, name: str) -> str:
+    """Append a view of a value with one axis."""
+    return steps("reshape", {"shape": [-1]}, X=name)
+
+
+class Fc(Composite, op="fc"):
+    """Out = activation(Input @ W + Bias), Input seen as a matrix after `in_num_col_dims` axes.
+
+    With `padding_weights` the last 4 rows and columns of W count for nothing.
+    """
+
+    Input = reads()
+    W = reads()
+    Bias = reads(optional=True)
+    Out = writes()
+    in_num_col_dims = attr(1)
+    activation_type = attr("", RELU_OR_NONE)
+    padding_weights = attr(False)
+
+    def expand(self, steps: Steps) -> None:
+        """A product, a sum where there is a Bias, an activation."""
+        weight = self.weight(steps)
+        self.check_bias(steps)
+        out = linear(steps, steps["Input"], weight, steps.all("Bias"), self.in_num_col_dims)
+        steps.write("Out", activate(steps, self.activation_type, out))
+
+    def weight(self, steps: Steps) -> str:
+        """The name of W without its padding; ShapeError where it is no matrix."""
+        if steps.type("W").rank != 2:
+            raise ShapeError(f"fc: W is {steps.type('W')}, expected two axes")
+        if not self.padding_weights:
+            return steps["W"]
+        cut = {"axes": [0, 1], "starts": [0, 0], "ends": [-_PADDING, -_PADDING]}
+        return steps("slice", cut, Input=steps["W"])
+
+    def check_bias(self, steps: Steps) -> None:
+        """ShapeError where Bias has not one element for each column of W."""
+        if not steps.has("Bias"):
+            return
+        weight, bias = steps.type("W"), steps.type("Bias")
+        columns = weight.shape[1] - _PADDING * self.padding_weights
+        if differ(bias.numel, columns):
+            found = shown(W=weight, Bias=bias)
+            raise ShapeError(f"fc: {found} do not fit: expected a Bias of {columns} elements")
+
+
+class FusedFcElementwiseLayernorm(Composite, op="fused_fc_elementwise_layernorm"):
+    """Out = layer_norm(activation(X @ W + Bias0) + Y, Scale, Bias1)."""
+
+    X = reads()
+    W = reads()
+    Bias0 = reads(optional=True)
+    Y = reads()
+    Scale = reads(optional=True)
+    Bias1 = reads(optional=True)
+    Out = writes()
+    Mean = writes(optional=True)
+    Variance = writes(optional=True)
+    x_num_col_dims = attr(1)
+    activation_type = attr("", RELU_OR_NONE)
+    epsilon = attr(1e-5)
+    begin_norm_axis = attr(1)
+
+    def expand(self, steps: Steps) -> None:
+        """`fc`, a sum, `layer_norm`."""
+        product = linear(steps, steps["X"], steps["W"], steps.all("Bias0"), self.x_num_col_dims)
+        active = activate(steps, self.activation_type, product)
+        added = steps("elementwise_add", X=active, Y=steps["Y"])
+        attrs = {"epsilon": self.epsilon, "begin_norm_axis": self.begin_norm_axis}
+        vectors = {"Scale": steps.all("Scale"), "Bias": steps.all("Bias1")}
+        wanted = {"Mean": 1, "Variance": 1}
+        made = steps.outputs("layer_norm", wanted, attrs, X=added, **vectors)
+        for slot, found in (("Out", "Y"), ("Mean", "Mean"), ("Variance", "Variance")):
+            steps.write(slot, *made[found])
+
+
+class FusionRepeatedFcRelu(Composite, op="fusion_repeated_fc_relu"):
+    """Out = relu(… relu(X @ W[0] + Bias[0]) … @ W[n] + Bias[n]).
+
+    ReluOut has the results before the last.
+    """
+
+    X = reads()
+    W = reads(many=True)
+    Bias = reads(many=True)
+    ReluOut = writes(many=True, optional=True)
+    Out = writes()
+
+    def expand(self, steps: Steps) -> None:
+        """One product, sum and `relu` for each weight."""
+        weights, biases = steps.all("W"), steps.all("Bias")
+        if len(weights) < 2 or len(weights) != len(biases):
+            counts = f"{len(weights)} W and {len(biases)} Bias"
+            raise BadAttribute(f"{self.kind}: there are {counts}, expected as many, 2 at least")
+        found = [steps["X"]]
+        for weight, bias in zip(weights, biases, strict=True):
+            found.append(steps("relu", X=linear(steps, found[-1], weight, [bias])))
+        steps.write("ReluOut", *found[1:-1])
+        steps.write("Out", found[-1])
+
+
+class FusionSquaredMatSub(Composite, op="fusion_squared_mat_sub"):
+    """Out = scalar * ((X @ Y)² - X² @ Y²); SquaredXY is (X @ Y)²."""
+
+    X = reads()
+    Y = reads()
+    SquaredX = writes(optional=True)
+    SquaredY = writes(optional=True)
+    SquaredXY = writes(optional=True)
+    Out = writes()
+    scalar = attr(1.0)
+
+    def expand(self, steps: Steps) -> None:
+        """Three squares, two products, a difference."""
+        for slot in ("X", "Y"):
+            if steps.type(slot).rank != 2:
+                raise ShapeError(f"{self.kind}: {slot} is {steps.type(slot)}, expected two axes")
+        x, y = (steps("square", X=steps[slot]) for slot in ("X", "Y"))
+        both = steps("square", X=steps("matmul", X=steps["X"], Y=steps["Y"]))
+        less = steps("elementwise_sub", X=both, Y=steps("matmul", X=x, Y=y))
+        found = {"SquaredX": x, "SquaredY": y, "SquaredXY": both}
+        for slot, name in found.items():
+            steps.write(slot, name)
+        steps.write("Out", steps("scale", {"scale": self.scalar}, X=less))

@@ -1,0 +1,130 @@
+"""Recurrent ops with the product before them. Reference: fusion_lstm_op.cc, fusion_gru_op.cc,
+fused_embedding_fc_lstm_op.cc.
+"""
+
+from __future__ import annotations
+
+from compiler.errors import ShapeError
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.opdef import attr, reads, reads_lod, writes
+
+_LSTM = (
+    "use_peepholes",
+    "is_reverse",
+    "gate_activation",
+    "cell_activation",
+    "candidate_activation",
+)
+
+
+class FusedLstm(Composite):
+    """What `fusion_lstm` and `fused_embedding_fc_lstm` share; `use_seq` has no effect."""
+
+    WeightH = reads()
+    Bias = reads()
+    H0 = reads(optional=True)
+    C0 = reads(optional=True)
+    Hidden = writes()
+    Cell = writes()
+    XX = writes(optional=True)
+    BatchedInput = writes(optional=True)
+    BatchedHidden = writes(optional=True)
+    BatchedCell = writes(optional=True)
+    BatchedGate = writes(optional=True)
+    BatchedCellPreAct = writes(optional=True)
+    BatchCellPreAct = writes(optional=True)
+    ReorderedH0 = writes(optional=True)
+    ReorderedC0 = writes(optional=True)
+    use_peepholes = attr(True)
+    is_reverse = attr(False)
+    use_seq = attr(True)
+    gate_activation = attr("sigmoid")
+    cell_activation = attr("tanh")
+    candidate_activation = attr("tanh")
+
+    def recur(self, steps: Steps, gates: str, bias: str) -> None:
+        """Append the recurrent op over what the gates get from outside."""
+        attrs = {name: self.attributes[name] for name in _LSTM}
+        given = {"Input": gates, "Weight": steps["WeightH"], "Bias": bias}
+        made = steps.outputs("lstm", {"Cell": 1}, attrs, **given, **steps.given("H0", "C0"))
+        steps.write("Hidden", *made["Hidden"])
+        steps.write("Cell", *made["Cell"])
+        steps.write("XX", gates)
+
+
+class FusionLstm(FusedLstm, op="fusion_lstm"):
+    """Hidden and Cell [rows, width] of `lstm` over X @ WeightX; Bias is as there."""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    WeightX = reads()
+    WeightH = reads()
+    CheckedCell = writes(optional=True)
+
+    def expand(self, steps: Steps) -> None:
+        """A product and `lstm`."""
+        self.recur(steps, steps("mul", X=steps["X"], Y=steps["WeightX"]), steps["Bias"])
+
+
+class FusedEmbeddingFcLstm(FusedLstm, op="fused_embedding_fc_lstm"):
+    """Hidden and Cell of `lstm` over rows of Embeddings by Ids, in which the bias of gates is.
+
+    Of Bias [1, 4 or 7 · width] only what is behind the gates counts: the peepholes.
+    """
+
+    Ids = reads(no_grad=True)
+    Ids_lod = reads_lod("Ids")
+    Embeddings = reads()
+    WeightH = reads()
+
+    def expand(self, steps: Steps) -> None:
+        """A lookup and `lstm`."""
+        found = steps("lookup_table", W=steps["Embeddings"], Ids=steps["Ids"])
+        self.recur(steps, found, self.without_gates(steps))
+
+    def without_gates(self, steps: Steps) -> str:
+        """Append a bias with zeros for the gates."""
+        weight, bias = steps.type("WeightH"), steps.type("Bias")
+        width = weight.shape[-1]
+        if not isinstance(width, int):
+            raise ShapeError(f"{self.kind}: WeightH is {weight}, expected a known size")
+        attrs = {"shape": [1, width], "dtype": bias.dtype.code, "value": 0.0}
+        zeros = steps("fill_constant", attrs)
+        if not self.use_peepholes:
+            return zeros
+        cut = {"axes": [1], "starts": [width], "ends": [2**31 - 1]}
+        return steps("concat", {"axis": 1}, X=[zeros, steps("slice", cut, Input=steps["Bias"])])
+
+
+class FusionGru(Composite, op="fusion_gru"):
+    """Hidden [rows, width] of `gru` over X @ WeightX.
+
+    `use_seq` and `origin_mode` have no effect, as in Paddle 1.8.5.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X")
+    H0 = reads(optional=True)
+    WeightX = reads()
+    WeightH = reads()
+    Bias = reads(optional=True)
+    Hidden = writes()
+    XX = writes(optional=True)
+    ReorderedH0 = writes(optional=True)
+    BatchedInput = writes(optional=True)
+    BatchedOut = writes(optional=True)
+    activation = attr("tanh")
+    gate_activation = attr("sigmoid")
+    is_reverse = attr(False)
+    use_seq = attr(True)
+    origin_mode = attr(False)
+
+    def expand(self, steps: Steps) -> None:
+        """A product and `gru`."""
+        gates = steps("mul", X=steps["X"], Y=steps["WeightX"])
+        names = ("activation", "gate_activation", "is_reverse")
+        attrs = {name: self.attributes[name] for name in names}
+        given = {"Input": gates, "Weight": steps["WeightH"], **steps.given("Bias", "H0")}
+        made = steps.outputs("gru", {}, attrs, **given)
+        steps.write("Hidden", *made["Hidden"])
+        steps.write("XX", gates)

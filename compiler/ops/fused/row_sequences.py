@@ -1,0 +1,44 @@
+"""`row_sequences`: the LoD that fused pooling gives to its result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.kernel import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef import OpDef, reads, writes, writes_lod
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.lanes import copy
+from compiler.ops.sequence.sequence import offsets_of
+
+
+def one_each(rows: int) -> Array:
+    """Offsets of as many sequences of one row."""
+    return np.arange(rows + 1, dtype=np.int64)
+
+
+class RowSequences(OpDef, op="row_sequences"):
+    """Out = X with one LoD level, in which each row is a sequence."""
+
+    lod_like = ""
+
+    X = reads()
+    Out = writes(inplace="X")
+    Out_lod = writes_lod("Out")
+
+    def infer(self, X: TensorType) -> dict[str, object]:
+        return {"Out": X, "Out_lod": [offsets_of(X.shape[0])]}
+
+    def numpy(self, X: Array) -> dict[str, object]:
+        return {"Out": X, "Out_lod": [one_each(len(X))]}
+
+    def grad(self, X: Shape, d_Out: Array) -> dict[str, Array]:
+        return {"X": d_Out}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
+    ) -> None:
+        k.keep(Out_lod[0], k.here(one_each, X.shape[0]))
+        copy(k, X, Out)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        copy(k, d_Out, d_X)

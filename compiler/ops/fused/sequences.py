@@ -1,0 +1,116 @@
+"""Pooling, expansion and convolution of sequences with what follows. Reference: the files
+fusion_seq*_op.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import Accepted
+from compiler.ir.composite import Composite, Steps
+from compiler.ir.opdef import attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ops.checks import differ
+from compiler.ops.fused.activations import activate
+from compiler.ops.fused.fully_connected import flat, linear
+
+POOLS = Accepted(choices=("AVERAGE", "SUM", "SQRT"))
+
+
+class FusionSeqpoolConcat(Composite, op="fusion_seqpool_concat"):
+    """Out [count, …] = the pooled sequences of each X, side by side; `axis` must be 1."""
+
+    lod_like = ""
+
+    X = reads(many=True)
+    X_lod = reads_lod("X")
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    pooltype = attr("SUM", POOLS)
+    axis = attr(1, Accepted(choices=(1,)))
+
+    def expand(self, steps: Steps) -> None:
+        """`sequence_pool` of each, `concat` of all."""
+        attrs = {"pooltype": self.pooltype}
+        pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
+        joined = steps("concat", {"axis": self.axis}, X=pooled)
+        steps.write("Out", steps("row_sequences", X=joined))
+
+
+class FusionSeqpoolCvmConcat(Composite, op="fusion_seqpool_cvm_concat"):
+    """The same with `cvm` of each pooled X, which begins with its shows and clicks."""
+
+    lod_like = ""
+
+    X = reads(many=True)
+    X_lod = reads_lod("X")
+    CVM = reads()
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    pooltype = attr("SUM", POOLS)
+    use_cvm = attr(True, Accepted(choices=(True,)))
+    axis = attr(1, Accepted(choices=(1,)))
+
+    def expand(self, steps: Steps) -> None:
+        """`sequence_pool` and `cvm` of each, `concat` of all."""
+        attrs, cvm = {"pooltype": self.pooltype}, {"use_cvm": self.use_cvm}
+        pooled = [steps("sequence_pool", attrs, X=name) for name in steps.all("X")]
+        found = [steps("cvm", cvm, X=name, CVM=steps["CVM"]) for name in pooled]
+        joined = steps("concat", {"axis": self.axis}, X=found)
+        steps.write("Out", steps("row_sequences", X=joined))
+
+
+class FusionSeqexpandConcatFc(Composite, op="fusion_seqexpand_concat_fc"):
+    """Out = activation([X[0], X[1], …] @ FCWeight + FCBias), a row of X[1], … for each sequence of
+    X[0].
+    """
+
+    X = reads(many=True)
+    FCWeight = reads()
+    FCBias = reads(optional=True)
+    Out = writes()
+    FCOut = writes(optional=True)
+    fc_activation = attr("identity", Accepted(choices=("identity", "relu", "sigmoid", "tanh")))
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """A row for each of X[0]; ShapeError where FCWeight does not fit the columns."""
+        first, weight = types["X"][0], types["FCWeight"]
+        if weight.rank != 2 or any(each.rank != 2 for each in types["X"]):
+            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected two axes, as of all X")
+        columns = sum((each.shape[1] for each in types["X"][1:]), first.shape[1])
+        if differ(columns, weight.shape[0]):
+            raise ShapeError(f"{self.kind}: FCWeight is {weight}, expected {columns} rows")
+        return {"Out": first.with_shape((first.shape[0], weight.shape[1]))}
+
+    def expand(self, steps: Steps) -> None:
+        """`sequence_expand` of all but the first, a product, a sum, an activation."""
+        first, *others = steps.all("X")
+        if not others:
+            raise BadAttribute(f"{self.kind}: there is one X, expected 2 at least")
+        attrs = {"ref_level": 0}
+        spread = [steps("sequence_expand", attrs, X=name, Y=first) for name in others]
+        joined = steps("concat", {"axis": 1}, X=[first, *spread])
+        out = linear(steps, joined, steps["FCWeight"], steps.all("FCBias"))
+        steps.write("Out", activate(steps, self.fc_activation, out))
+
+
+class FusionSeqconvEltaddRelu(Composite, op="fusion_seqconv_eltadd_relu"):
+    """Out = relu(sequence_conv(X, Filter) + Bias)."""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Filter = reads()
+    Bias = reads()
+    Out = writes()
+    ColMat = writes(optional=True)
+    contextLength = required(int)
+    contextStart = attr(0)
+    contextStride = attr(1, Accepted(choices=(1,)))
+
+    def expand(self, steps: Steps) -> None:
+        """The convolution, a sum, `relu`."""
+        attrs = {"contextLength": self.contextLength, "contextStart": self.contextStart}
+        found = steps("sequence_conv", attrs, **steps.given("X", "Filter"))
+        added = steps("elementwise_add", {"axis": 1}, X=found, Y=flat(steps, steps["Bias"]))
+        steps.write("Out", steps("relu", X=added))

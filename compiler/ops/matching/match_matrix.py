@@ -1,0 +1,84 @@
+"""`match_matrix_tensor`: each row of a sequence against each of another. Reference: its op.cc."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.accepted import Accepted
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.matching.pictures import column_like, offsets_by, require_pair, sizes_of
+
+
+class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
+    """Out of picture i is [t, n, m]: X_i @ W[:, t] @ Y_iᵀ, X_i [n, h] and Y_i [m, h] a sequence
+    each; Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
+    """
+
+    stays_on_host = "only data decides how many rows there are"
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    Y = reads()
+    Y_lod = reads_lod("Y")
+    W = reads()
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    Tmp = writes()
+    dim_t = attr(1, Accepted(low=1))
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType],
+        Y: TensorType,
+        Y_lod: list[TensorType],
+        W: TensorType,
+    ) -> dict[str, object]:
+        require_pair("match_matrix_tensor", X=X_lod, Y=Y_lod)
+        require_same_dtype("match_matrix_tensor", X=X, Y=Y, W=W)
+        fits = X.rank == Y.rank == 2 and W.rank == 3
+        pairs = zip(W.shape, (X.shape[-1], self.dim_t, Y.shape[-1]), strict=False)
+        if not fits or any(differ(a, b) for a, b in pairs):
+            expected = f"expected W [columns of X, {self.dim_t}, columns of Y]"
+            raise ShapeError(f"match_matrix_tensor: {shown(X=X, Y=Y, W=W)} do not fit, {expected}")
+        tmp = X.with_shape((X.shape[0] * self.dim_t * W.shape[2], 1))
+        return {"Out": column_like(X), "Out_lod": [X_lod[0]], "Tmp": tmp}
+
+    def numpy(
+        self, X: Array, X_lod: list[Array], Y: Array, Y_lod: list[Array], W: Array
+    ) -> dict[str, object]:
+        tall, wide, tmp = X_lod[0], Y_lod[0], np.tensordot(X, W, axes=1)
+        made = [np.empty(0, X.dtype)]
+        for i in range(len(tall) - 1):
+            rows, others = tmp[tall[i] : tall[i + 1]], Y[wide[i] : wide[i + 1]]
+            made.append(np.einsum("nth,mh->tnm", rows, others).reshape(-1))
+        out = np.concatenate(made).reshape(-1, 1)
+        offsets = offsets_by(sizes_of(tall, wide), self.dim_t)
+        return {"Out": out, "Out_lod": [offsets], "Tmp": tmp.reshape(-1, 1)}
+
+    def grad(
+        self,
+        X: Array,
+        X_lod: list[Array],
+        Y: Array,
+        Y_lod: list[Array],
+        W: Array,
+        Tmp: Array,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        tall, wide = X_lod[0], Y_lod[0]
+        tmp, d_Y = Tmp.reshape(len(X), -1, W.shape[2]), np.zeros_like(Y)
+        d_tmp = np.zeros_like(tmp)
+        sizes = sizes_of(tall, wide)
+        offsets = offsets_by(sizes, self.dim_t)
+        for i, (n, m) in enumerate(sizes):
+            rows, others = slice(tall[i], tall[i + 1]), slice(wide[i], wide[i + 1])
+            given = d_Out.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, n, m)
+            d_tmp[rows] = np.einsum("tnm,mh->nth", given, Y[others])
+            d_Y[others] = np.einsum("tnm,nth->mh", given, tmp[rows])
+        d_X = np.tensordot(d_tmp, W, axes=([1, 2], [1, 2]))
+        return {"X": d_X, "Y": d_Y, "W": np.tensordot(X, d_tmp, axes=([0], [0]))}

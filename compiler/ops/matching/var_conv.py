@@ -1,0 +1,142 @@
+"""`var_conv_2d`: a convolution of pictures that each have their own size. Reference: its op.cc."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.accepted import Accepted
+from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.checks import differ, require_same_dtype
+from compiler.ops.matching.pictures import (
+    column_like,
+    offsets_by,
+    require_column,
+    require_pair,
+    sizes_of,
+)
+
+AT_LEAST_1 = Accepted(low=1)
+
+
+def counts_after(sizes: list[tuple[int, int]], strides: tuple[int, int]) -> list[tuple[int, int]]:
+    """The sizes of pictures after a convolution; one without numbers stays so."""
+    down, across = strides
+    made = [((h - 1) // down + 1, (w - 1) // across + 1) for h, w in sizes]
+    pairs = zip(sizes, made, strict=True)
+    return [after if h and w else (0, 0) for (h, w), after in pairs]
+
+
+def window_places(
+    size: tuple[int, int], kernel: tuple[int, int], strides: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Rows and columns [kernel, places] that each element of a window meets, the middle first at 0.
+
+    What lies outside of the picture is negative or too large.
+    """
+    (h, w), (kh, kw), (down, across) = size, kernel, strides
+    rows = np.arange(0, h, down)[None, :] - kh // 2 + np.arange(kh)[:, None]
+    columns = np.arange(0, w, across)[None, :] - kw // 2 + np.arange(kw)[:, None]
+    shape = kh, kw, rows.shape[1], columns.shape[1]
+    down_all = np.broadcast_to(rows[:, None, :, None], shape)
+    across_all = np.broadcast_to(columns[None, :, None, :], shape)
+    return down_all.reshape(kh * kw, -1), across_all.reshape(kh * kw, -1)
+
+
+class VarConv2d(OpDef, op="var_conv_2d"):
+    """Out of picture i is [OutputChannel, …]: W [OutputChannel, InputChannel · KernelH · KernelW]
+    over the windows around every StrideH-th row and StrideW-th column, zeros outside.
+
+    Pictures are [InputChannel, rows of ROW, rows of COLUMN], one behind the other in X [n, 1]; Col
+    [m, 1] has the windows [InputChannel · KernelH · KernelW, places] of each. Reference:
+    var_conv_2d_op.cc.
+    """
+
+    stays_on_host = "only data decides how many rows there are"
+    lod_like = ""
+
+    X = reads()
+    X_lod = reads_lod("X")
+    ROW = reads(shape_only=True, no_grad=True)
+    ROW_lod = reads_lod("ROW")
+    COLUMN = reads(shape_only=True, no_grad=True)
+    COLUMN_lod = reads_lod("COLUMN")
+    W = reads()
+    Out = writes()
+    Out_lod = writes_lod("Out")
+    Col = writes()
+    Col_lod = writes_lod("Col")
+    InputChannel = attr(1, AT_LEAST_1)
+    OutputChannel = attr(1, AT_LEAST_1)
+    StrideH = attr(1, AT_LEAST_1)
+    StrideW = attr(1, AT_LEAST_1)
+    KernelH = attr(1, AT_LEAST_1)
+    KernelW = attr(1, AT_LEAST_1)
+
+    def infer(
+        self,
+        X: TensorType,
+        X_lod: list[TensorType],
+        ROW_lod: list[TensorType],
+        COLUMN_lod: list[TensorType],
+        W: TensorType,
+    ) -> dict[str, object]:
+        require_pair("var_conv_2d", X=X_lod, ROW=ROW_lod, COLUMN=COLUMN_lod)
+        require_column("var_conv_2d", X)
+        require_same_dtype("var_conv_2d", X=X, W=W)
+        wanted = self.OutputChannel, self.InputChannel * self.KernelH * self.KernelW
+        if W.rank != 2 or any(differ(a, b) for a, b in zip(W.shape, wanted, strict=False)):
+            raise ShapeError(f"var_conv_2d: W is {W}, expected [{wanted[0]}, {wanted[1]}]")
+        column, level = column_like(X), [X_lod[0]]
+        return {"Out": column, "Out_lod": level, "Col": column, "Col_lod": level}
+
+    def numpy(
+        self, X: Array, ROW_lod: list[Array], COLUMN_lod: list[Array], W: Array
+    ) -> dict[str, object]:
+        kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
+        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
+        made, seen = [np.empty(0, X.dtype)], [np.empty(0, X.dtype)]
+        for i, (h, w) in enumerate(sizes):
+            picture = X.reshape(-1)[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            rows, columns = window_places((h, w), kernel, strides)
+            inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
+            windows = np.zeros((len(picture), *rows.shape), X.dtype)
+            windows[:, inside] = picture[:, rows[inside], columns[inside]]
+            seen.append(windows.reshape(-1))
+            made.append((W @ windows.reshape(W.shape[1], -1)).reshape(-1))
+        return {
+            "Out": np.concatenate(made).reshape(-1, 1),
+            "Out_lod": [offsets_by(after, self.OutputChannel)],
+            "Col": np.concatenate(seen).reshape(-1, 1),
+            "Col_lod": [offsets_by(after, W.shape[1])],
+        }
+
+    def grad(
+        self,
+        X: Array,
+        ROW: Shape,
+        ROW_lod: list[Array],
+        COLUMN: Shape,
+        COLUMN_lod: list[Array],
+        W: Array,
+        Col: Array,
+        d_Out: Array,
+    ) -> dict[str, Array]:
+        kernel, strides = (self.KernelH, self.KernelW), (self.StrideH, self.StrideW)
+        sizes = sizes_of(ROW_lod[0], COLUMN_lod[0])
+        offsets, after = offsets_by(sizes, self.InputChannel), counts_after(sizes, strides)
+        ends, col_ends = offsets_by(after, self.OutputChannel), offsets_by(after, W.shape[1])
+        d_X, d_W = np.zeros_like(X).reshape(-1), np.zeros_like(W)
+        for i, (h, w) in enumerate(sizes):
+            given = d_Out.reshape(-1)[ends[i] : ends[i + 1]].reshape(len(W), -1)
+            windows = Col.reshape(-1)[col_ends[i] : col_ends[i + 1]].reshape(W.shape[1], -1)
+            d_W += given @ windows.T
+            rows, columns = window_places((h, w), kernel, strides)
+            inside = (rows >= 0) & (rows < h) & (columns >= 0) & (columns < w)
+            picture = d_X[offsets[i] : offsets[i + 1]].reshape(-1, h, w)
+            spread = (W.T @ given).reshape(len(picture), *rows.shape)
+            for plane, values in zip(picture, spread, strict=True):
+                np.add.at(plane, (rows[inside], columns[inside]), values[inside])
+        return {"X": d_X.reshape(X.shape), "W": d_W}

@@ -1,0 +1,76 @@
+"""`conv_shift`: circular correlation of rows. Reference: conv_shift_op.cc."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ, require_same_dtype, shown
+
+
+def shifted_places(width: int, steps: int) -> Array:
+    """For each place of a row, and each step, the place in the row that meets there."""
+    return (np.arange(width)[:, None] + np.arange(steps) - (steps - 1) // 2) % width
+
+
+class ConvShift(OpDef, op="conv_shift"):
+    """Out[b, i] = sum over j of X[b, (i + j - (n - 1) / 2) mod m] * Y[b, j].
+
+    X and Out are [batch, m], Y is [batch, n], n odd and at most m.
+    """
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_same_dtype("conv_shift", X=X, Y=Y)
+        fits = X.rank == Y.rank == 2 and not differ(X.shape[0], Y.shape[0])
+        sizes = [size for size in (X.shape + Y.shape)[1::2] if isinstance(size, int)]
+        odd = not fits or not isinstance(Y.shape[1], int) or Y.shape[1] % 2 == 1
+        if not fits or not odd or (len(sizes) == 2 and sizes[1] > sizes[0]):
+            expected = "expected [batch, m] and [batch, n], n odd and at most m"
+            raise ShapeError(f"conv_shift: {shown(X=X, Y=Y)} do not fit, {expected}")
+        return X
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        seen = X[:, shifted_places(X.shape[1], Y.shape[1])]
+        return np.einsum("bij,bj->bi", seen, Y)
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        places = shifted_places(X.shape[1], Y.shape[1])
+        d_X = np.zeros_like(X)
+        for step in range(Y.shape[1]):
+            d_X[:, places[:, step]] += d_Out * Y[:, step : step + 1]
+        return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, places], d_Out)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        (batch, width), steps = X.shape, Y.shape[1]
+        b, i = k.lanes(batch, width)
+        j = k.loop(steps)
+        place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
+        k.store(Out, (b, i), k.sum(X[b, place] * Y[b, j], j))
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        (batch, width), steps = X.shape, Y.shape[1]
+        if d_X is not None:
+            b, i = k.lanes(batch, width)
+            j = k.loop(steps)
+            place = k.mod(i - j + k.size(width) + k.size((steps - 1) // 2), k.size(width))
+            k.store(d_X, (b, i), k.sum(d_Out[b, place] * Y[b, j], j))
+        if d_Y is not None:
+            b, j = k.lanes(batch, steps)
+            i = k.loop(width)
+            place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
+            k.store(d_Y, (b, j), k.sum(X[b, place] * d_Out[b, i], i))

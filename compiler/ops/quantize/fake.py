@@ -1,0 +1,82 @@
+"""Fake quantization by the maximum of the input itself: levels, kept as floats.
+
+Reference: fake_quantize_op.cc. None of these ops has a gradient there: passes that quantize a
+program let its gradient ops read the rounded values and differentiate as if nothing was rounded.
+"""
+
+from __future__ import annotations
+
+from compiler.errors import ShapeError
+from compiler.ir.dims import product
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.quantize.levels import (
+    BITS,
+    largest,
+    largest_lanes,
+    largest_of_all,
+    level,
+    quantize_lanes,
+    quantized,
+    require_float,
+)
+
+
+class FakeQuantize(OpDef):
+    """Out = the level of each element of X, in the element type of X.
+
+    Halves are rounded to the even level, as the reference does for whole vectors of elements; for
+    the few that are left over it takes the level farther from 0.
+    """
+
+    X = reads()
+    Out = writes()
+    OutScale = writes()
+    bit_length = attr(8, BITS)
+
+
+class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
+    """Out = round(X / s * (2 ** (bit_length - 1) - 1)); OutScale [1] = s, the maximum of |X|."""
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        require_float(self.kind, "X", X)
+        return {"Out": X, "OutScale": X.with_shape((1,))}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        scale = largest(X, tuple(range(X.ndim))).reshape(1)
+        return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, OutScale: DeviceOperand | None
+    ) -> None:
+        scale = OutScale or k.scratch((1,), X.type.dtype)
+        k.store(scale, (0,), largest_of_all(k, X))
+        if Out is not None:
+            quantize_lanes(k, X, scale, self.bit_length, Out)
+
+
+class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize_abs_max"):
+    """The same for each channel, an index of the first axis; OutScale [channels]."""
+
+    def infer(self, X: TensorType) -> dict[str, TensorType]:
+        require_float(self.kind, "X", X)
+        if X.rank < 1:
+            raise ShapeError(f"{self.kind}: X is {X}, expected an axis of channels")
+        return {"Out": X, "OutScale": X.with_shape(X.shape[:1])}
+
+    def numpy(self, X: Array) -> dict[str, Array]:
+        scale = largest(X, tuple(range(1, X.ndim)))
+        return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale.reshape(-1)}
+
+    def triton(
+        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, OutScale: DeviceOperand | None
+    ) -> None:
+        rows = X.seen_as((X.shape[0], product(X.shape[1:])))
+        scale = OutScale or k.scratch(X.shape[:1], X.type.dtype)
+        left, top = largest_lanes(k, rows, (1,))
+        k.store(scale, left[:1], top)
+        if Out is not None:
+            i, j = k.lanes(*rows.shape)
+            rounded = level(k, rows[i, j], scale[i], self.bit_length)
+            k.store(Out.seen_as(rows.shape), (i, j), rounded)

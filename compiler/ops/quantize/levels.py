@@ -1,0 +1,128 @@
+"""The arithmetic of quantization: scales, levels and rounding. Reference: fake_quantize_op.h.
+
+A scale is the largest magnitude that has a level; levels are the integers from -n to n, where n is
+2 ** (bits - 1) - 1. Functions of arrays are carried into modules; those of `Lanes` write kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.accepted import between
+from compiler.ir.dims import Size, product
+from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.types import Array, TensorType
+from compiler.ops.checks import differ
+from compiler.ops.lanes import copy, fill
+from compiler.ops.math.reduce import fold_lanes
+
+BITS = between(1, 16)
+"""The bits of a level, as the reference takes them."""
+
+
+def level_count(bits: int) -> int:
+    """The largest level of a number of bits.
+
+    >>> level_count(8), level_count(1)
+    (127, 0)
+    """
+    return 2 ** (bits - 1) - 1
+
+
+def quantized(X: Array, scale: Array, bits: int) -> Array:
+    """The level of each element; `scale` broadcasts, and what exceeds it is clipped.
+
+    The reference takes the reciprocal of a scale up to 1e-30 as if it were 1e-6 larger.
+    """
+    inverse = X.dtype.type(1) / np.where(scale <= 1e-30, scale + X.dtype.type(1e-6), scale)
+    return np.rint(np.clip(X, -scale, scale) * (inverse * X.dtype.type(level_count(bits))))
+
+
+def dequantized(X: Array, scale: Array, bits: int) -> Array:
+    """The float of each level of one scale; NaN where there is only the level 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return X * (scale / X.dtype.type(level_count(bits)))
+
+
+def largest(X: Array, axes: tuple[int, ...]) -> Array:
+    """The largest magnitude over axes, which stay with size 1; 0 where there are no elements."""
+    return np.max(np.abs(X), axis=axes, keepdims=True, initial=0)
+
+
+# ---- types -------------------------------------------------------------------------------------
+
+
+def require_float(op: str, slot: str, type: TensorType) -> None:
+    """ShapeError unless a tensor holds floats."""
+    if not type.dtype.is_float:
+        raise ShapeError(f"{op}: {slot} is {type}, expected floats")
+
+
+def require_count(op: str, slot: str, type: TensorType, count: Size) -> None:
+    """ShapeError unless a tensor has as many elements as expected."""
+    if differ(type.numel, count):
+        raise ShapeError(f"{op}: {slot} is {type}, expected {count} elements")
+
+
+def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
+    """ShapeError unless a tensor is one number in the element type of X."""
+    require_count(op, slot, type, 1)
+    if type.dtype is not X.dtype:
+        raise ShapeError(f"{op}: {slot} is {type}, expected the element type of X {X}")
+
+
+# ---- kernels -----------------------------------------------------------------------------------
+
+
+def largest_lanes(
+    k: Lanes, X: DeviceOperand, axes: tuple[int, ...]
+) -> tuple[tuple[Number, ...], Number]:
+    """Begin a kernel for the largest magnitude over axes; its indices, and the value."""
+    turn, whole, left = fold_lanes(k, X.shape, axes)
+    return left, k.max(k.absolute(X[whole]), turn)
+
+
+def largest_of_all(k: Lanes, X: DeviceOperand) -> Number:
+    """Begin a kernel for the largest magnitude of all elements."""
+    flat = X.seen_as((product(X.shape),))
+    return largest_lanes(k, flat, (0,))[1]
+
+
+def level(k: Lanes, x: Number, scale: Number, bits: int) -> Number:
+    """`quantized`, of one element."""
+    inverse = 1.0 / k.where(scale <= 1e-30, scale + 1e-6, scale)
+    return k.rint(k.minimum(k.maximum(x, -scale), scale) * (inverse * float(level_count(bits))))
+
+
+def quantize_lanes(
+    k: Lanes,
+    X: DeviceOperand,
+    scale: DeviceOperand,
+    bits: int,
+    Out: DeviceOperand,
+    dequantizes: bool = False,
+) -> None:
+    """A kernel for the level of each element, or for the float of that level; one scale."""
+    count = (product(X.shape),)
+    (i,) = k.lanes(*count)
+    s = scale.seen_as((1,))[0]
+    result = level(k, X.seen_as(count)[i], s, bits)
+    if dequantizes:
+        result = result * (s / float(level_count(bits)))
+    k.store(Out.seen_as(count), (i,), result)
+
+
+def keep(k: Lanes, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
+    """A kernel for state that stays; 0 where there was none."""
+    if out is not None and given is not None:
+        copy(k, given, out)
+    elif out is not None:
+        fill(k, out, 0.0)
+
+
+def scalars(k: Lanes, *operands: DeviceOperand | None) -> Sequence[Number]:
+    """The only element of each tensor; 0 for None."""
+    return [0.0 if each is None else each.seen_as((1,))[0] for each in operands]

@@ -1,0 +1,226 @@
+"""Scales that are moving averages, and fake quantization by them.
+
+Reference: fake_quantize_op.cc. None of these ops has a gradient there, see `fake`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import OpDef, attr, reads, reads_previous, writes
+from compiler.ir.types import Array, TensorType
+from compiler.ops.lanes import copy
+from compiler.ops.quantize.levels import (
+    BITS,
+    dequantized,
+    keep,
+    largest,
+    largest_of_all,
+    quantize_lanes,
+    quantized,
+    require_float,
+    require_scale,
+    scalars,
+)
+
+
+class MovingAverage(OpDef):
+    """A scale that is the moving average of the maximum of |X|.
+
+    In training, State = rate * InState + 1, Accum = rate * InAccum + max |X| and OutScale =
+    Accum / State, where `moving_rate` is the rate. With `is_test` all stay as they are.
+    """
+
+    X = reads()
+    InAccum = reads(optional=True, no_grad=True)
+    InState = reads(optional=True, no_grad=True)
+    Out = writes()
+    OutScale = writes()
+    OutState = writes(optional=True, inplace="InState")
+    OutAccum = writes(optional=True, inplace="InAccum")
+    moving_rate = attr(0.9)
+    is_test = attr(False)
+
+    def check(self, X: TensorType, **state: TensorType | None) -> dict[str, TensorType]:
+        """The types of the outputs but OutScale; ShapeError where training lacks its state."""
+        require_float(self.kind, "X", X)
+        for slot, each in state.items():
+            if each is not None:
+                require_scale(self.kind, slot, each, X)
+            elif not self.is_test:
+                raise ShapeError(f"{self.kind}: {slot} is missing, which training needs")
+        one = X.with_shape((1,))
+        return {
+            "Out": X,
+            "OutState": state["InState"] or one,
+            "OutAccum": state["InAccum"] or one,
+        }
+
+    def move(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        before: tuple[DeviceOperand | None, DeviceOperand | None],
+        after: tuple[DeviceOperand | None, DeviceOperand | None],
+        scale: DeviceOperand,
+    ) -> None:
+        """A kernel for the state and the scale of a step of training; state first, then accum."""
+        top = largest_of_all(k, X)
+        state, accum = scalars(k, *before)
+        moved = state * self.moving_rate + 1.0, accum * self.moving_rate + top
+        k.store(scale.seen_as((1,)), (0,), moved[1] / moved[0])
+        for out, value in zip(after, moved, strict=True):
+            if out is not None:
+                k.store(out.seen_as((1,)), (0,), value)
+
+
+def moved(
+    X: Array, InAccum: Array | None, InState: Array | None, rate: float, is_test: bool
+) -> tuple[Array, Array, Array]:
+    """The scale of a step, which a test does not have, and the state and the sum behind it."""
+    zero = np.zeros(1, X.dtype)
+    state = zero if InState is None else InState
+    accum = zero if InAccum is None else InAccum
+    if is_test:
+        return zero, state.copy(), accum.copy()
+    top = largest(X, tuple(range(X.ndim))).reshape(1)
+    state = X.dtype.type(rate) * state + X.dtype.type(1)
+    accum = X.dtype.type(rate) * accum + top
+    return accum.reshape(1) / state.reshape(1), state, accum
+
+
+class FakeQuantizeMovingAverage(MovingAverage):
+    """Quantization by such a scale; with `is_test`, OutScale = InScale."""
+
+    X = reads()
+    InScale = reads(no_grad=True)
+    InAccum = reads(optional=True, no_grad=True)
+    InState = reads(optional=True, no_grad=True)
+    OutScale = writes(inplace="InScale")
+    bit_length = attr(8, BITS)
+
+    dequantizes: ClassVar[bool] = False
+
+    def infer(
+        self,
+        X: TensorType,
+        InScale: TensorType,
+        InAccum: TensorType | None,
+        InState: TensorType | None,
+    ) -> dict[str, TensorType]:
+        found = self.check(X, InAccum=InAccum, InState=InState)
+        require_scale(self.kind, "InScale", InScale, X)
+        return {**found, "OutScale": InScale}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        InScale: DeviceOperand,
+        InAccum: DeviceOperand | None,
+        InState: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        OutScale: DeviceOperand | None,
+        OutState: DeviceOperand | None,
+        OutAccum: DeviceOperand | None,
+    ) -> None:
+        scale = OutScale or k.scratch((1,), X.type.dtype)
+        if self.is_test:
+            copy(k, InScale, scale)
+            keep(k, InState, OutState)
+            keep(k, InAccum, OutAccum)
+        else:
+            self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)
+        if Out is not None:
+            quantize_lanes(k, X, scale, self.bit_length, Out, self.dequantizes)
+
+
+class FakeQuantizeMovingAverageAbsMax(
+    FakeQuantizeMovingAverage, op="fake_quantize_moving_average_abs_max"
+):
+    """Out = the level of each element, by the moving average of the maximum of |X|."""
+
+    def numpy(
+        self, X: Array, InScale: Array, InAccum: Array | None, InState: Array | None
+    ) -> dict[str, Array]:
+        settings = self.moving_rate, self.is_test
+        scale, state, accum = moved(X, InAccum, InState, *settings)
+        scale = InScale.copy() if self.is_test else scale.reshape(InScale.shape)
+        Out = quantized(X, scale.reshape(1), self.bit_length)
+        return {"Out": Out, "OutScale": scale, "OutState": state, "OutAccum": accum}
+
+
+class FakeQuantizeDequantizeMovingAverageAbsMax(
+    FakeQuantizeMovingAverage, op="fake_quantize_dequantize_moving_average_abs_max"
+):
+    """Out = X rounded to the float of a level, by the moving average of the maximum of |X|."""
+
+    dequantizes = True
+
+    def numpy(
+        self, X: Array, InScale: Array, InAccum: Array | None, InState: Array | None
+    ) -> dict[str, Array]:
+        settings = self.moving_rate, self.is_test
+        scale, state, accum = moved(X, InAccum, InState, *settings)
+        scale = InScale.copy() if self.is_test else scale.reshape(InScale.shape)
+        Out = quantized(X, scale.reshape(1), self.bit_length)
+        return {
+            "Out": dequantized(Out, scale.reshape(1), self.bit_length),
+            "OutScale": scale,
+            "OutState": state,
+            "OutAccum": accum,
+        }
+
+
+class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale"):
+    """Out = X; OutScale = the moving average of the maximum of |X|, in a test what it was."""
+
+    Scale = reads_previous("OutScale")
+    OutScale = writes(inplace="Scale")
+
+    def infer(
+        self,
+        X: TensorType,
+        InAccum: TensorType | None,
+        InState: TensorType | None,
+        Scale: TensorType | None,
+    ) -> dict[str, TensorType]:
+        found = self.check(X, InAccum=InAccum, InState=InState)
+        if Scale is not None:
+            require_scale(self.kind, "OutScale", Scale, X)
+        return {**found, "OutScale": Scale or X.with_shape((1,))}
+
+    def numpy(
+        self, X: Array, InAccum: Array | None, InState: Array | None, Scale: Array | None
+    ) -> dict[str, Array]:
+        settings = self.moving_rate, self.is_test
+        scale, state, accum = moved(X, InAccum, InState, *settings)
+        if Scale is not None:
+            scale = Scale.copy() if self.is_test else scale.reshape(Scale.shape)
+        return {"Out": X.copy(), "OutScale": scale, "OutState": state, "OutAccum": accum}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        InAccum: DeviceOperand | None,
+        InState: DeviceOperand | None,
+        Scale: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        OutScale: DeviceOperand | None,
+        OutState: DeviceOperand | None,
+        OutAccum: DeviceOperand | None,
+    ) -> None:
+        if Out is not None:
+            copy(k, X, Out)
+        if self.is_test:
+            keep(k, Scale, OutScale)
+            keep(k, InState, OutState)
+            keep(k, InAccum, OutAccum)
+        else:
+            scale = OutScale or k.scratch((1,), X.type.dtype)
+            self.move(k, X, (InState, InAccum), (OutState, OutAccum), scale)

@@ -1,0 +1,130 @@
+"""Fake quantization by the largest maximum of the last batches. Reference: fake_quantize_op.cc."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.accepted import at_least
+from compiler.ir.kernel import DeviceOperand, Lanes
+from compiler.ir.opdef import attr, reads, reads_previous, writes
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.checks import require_dtype
+from compiler.ops.lanes import copy
+from compiler.ops.quantize.fake import FakeQuantize
+from compiler.ops.quantize.levels import (
+    keep,
+    largest,
+    largest_of_all,
+    quantize_lanes,
+    quantized,
+    require_count,
+    require_float,
+    require_scale,
+)
+
+
+class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
+    """Out = the level of each element by OutScale = the largest maximum of the last batches.
+
+    Training writes the maximum of |X| into OutScales [window_size] at Iter % window_size. OutScale
+    is the larger of it and InScale; where it took the place of InScale, the largest in the window.
+    With `is_test`, OutScale = InScale and OutScales stays.
+    """
+
+    InScale = reads(no_grad=True)
+    Iter = reads(optional=True, no_grad=True)
+    Scales = reads_previous("OutScales")
+    OutScale = writes(inplace="InScale")
+    OutScales = writes(optional=True, inplace="Scales")
+    window_size = attr(10000, at_least(1))
+    is_test = attr(False)
+
+    def infer(
+        self,
+        X: TensorType,
+        InScale: TensorType,
+        Iter: TensorType | None,
+        Scales: TensorType | None,
+    ) -> dict[str, TensorType]:
+        require_float(self.kind, "X", X)
+        require_scale(self.kind, "InScale", InScale, X)
+        if Iter is not None:
+            require_count(self.kind, "Iter", Iter, 1)
+            require_dtype(self.kind, "Iter", Iter, DType.INT64)
+        elif not self.is_test:
+            raise ShapeError(f"{self.kind}: Iter is missing, expected the step of the training")
+        if Scales is not None:
+            require_count(self.kind, "OutScales", Scales, self.window_size)
+        window = Scales or X.with_shape((self.window_size,))
+        return {"Out": X, "OutScale": InScale, "OutScales": window}
+
+    def numpy(
+        self, X: Array, InScale: Array, Iter: Array | None, Scales: Array | None
+    ) -> dict[str, Array]:
+        window = np.zeros(self.window_size, X.dtype) if Scales is None else Scales.copy()
+        scale = InScale.copy()
+        if Iter is not None and not self.is_test:
+            top = largest(X, tuple(range(X.ndim))).reshape(1)[0]
+            scale[...] = ranged(top, InScale.reshape(1)[0], int(Iter.reshape(1)[0]), window)
+        return {
+            "Out": quantized(X, scale.reshape((1,) * X.ndim), self.bit_length),
+            "OutScale": scale,
+            "OutScales": window,
+        }
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        InScale: DeviceOperand,
+        Iter: DeviceOperand | None,
+        Scales: DeviceOperand | None,
+        Out: DeviceOperand | None,
+        OutScale: DeviceOperand | None,
+        OutScales: DeviceOperand | None,
+    ) -> None:
+        scale = OutScale or k.scratch((1,), X.type.dtype)
+        if self.is_test or Iter is None:
+            copy(k, InScale, scale)
+            keep(k, Scales, OutScales)
+        else:
+            self.track(k, X, (InScale, Iter, Scales), scale, OutScales)
+        if Out is not None:
+            quantize_lanes(k, X, scale, self.bit_length, Out)
+
+    def track(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        state: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
+        scale: DeviceOperand,
+        window: DeviceOperand | None,
+    ) -> None:
+        """Kernels for the maximum of X, and for what it makes of the window and the scale."""
+        InScale, Iter, Scales = state
+        found = k.scratch((1,), X.type.dtype)
+        k.store(found, (0,), largest_of_all(k, X))
+        (n,) = k.lanes(1)
+        step, before, top = Iter.seen_as((1,))[n], InScale.seen_as((1,))[n], found[n]
+        place, r = k.mod(step, self.window_size), k.loop(self.window_size)
+        old = top * 0 if Scales is None else Scales.seen_as((self.window_size,))[r]
+        removed = top * 0 if Scales is None else Scales.seen_as((self.window_size,))[place]
+        new = k.where(k.equal(r, place), top, old)
+        seen = k.max(k.where(r < k.maximum(step, 1), k.absolute(new), top * 0), r)
+        gone = k.absolute(removed - before) < 1e-6
+        result = k.where(before < top, top, k.where(gone, seen, before))
+        k.store(scale.seen_as((1,)), (n,), result)
+        if window is not None:
+            k.store(window.seen_as((self.window_size,)), (n, r)[1:], new)
+
+
+def ranged(top: float, before: float, step: int, window: Array) -> float:
+    """The scale of a step, whose maximum is written into the window, in place."""
+    place = step % window.size
+    removed, window.reshape(-1)[place] = window.reshape(-1)[place], top
+    if before < top:
+        return top
+    if abs(removed - before) < 1e-6:
+        return np.abs(window.reshape(-1)[: max(step, 1)]).max()
+    return before

@@ -1,0 +1,55 @@
+"""Suppression compares candidates in blocks; it keeps what one comparison after the other keeps."""
+
+import numpy as np
+import pytest
+
+from compiler.ir.types import Array
+from compiler.ops.detection.nms_loops import best_first, suppress, touching_overlaps
+
+
+def keep_one_by_one(
+    boxes: Array, scores: Array, limits: tuple[float, float, float, int], normalized: bool
+) -> list[int]:
+    """The definition: a candidate is kept unless it overlaps a kept one by more than the limit."""
+    least, threshold, eta, top = limits
+    order = sorted(np.flatnonzero(scores > least), key=lambda i: -scores[i])
+    kept: list[int] = []
+    for number in order[: top if top > -1 else None]:
+        shared = touching_overlaps(boxes[[number]], boxes[kept], normalized)
+        if kept and shared.max() > threshold:
+            continue
+        kept.append(int(number))
+        threshold = threshold * eta if eta < 1 and threshold > 0.5 else threshold
+    return kept
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("eta", [1.0, 0.9])
+@pytest.mark.parametrize(("threshold", "top"), [(0.3, -1), (0.7, 300), (0.95, 129), (-0.1, 0)])
+def test_blocks_keep_what_the_definition_keeps(
+    threshold: float, top: int, eta: float, normalized: bool
+) -> None:
+    """500 boxes, four blocks of them, many with equal scores, one of them upside down."""
+    random = np.random.default_rng(7)
+    corner, size = random.random((500, 2)), random.random((500, 2)) * 0.4
+    boxes = np.concatenate([corner, corner + size], axis=1).astype(np.float32)
+    boxes[3] = boxes[3][[2, 1, 0, 3]]
+    scores = random.random(500).round(2).astype(np.float32)
+    limits = (0.05, threshold, eta, top)
+    found = suppress(boxes, scores, limits, normalized)
+    np.testing.assert_array_equal(found, keep_one_by_one(boxes, scores, limits, normalized))
+
+
+@pytest.mark.parametrize("top", [-1, 0, 1, 7, 100])
+def test_the_best_come_in_order_and_equal_ones_by_number(top: int) -> None:
+    scores = np.array([0.5, 0.9, 0.5, 0.1, 0.9, 0.5, 0.7] * 3, np.float32)
+    order = [int(i) for i in np.argsort(-scores, kind="stable") if scores[i] > 0.2]
+    expected = order if top == -1 else order[:top]
+    np.testing.assert_array_equal(best_first(scores, 0.2, top), expected)
+
+
+def test_boxes_that_do_not_touch_share_nothing() -> None:
+    """Pixels of boxes that are not normalized count their last one, but only where boxes touch."""
+    boxes = np.array([[0, 0, 1, 1], [2, 0, 3, 1], [1, 1, 2, 2]], np.float32)
+    shared = touching_overlaps(boxes, boxes, normalized=False)
+    np.testing.assert_allclose(shared, [[1, 0, 1 / 7], [0, 1, 1 / 7], [1 / 7, 1 / 7, 1]], rtol=1e-6)
