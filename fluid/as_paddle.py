@@ -16,6 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from fluid.missing import why_absent
+
 __all__ = ["install_as_paddle"]
 
 FOLDER = Path(__file__).parent
@@ -31,7 +35,7 @@ BESIDES = (
 """Where a layer file finds names that it only imports, and which scripts take from it."""
 INNER = (
     "fluid.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers",
-    "fluid.old_names", "fluid.paddle",
+    "fluid.old_names", "fluid.paddle", "fluid.proto",
 )  # fmt: skip
 """What the names below `paddle.fluid` do not show as it is."""
 
@@ -39,6 +43,7 @@ INNER = (
 ON_DEMAND = {
     "paddle.fluid.incubate": "fluid.incubate",
     "paddle.fluid.core_avx": "fluid.core",
+    "paddle.fluid.proto": "fluid.proto",
     **{
         f"paddle.fluid.{file.stem}": f"fluid.old_names.{file.stem}"
         for file in (FOLDER / "old_names").glob("[a-z]*.py")
@@ -46,8 +51,11 @@ ON_DEMAND = {
 }
 """What is loaded only where a script imports it, and where it lies here."""
 ABSENT = {
-    "paddle.fluid.contrib": "of contributed code there are no decoders and no compression",
-    "paddle.fluid.dygraph": "programs are recorded and compiled here, never run line by line",
+    "paddle.fluid.contrib.slim": why_absent("slim"),
+    "paddle.fluid.contrib.quantize": why_absent("quantize"),
+    "paddle.fluid.contrib": "of contributed code there are neither compression nor Hadoop's files",
+    "paddle.fluid.dygraph": why_absent("dygraph"),
+    "paddle.fluid.imperative": why_absent("imperative"),
 }
 """What release 1.8 has besides, and why it is not here."""
 
@@ -89,6 +97,23 @@ def _own_name(name: str) -> str | None:
     """The name below `fluid` of what is shown on demand; None where `name` is nothing of that."""
     found = next((each for each in ON_DEMAND if f"{name}.".startswith(f"{each}.")), None)
     return None if found is None else ON_DEMAND[found] + name.removeprefix(found)
+
+
+class _Again:
+    """Finds a view anew where `importlib.reload` asks, which leaves what it shows as it is."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A spec for views that are there; None for other modules."""
+        known = isinstance(sys.modules.get(name), _View)
+        return spec_from_loader(name, cls(), is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The view itself."""
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: the module that is shown has run."""
 
 
 class _View(ModuleType):
@@ -143,10 +168,22 @@ def install_as_paddle(force: bool = False) -> ModuleType:
     paddle = _load()
     for name, shown in _modules():
         _show(name, shown)
-    for finder in (_OnDemand, _Absent):
+    _keep_names_of_types()
+    for finder in (_OnDemand, _Again, _Absent):
         if finder not in sys.meta_path:
             sys.meta_path.append(finder)
     return paddle
+
+
+def _keep_names_of_types() -> None:
+    """Let NumPy call its booleans "bool" also where a script sets `np.bool = bool`.
+
+    NumPy 2 compares types with what stands under that name.
+    """
+    namer: Any = sys.modules.get("numpy._core._dtype")
+    if getattr(namer, "np", None) is np:
+        namer.np = ModuleType("numpy")
+        vars(namer.np).update(vars(np))
 
 
 def _path(module: ModuleType) -> Path | None:

@@ -11,12 +11,18 @@ from compiler.ir.types import DType
 from fluid.variable import Variable, convert_np_dtype_to_dtype_
 
 __all__ = [
+    "SizesError",
     "check_dtype",
     "check_type",
     "check_variable",
     "check_variable_and_dtype",
     "convert_dtype",
 ]
+
+
+class SizesError(ValueError, AssertionError):
+    """Sizes that are no shape; the reference asserts here."""
+
 
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 
@@ -30,14 +36,24 @@ def convert_dtype(dtype: Any) -> str:
     return DType.of(convert_np_dtype_to_dtype_(dtype)).numpy.name
 
 
-def check_type(value: Any, name: str, expected: type | tuple[type, ...], op: str) -> None:
-    """TypeError where an argument of a layer is not of an expected type; NumPy's numbers are."""
-    kinds = expected if isinstance(expected, tuple) else (expected,)
-    plain = value.item() if isinstance(value, np.number) else value
+def check_type(
+    input: Any,
+    input_name: str,
+    expected_type: type | tuple[type, ...],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
+    """TypeError where an argument of a layer is not of an expected type; NumPy's numbers are.
+
+    `extra_message` ends the message, as in the other checks.
+    """
+    kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+    plain = input.item() if isinstance(input, np.number) else input
     if not isinstance(plain, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(
-            f"The type of '{name}' in {op} must be {wanted}, but received {type(value).__name__}"
+            f"The type of '{input_name}' in {op_name} must be {wanted}, "
+            f"but received {type(input).__name__}{extra_message and ' ' + extra_message}"
         )
 
 
@@ -46,17 +62,29 @@ def check_variable(value: Any, name: str, op: str) -> None:
     check_type(value, name, Variable, op)
 
 
-def check_dtype(dtype: Any, name: str, expected: Collection[str], op: str) -> None:
+def check_dtype(
+    input_dtype: Any,
+    input_name: str,
+    expected_dtype: Collection[str],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
     """TypeError where an element type is not among the expected ones."""
-    if convert_dtype(dtype) not in expected:
-        wanted = ", ".join(expected)
+    if convert_dtype(input_dtype) not in expected_dtype:
+        wanted = ", ".join(expected_dtype)
         raise TypeError(
-            f"The data type of '{name}' in {op} must be one of {wanted}, "
-            f"but received {convert_dtype(dtype)}"
+            f"The data type of '{input_name}' in {op_name} must be one of {wanted}, "
+            f"but received {convert_dtype(input_dtype)}{extra_message and ' ' + extra_message}"
         )
 
 
-def check_variable_and_dtype(value: Any, name: str, expected: Collection[str], op: str) -> None:
+def check_variable_and_dtype(
+    input: Any,
+    input_name: str,
+    expected_dtype: Collection[str],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
     """TypeError where an argument is no Variable or has an unexpected element type."""
-    check_variable(value, name, op)
-    check_dtype(value.dtype, name, expected, op)
+    check_variable(input, input_name, op_name)
+    check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)

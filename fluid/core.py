@@ -16,6 +16,23 @@ from fluid.analysis import (
 from fluid.analysis_config import AnalysisConfig, NativeConfig, PaddlePassBuilder, PaddlePlace
 from fluid.flags import Flags
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
+from fluid.native_names import (
+    AttrType,
+    avx_supported,
+    init_devices,
+    is_compiled_with_brpc,
+    is_compiled_with_dist,
+    is_compiled_with_mkldnn,
+    kControlDepVarName,
+    kEmptyVarName,
+    kGradVarSuffix,
+    kNewGradSuffix,
+    kTempVarName,
+    kZeroVarSuffix,
+    loaded_var_suffix,
+    set_num_threads,
+    size_of_dtype,
+)
 from fluid.paddle_tensor import (
     PaddleBuf,
     PaddleDType,
@@ -23,7 +40,7 @@ from fluid.paddle_tensor import (
     ZeroCopyTensor,
     paddle_dtype_size,
 )
-from fluid.places import is_compiled_with_cuda
+from fluid.places import Place, is_compiled_with_cuda
 from fluid.var_types import VarDesc, kind_of, var_type
 from runtime.cuda import gpu_count
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
@@ -33,6 +50,7 @@ from runtime.scope import Scope
 __all__ = [
     "AnalysisConfig",
     "AnalysisPredictor",
+    "AttrType",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -48,18 +66,33 @@ __all__ = [
     "PaddlePlace",
     "PaddlePredictor",
     "PaddleTensor",
+    "Place",
     "Scope",
     "VarDesc",
     "ZeroCopyTensor",
+    "avx_supported",
     "create_paddle_predictor",
     "empty_var_name",
     "get_cuda_device_count",
     "globals",
     "grad_var_suffix",
+    "init_devices",
+    "is_compiled_with_brpc",
     "is_compiled_with_cuda",
+    "is_compiled_with_dist",
+    "is_compiled_with_mkldnn",
+    "kControlDepVarName",
+    "kEmptyVarName",
+    "kGradVarSuffix",
+    "kNewGradSuffix",
+    "kTempVarName",
+    "kZeroVarSuffix",
     "kind_of",
+    "loaded_var_suffix",
     "op_proto_and_checker_maker",
     "paddle_dtype_size",
+    "set_num_threads",
+    "size_of_dtype",
     "var_type",
 ]
 

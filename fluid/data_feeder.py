@@ -119,6 +119,24 @@ class DataFeeder:
         return {var.name: to_tensor(var, column, place) for var, column in pairs}
 
 
+class DataToLoDTensorConverter:
+    """Turns samples of one variable, fed one by one, into a tensor."""
+
+    def __init__(self, place: Place, lod_level: int, shape: Sequence[int], dtype: Any) -> None:
+        about = {"name": "data", "shape": shape, "dtype": dtype, "lod_level": lod_level}
+        self._variable, self._place = Program().global_block().create_var(**about), place
+        self._values: list[Any] = []
+
+    def feed(self, data: Any) -> None:
+        """Take a sample: a value, or a sequence nested as the LoD level says."""
+        self._values.append(data)
+
+    def done(self) -> LoDTensor:
+        """The tensor of the samples; begin anew."""
+        values, self._values = self._values, []
+        return to_tensor(self._variable, values, self._place)
+
+
 def to_tensor(var: Variable, values: list[Any], place: Place) -> LoDTensor:
     """The tensor that a variable is fed: one value for each sample, nested as its LoD level says.
 

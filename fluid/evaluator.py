@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,11 @@ class Evaluator:
         if self.helper.main_program.current_block().idx != 0:
             raise ValueError("You can only invoke Evaluator in root block")
 
-    def _create_state(self, suffix: str, dtype: str) -> Variable:
+    def _create_state(self, suffix: str, dtype: str, shape: Sequence[int] = (1,)) -> Variable:
         name = f"{unique_name.generate(self.helper.name)}_{suffix}"
-        state = self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=[1])
+        state = self.helper.create_variable(
+            name=name, persistable=True, dtype=dtype, shape=list(shape)
+        )
         self.states.append(state)
         return state
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,16 @@ from compiler.ir.infer import op_text
 from compiler.ir.program import OpDesc, OpRole
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
-from fluid import parameter_server
+from fluid import flags, parameter_server
+from fluid.branches_taken import BranchesTaken
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.fed import declared, feed_arrays, sole
+from fluid.fetch_names import names_of
 from fluid.fetched import as_numpy, as_tensor, number_like
 from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
+from fluid.module_cache import compiled_once
 from fluid.profiler import recorder
 from fluid.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
@@ -84,7 +88,9 @@ class Executor(RunsDatasets):
         self._narrow = Options.from_env().dtype in NARROW
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
+        self._branches = BranchesTaken(self._core)
         self._closed = False
+        self._checks_numbers = flags.checks_numbers()
 
     @property
     def counters(self) -> Counters:
@@ -124,6 +130,7 @@ class Executor(RunsDatasets):
         """
         if self._closed:
             raise RuntimeError("this Executor is closed: make another one")
+        self._follow_flags()
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
         _expect(scope, Scope, "the scope of Executor.run")
@@ -141,9 +148,10 @@ class Executor(RunsDatasets):
             parameter_server.serve(program, scope, self.place, self._compile_here)
             return []
         arrays = feed_arrays(program, _with_batches(program, feed))
-        fetch = program._called_now(_names(fetch_list))
+        fetch = program._called_now(names_of(fetch_list))
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
+        program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
         changes = self._changes(program)
@@ -169,7 +177,7 @@ class Executor(RunsDatasets):
         """Run a program on all its devices; values joined along axis 0, or a list of each."""
         if self._closed:
             raise RuntimeError("this Executor is closed: make another one")
-        fetch = compiled.program._called_now(_names(fetch_list))
+        fetch = compiled.program._called_now(names_of(fetch_list))
         found = compiled._runner(scope, self.place).run(self._core, feed, fetch, strict)
         if return_merged:
             values = merged(fetch, found) if len(found) > 1 else found[0]
@@ -179,6 +187,12 @@ class Executor(RunsDatasets):
             return [list(map(as_tensor, values)) for values in listed]
         pairs = zip(fetch, listed, strict=True)
         return [_as_numpy((name,) * len(values), values) for name, values in pairs]
+
+    def _follow_flags(self) -> None:
+        """Load programs anew where FLAGS_check_nan_inf was set or taken back since the last run."""
+        if self._checks_numbers != flags.checks_numbers():
+            self._checks_numbers = flags.checks_numbers()
+            self._core.unload()
 
     def _callables(self, program: Program, scope: Scope) -> dict[str, Any]:
         """Return the objects that a program's code calls: functions of `py_func`, rings, servers.
@@ -237,7 +251,7 @@ class Executor(RunsDatasets):
         """
         program = default_main_program() if program is None else program
         scope = _global_scope if scope is None else scope
-        fetch = None if fetch_list is None else _names(fetch_list)
+        fetch = None if fetch_list is None else names_of(fetch_list)
         _expect(scope, Scope, "the scope of Executor.explain")
         if isinstance(program, CompiledProgram):
             program = program.program_here(scope, self.place, fetch or ())
@@ -295,34 +309,15 @@ def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bo
 
     Raises AssertionError, as the reference, where there is none.
     """
-    found = (scope or _global_scope).find_var(_names(name)[0])
+    found = (scope or _global_scope).find_var(names_of(name)[0])
     assert found is not None, (
-        f"Cannot find {_names(name)[0]} in scope: is it a persistable variable of the program?"
+        f"Cannot find {names_of(name)[0]} in scope: is it a persistable variable of the program?"
     )
     tensor = found.get_tensor()
     return as_numpy(tensor) if return_numpy else tensor
 
 
 _fetch_var = fetch_var
-
-
-def _names(fetch_list: Any) -> tuple[str, ...]:
-    """The names in a fetch list of variables and names, or of a single one."""
-    if fetch_list is None:
-        return ()
-    if isinstance(fetch_list, str | Variable):
-        fetch_list = (fetch_list,)
-    if not isinstance(fetch_list, list | tuple):
-        kind = type(fetch_list).__name__
-        raise TypeError(f"fetch_list must be a list of Variables or names, not {kind}")
-    return tuple([item if type(item) is str else _name(item) for item in fetch_list])
-
-
-def _name(item: Any) -> str:
-    if isinstance(item, Variable):
-        return item.name
-    kind = type(item).__name__
-    raise TypeError(f"an item of fetch_list must be a Variable or a name, not {kind}")
 
 
 def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
@@ -337,8 +332,8 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
 
 
 def _digest(program: Program) -> str:
-    """What is equal for equal programs."""
-    return compiler.digest(program)
+    """What is equal for equal programs that are compiled alike."""
+    return compiler.digest(program) + "+numbers" * flags.checks_numbers()
 
 
 # What is fed
@@ -371,7 +366,16 @@ def _compile(
             source=op.source,
             hint="feed it, or pass use_prune=True if what is fetched does not need it",
         )
-    return compiler.compile(program, feed=feed, fetch=fetch, target=target, params=params)
+    options = Options.from_env()
+    if flags.checks_numbers():
+        options = replace(options, check_numbers=True)
+    compile = partial(
+        compiler.compile, program, feed=feed, fetch=fetch, target=target, params=params,
+        options=options,
+    )  # fmt: skip
+    if params is not None:
+        return compile()
+    return compiled_once(target, options, program, feed, fetch, compile)
 
 
 def _needed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:

@@ -111,4 +111,5 @@ def declared(program: Program, name: str) -> Declared:
     """What a program says of a variable that is fed."""
     var = program.blocks[0].vars[name]
     shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
-    return Declared(var.element, shape, var.persistable, var.persistable or var.need_check_feed)
+    exact = var.persistable or var.need_check_feed
+    return Declared(var.element, shape, var.persistable, exact, program._called(name))

@@ -1,16 +1,17 @@
 """Flags: what the reference lets users tune by `fluid.set_flags` and by FLAGS_* variables.
 
 Nearly all of them steer its allocators and threads, which this runtime does not have: they keep
-what they are given and change nothing. `CPU_NUM`, which says how many CPU
-devices there are, is read here too.
+what they are given and change nothing. FLAGS_check_nan_inf lets a run stop at the first op that
+computes NaN or an infinite number. `CPU_NUM`, which says how many CPU devices there are, is read
+here too.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
+from types import NoneType
 from typing import Any
 
 from compiler.errors import did_you_mean
@@ -49,7 +50,39 @@ DEFAULTS: dict[str, bool | int | float | str] = {
 }
 """The flags that release 1.8.5 shows, on a CPU and on a GPU, with their defaults."""
 
-_values = dict(DEFAULTS)
+_BOOLS = dict.fromkeys(["1", "t", "true", "y", "yes"], True) | dict.fromkeys(
+    ["0", "f", "false", "n", "no"], False
+)
+
+
+def from_env(environ: Mapping[str, str] = os.environ) -> dict[str, bool | int | float | str]:
+    """The flags with the values that environment variables of their names give them.
+
+    >>> from_env({"FLAGS_check_nan_inf": "true"})["FLAGS_check_nan_inf"]
+    True
+    """
+    said = {name: _parsed(name, environ[name]) for name in DEFAULTS if name in environ}
+    return DEFAULTS | said
+
+
+def _parsed(name: str, text: str) -> bool | int | float | str:
+    """A flag's value from its text; ValueError naming the variable that has no such value."""
+    kind = type(DEFAULTS[name])
+    if kind is bool and text.lower() in _BOOLS:
+        return _BOOLS[text.lower()]
+    try:
+        return kind(text if kind is not bool else int(text))
+    except ValueError:
+        message = f"the environment variable {name} is {text!r}, expected a {kind.__name__}"
+        raise ValueError(message) from None
+
+
+_values = from_env()
+
+
+def checks_numbers() -> bool:
+    """Whether FLAGS_check_nan_inf is set."""
+    return bool(_values["FLAGS_check_nan_inf"])
 
 
 @typed
@@ -64,11 +97,6 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     >>> set_flags({"FLAGS_eager_delete_tensor_gb": 0.0})
     """
     given = {name: _as_flag(_known(name, "set"), value) for name, value in flags.items()}
-    if given.get("FLAGS_check_nan_inf"):
-        warnings.warn(
-            "FLAGS_check_nan_inf changes nothing here: fetch the values that you doubt",
-            stacklevel=2,
-        )
     _values.update(given)
 
 
@@ -115,6 +143,8 @@ def _as_flag(name: str, value: Any) -> bool | int | float | str:
     kind = type(DEFAULTS[name])
     if kind is str and isinstance(value, str):
         return value
+    if kind is bool and isinstance(value, int | float | NoneType):
+        return bool(value)
     if kind is str or isinstance(value, str) or kind(value) != value:
         raise TypeError(f"{name} takes a value of type {kind.__name__}, but received {value!r}")
     return kind(value)

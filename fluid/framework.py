@@ -198,6 +198,14 @@ class Program(ir.Program):
         """Let every run take a batch of a reader, as the values of variables."""
         self._reads.append((reader, names))
 
+    def _called(self, name: str) -> str:
+        """The variable that users gave a reader for one of its own, by name; empty for others."""
+        for reader, names in self._reads:
+            if name in names:
+                given = reader.names[names.index(name)]
+                return "" if given == name else given
+        return ""
+
     def _with_batches(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """A feed and the next batch of every reader whose variables it leaves out.
 

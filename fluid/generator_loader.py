@@ -43,6 +43,7 @@ class Reading:
         self.capacity = capacity
         self.source: Source | None = None
         self._running: Prefetcher[Batch] | None = None
+        self._idle: Queue[Batch] = Queue(capacity)
 
     def take_batches(self, source: Source) -> None:
         """Read batches: each is a list of arrays or LoDTensors, one a variable."""
@@ -74,8 +75,8 @@ class Reading:
 
     @property
     def queue(self) -> Queue[Batch]:
-        """The batches that wait; RuntimeError while it is not started."""
-        return self._expect_running().queue
+        """The batches that wait; none before it is started."""
+        return self._idle if self._running is None else self._running.queue
 
     def next_batch(self) -> Batch:
         """The next batch, waiting for it.
@@ -177,7 +178,7 @@ class GeneratorLoader(DataLoaderBase):
             raise AssertionError(f"DataLoader has iterable={self._iterable}: you cannot {what}")
 
     def set_sample_generator(
-        self, reader: Source, batch_size: int, drop_last: bool = True, places: Any = None
+        self, reader: Source, batch_size: float, drop_last: bool = True, places: Any = None
     ) -> GeneratorLoader:
         """Read single samples, each with a field for each variable, and make batches of them."""
         if batch_size <= 0:

@@ -63,15 +63,17 @@ def save_inference_model(
     The program goes into `dirname/__model__` or `model_filename`, the parameters into files of
     their names or all into `params_filename`. The given program stays as it is: what the results
     are called, `save_infer_model/scale_0.tmp_0` and so on, is the same at every call. With
-    `export_for_deployment` False the whole program is kept, in `__model__.main_program`.
+    `export_for_deployment` False the whole program is kept, in `__model__.main_program`, for which
+    both lists may be empty.
 
     Raises ValueError where feeds are no names or targets no variables, for a feed that the
     targets do not need and a data layer that they need and nobody feeds; otherwise as `save_vars`.
     Program and parameters appear as one or not at all, also where the process is killed.
     """
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else feeded_var_names
+    feeds = [] if feeds is None and not export_for_deployment else feeds
     targets = [target_vars] if isinstance(target_vars, Variable) else target_vars
-    _check_ends(feeds, targets)
+    _check_ends(feeds, targets, some=export_for_deployment)
     expect_executor(executor)
     program = expect_program(main_program).clone()
     program._take_names_back()
@@ -164,11 +166,12 @@ def append_fetch_ops(
         block.add_op("fetch", *slots, {"col": index, "op_role": 0})
 
 
-def _check_ends(feeds: Any, targets: Any) -> None:
+def _check_ends(feeds: Any, targets: Any, some: bool) -> None:
+    """ValueError where feeds are no names or targets no variables; `some` targets are needed."""
     if not isinstance(feeds, list | tuple) or not all(isinstance(name, str) for name in feeds):
         raise ValueError(f"'feed_var_names' should be a list of str, but received {feeds!r}")
     variables = isinstance(targets, list | tuple) and all(isinstance(v, Variable) for v in targets)
-    if not targets or not variables:
+    if (some and not targets) or not variables:
         raise ValueError(f"'target_vars' should be a list of Variable, but received {targets!r}")
 
 

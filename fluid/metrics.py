@@ -289,14 +289,13 @@ class Auc(MetricBase):
         if num_thresholds < 1:
             raise ValueError(f"num_thresholds of Auc must be at least 1, not {num_thresholds}")
         self._op = find("auc")({"curve": curve, "num_thresholds": num_thresholds, "slide_steps": 0})
-        self._stat_pos = np.zeros((1, num_thresholds + 1), np.int64)
-        self._stat_neg = np.zeros((1, num_thresholds + 1), np.int64)
+        self._curve, self._num_thresholds = curve, num_thresholds
+        self._stat_pos, self._stat_neg = ([0] * (num_thresholds + 1) for _ in range(2))
 
     def reset(self) -> None:
         """Forget all batches (Paddle 1.8 goes on counting)."""
         super().reset()
-        self._stat_pos[:] = 0
-        self._stat_neg[:] = 0
+        self._stat_pos, self._stat_neg = ([0] * (self._num_thresholds + 1) for _ in range(2))
 
     def update(self, preds: Any, labels: Any) -> None:
         """Gather probabilities of both classes [N, 2] and labels [N, 1].
@@ -307,7 +306,8 @@ class Auc(MetricBase):
         _check_array(preds, "predictions")
         true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
         found = self._counted(np.asarray(preds)[:, :2], true)
-        self._stat_pos, self._stat_neg = found["StatPosOut"], found["StatNegOut"]
+        self._stat_pos = found["StatPosOut"].reshape(-1).tolist()
+        self._stat_neg = found["StatNegOut"].reshape(-1).tolist()
 
     def eval(self) -> float:
         """The area; 0.0 where there are labels of one kind only."""
@@ -324,5 +324,6 @@ class Auc(MetricBase):
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
-        counts = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
+        held = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
+        counts = {slot: np.array(each, np.int64).reshape(1, -1) for slot, each in held.items()}
         return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

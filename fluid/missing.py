@@ -7,6 +7,39 @@ from typing import Any, NoReturn
 
 from compiler.errors import did_you_mean
 
+_LINE_BY_LINE = (
+    "programs are recorded and compiled here, never run line by line; build the network by "
+    "fluid.layers in a Program and run it by fluid.Executor"
+)
+_COMPRESSION = (
+    "there is no compression of models here; programs that release 1.8.5 quantized or pruned can "
+    "be loaded, trained and run"
+)
+_IR_GRAPH = (
+    "graphs of the native library are not here; the blocks and ops of a Program can be read and "
+    "changed, and passes over compiler graphs are written as docs/cookbook.md shows"
+)
+_ABSENT = {
+    **dict.fromkeys(
+        "dygraph imperative to_variable ParamBase declarative dygraph_to_static_func "
+        "ProgramTranslator TracedLayer Layer VarBase guard".split(),
+        _LINE_BY_LINE,
+    ),
+    **dict.fromkeys(
+        "slim quantize QuantizeTranspiler Compressor PostTrainingQuantization "
+        "QuantizationTransformPass QuantizationFreezePass Pruner".split(),
+        _COMPRESSION,
+    ),
+    **dict.fromkeys("IrGraph IrNode IrOpNode IrVarNode Graph get_pass".split(), _IR_GRAPH),
+    "ComplexVariable": "complex numbers are of dygraph, and " + _LINE_BY_LINE,
+    "Tracer": _LINE_BY_LINE,
+}
+
+
+def why_absent(name: str) -> str:
+    """Why a name of release 1.8 is not here, and what there is instead; empty for others."""
+    return _ABSENT.get(name, "")
+
 
 def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
     """A module's `__getattr__`, whose AttributeError says more than that there is no such name.
@@ -20,6 +53,8 @@ def not_yet(module: str, known: Mapping[str, Any]) -> Callable[[str], NoReturn]:
     """
 
     def missing(name: str) -> NoReturn:
+        if why_absent(name):
+            raise AttributeError(f"{module} has no {name!r}: {why_absent(name)}")
         public = [each for each in known if not each.startswith("_")]
         hint = did_you_mean(name, public) or "README.md tells what works so far"
         raise AttributeError(f"{module} has no {name!r} (yet): {hint}")

@@ -68,6 +68,8 @@ class MomentumOptimizer(Optimizer):
     With `use_nesterov`, `param -= rate * (grad + momentum * velocity)`.
     """
 
+    _velocity_acc_str = "velocity"
+
     type = "momentum"
 
     @typed
@@ -94,6 +96,8 @@ class MomentumOptimizer(Optimizer):
 
 class LarsMomentumOptimizer(Optimizer):
     """Momentum with a rate for every layer, by the norms of parameter and gradient (LARS)."""
+
+    _velocity_acc_str = "velocity"
 
     type = "lars_momentum"
 
@@ -128,6 +132,8 @@ class AdagradOptimizer(Optimizer):
     That sum starts at `initial_accumulator_value`.
     """
 
+    _moment_acc_str = "moment"
+
     type = "adagrad"
 
     @typed
@@ -154,6 +160,8 @@ class AdagradOptimizer(Optimizer):
 
 class DecayedAdagradOptimizer(Optimizer):
     """Adagrad with a moving mean of squares in place of their sum."""
+
+    _moment_acc_str = "moment"
 
     type = "decayed_adagrad"
 
@@ -184,6 +192,9 @@ class AdadeltaOptimizer(Optimizer):
 
     The op has no learning rate: `learning_rate` is there because all optimizers have one.
     """
+
+    _avg_squared_grad_acc_str = "_avg_squared_grad"
+    _avg_squared_update_acc_str = "_avg_squared_update"
 
     type = "adadelta"
 
@@ -217,6 +228,10 @@ class RMSPropOptimizer(Optimizer):
 
     `centered` takes the square of their mean off it first.
     """
+
+    _momentum_acc_str = "momentum"
+    _mean_square_acc_str = "mean_square"
+    _mean_grad_acc_str = "mean_grad"
 
     type = "rmsprop"
 
@@ -253,6 +268,9 @@ class FtrlOptimizer(Optimizer):
 
     The reference 1.8.5 writes `l1` where the op expects `l2`; here it is `l2`.
     """
+
+    _squared_acc_str = "squared"
+    _linear_acc_str = "linear"
 
     type = "ftrl"
 
@@ -339,6 +357,11 @@ class AdamOptimizer(_Moments):
     are updated.
     """
 
+    _moment1_acc_str = "moment1"
+    _moment2_acc_str = "moment2"
+    _beta1_pow_acc_str = "beta1_pow_acc"
+    _beta2_pow_acc_str = "beta2_pow_acc"
+
     type = "adam"
 
     @typed
@@ -413,6 +436,10 @@ class LambOptimizer(AdamOptimizer):
 
 class AdamaxOptimizer(_Moments):
     """Adam with the largest gradient seen in place of the second moment (Kingma & Ba, 2015)."""
+
+    _moment_acc_str = "moment"
+    _inf_norm_acc_str = "inf_norm"
+    _beta1_pow_acc_str = "beta1_pow_acc"
 
     type = "adamax"
 

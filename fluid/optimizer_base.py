@@ -256,10 +256,11 @@ class Optimizer:
         fill_value: float = 0.0,
         shape: Iterable[int] | None = None,
         type: int | None = None,
+        device: str | None = None,
     ) -> Variable:
         """Make a variable that remembers something of a parameter, of its shape by default.
 
-        Raises ValueError where it is there already.
+        `device` is accepted and has no effect. Raises ValueError where it is there already.
         """
         key = self._accumulator_key(name)
         if param.name in self._accumulators[key]:

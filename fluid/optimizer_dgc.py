@@ -53,6 +53,9 @@ class DGCMomentumOptimizer(Optimizer):
     positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0, 1].
     """
 
+    _u_velocity_acc_str = "_dgc_u_"
+    _v_velocity_acc_str = "_dgc_v_"
+
     type = "dgc_momentum"
 
     @typed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fluid.flags import cpu_count
 from runtime.cuda import gpu_count, interprets
-from runtime.device import CPUPlace, CUDAPlace
+from runtime.device import CPUPlace, CUDAPlace, PlaceKind, expect_place
 
-__all__ = ["cpu_places", "cuda_pinned_places", "cuda_places", "is_compiled_with_cuda"]
+__all__ = ["Place", "cpu_places", "cuda_pinned_places", "cuda_places", "is_compiled_with_cuda"]
 
 
 def is_compiled_with_cuda() -> bool:
@@ -65,3 +65,23 @@ def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
 def cuda_pinned_places(device_count: int | None = None) -> NoReturn:
     """Raises AssertionError, as the reference does where `is_compiled_with_cuda()` is false."""
     raise AssertionError("cuda_pinned_places: Not compiled with CUDA; use fluid.cpu_places()")
+
+
+class Place:
+    """Any of the places: what `set_place` was given, a CUDA device before that.
+
+    Scripts ask it for the device of a tensor: `place.set_place(tensor._place())`.
+    """
+
+    def __init__(self) -> None:
+        self._place: PlaceKind = CUDAPlace(0)
+
+    def set_place(self, place: Place | PlaceKind) -> None:
+        """Be another place. Raises TypeError for what is none."""
+        found = place._place if isinstance(place, Place) else place
+        expect_place(found)
+        self._place = found
+
+    def __getattr__(self, name: str) -> Any:
+        """The methods of the place."""
+        return getattr(vars(self)["_place"], name)

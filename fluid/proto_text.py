@@ -6,7 +6,8 @@ Everything stands in the order of the program; call stacks are left out (fluid_s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from compiler.ir.proto import Message, parse
 from compiler.ir.proto_schema import SCHEMA, AttrType, Field, VarTypeId
 from compiler.ir.serial import dump_program
 
-__all__ = ["block_text", "op_text", "program_text", "var_text"]
+__all__ = ["block_text", "message_text", "op_text", "program_text", "var_text"]
 
 
 def program_text(program: Program) -> str:
     """All blocks of a program."""
-    return _text(parse(dump_program(program)))
+    message = parse(dump_program(program))
+    known = {n: value for n, value in message.values.items() if n != "op_compatible_map"}
+    return _text(replace(message, values=known))
 
 
 def block_text(block: Block) -> str:
@@ -66,20 +69,25 @@ def _text(message: Message) -> str:
     return "".join(f"{line}\n" for line in _lines(message))
 
 
+def message_text(message: Message) -> str:
+    """A message as protobuf prints it, every field that is set."""
+    return "".join(f"{line}\n" for line in _lines(message, {}))
+
+
 _UNSAID = {"need_check_feed": False, "forward_block_idx": -1}
 """What the reference does not write down unless it is otherwise."""
 
 
-def _lines(message: Message) -> Iterator[str]:
+def _lines(message: Message, unsaid: Mapping[str, object] = _UNSAID) -> Iterator[str]:
     """A message's fields by number, one to a line, what is inside others indented."""
     for field in SCHEMA[message.kind]:
         value = message.values.get(field.name, ())
-        if field.name == "op_compatible_map" or _UNSAID.get(field.name, ()) == value:
+        if unsaid.get(field.name, ()) == value:
             continue
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
                 yield f"{field.name} {{"
-                yield from (f"  {line}" for line in _lines(item))
+                yield from (f"  {line}" for line in _lines(item, unsaid))
                 yield "}"
             else:
                 yield f"{field.name}: {_shown(field, item)}"

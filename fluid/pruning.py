@@ -24,7 +24,7 @@ def drop_ops(program: Program, unwanted: Callable[[OpDesc], bool]) -> None:
     unused_before = {var.name for var in program.all_vars()} - _used(program)
     for block in program.blocks:
         block.ops = [op for op in block.ops if not unwanted(op)]
-    _drop_blocks(program)
+    drop_blocks(program)
     _drop_vars(program, _used(program) | unused_before)
 
 
@@ -41,7 +41,7 @@ def keep_needed(program: Program, feeds: Collection[str], targets: Collection[st
             kept.insert(0, op)
             needed |= {name for name in _reads(program, op) if name not in feeds}
     main.ops = kept
-    _drop_blocks(program)
+    drop_blocks(program)
     _drop_vars(program, _used(program) | set(feeds) | set(targets))
 
 
@@ -69,7 +69,7 @@ def _drop_vars(program: Program, kept: Collection[str]) -> None:
     program.touch()
 
 
-def _drop_blocks(program: Program) -> None:
+def drop_blocks(program: Program) -> None:
     """Drop blocks that no op owns any more, and number the others anew."""
     reached = _reached(program, program.blocks[MAIN_BLOCK])
     kept = [block for block in program.blocks if block.idx in reached]

@@ -181,7 +181,11 @@ class PyReader:
         self._loader.reset()
 
     def decorate_sample_generator(
-        self, sample_generator: Source, batch_size: int, drop_last: bool = True, places: Any = None
+        self,
+        sample_generator: Source,
+        batch_size: float,
+        drop_last: bool = True,
+        places: Any = None,
     ) -> None:
         """Read single samples, each with a field for each variable, and make batches of them."""
         self._loader.set_sample_generator(sample_generator, batch_size, drop_last, places)

@@ -136,10 +136,10 @@ def firstn(reader: Reader, n: int) -> Reader:
 
 
 @typed
-def batch(reader: Reader, batch_size: int, drop_last: bool = False) -> Reader:
+def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
     """A reader of lists of `batch_size` samples; the last one may be shorter, or is dropped.
 
-    Raises ValueError for a size below 1.
+    The fraction of a size such as 10 / 4 is dropped. Raises ValueError for a size below 1.
 
     >>> list(batch(lambda: range(5), 2)()), list(batch(lambda: range(5), 2, drop_last=True)())
     ([[0, 1], [2, 3], [4]], [[0, 1], [2, 3]])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.types import DType
-from fluid.checks import check_dtype
+from fluid.checks import SizesError, check_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 
@@ -55,12 +55,12 @@ def spelled(
 def spelled_shape(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
     """What an op that makes a tensor is given for its shape; int64 variables are cast to int32.
 
-    Raises ValueError for an empty list.
+    Raises SizesError for an empty list.
     """
     if isinstance(shape, Variable):
         return {"ShapeTensor": _narrow(helper, shape)}, []
     if not len(shape):
-        raise ValueError(f"the shape of {helper.layer_type} needs one size or more")
+        raise SizesError(f"the shape of {helper.layer_type} needs one size or more")
     numbers = _numbers(shape, "shape", helper.layer_type, -1)
     if not has_variable(shape):
         return {}, numbers

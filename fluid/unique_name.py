@@ -17,7 +17,7 @@ __all__ = ["UniqueNameGenerator", "generate", "generate_with_ignorable_key", "gu
 
 
 class UniqueNameGenerator:
-    """Counts from 0 for every key; `prefix` goes before each name, once."""
+    """Counts from 0 for every key; `prefix` goes before each name."""
 
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix or ""
@@ -26,17 +26,16 @@ class UniqueNameGenerator:
     def __call__(self, key: str) -> str:
         """The next name for a key.
 
-        The reference prefixes `pre_fc_0.w` again (surprises 42); here a name that came from this
-        generator keeps the prefix it has.
+        A key that is itself such a name is prefixed again, as in the reference: checkpoints are
+        saved under these names.
 
         >>> fresh = UniqueNameGenerator("pre_")
         >>> fresh("fc"), fresh("pre_fc_0.w")
-        ('pre_fc_0', 'pre_fc_0.w_0')
+        ('pre_fc_0', 'pre_pre_fc_0.w_0')
         """
         count = self.counts[key]
         self.counts[key] += 1
-        name = f"{key}_{count}"
-        return name if name.startswith(self.prefix) else self.prefix + name
+        return f"{self.prefix}{key}_{count}"
 
 
 _generator = UniqueNameGenerator()

@@ -111,6 +111,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "triton": ("compiler.codegen.ahead", "compiler.codegen.triton"),
     "torch": ("runtime.cuda", "runtime.collective", "fleet.launch"),
     "grpc": ("runtime.ps.wire.transport",),
+    "matplotlib": ("fluid.paddle.utils.plot",),
     "PIL": ("fluid.paddle.dataset.image", "fluid.cli.pictures", "fleet.few_shot.images"),
 }
 # Opened by name, when first needed: what is optional, and what only a compilation needs.
@@ -122,6 +123,7 @@ OPTIONAL_ROOMS = (
     "compiler.ops",
     "compiler.passes.base",
     "compiler.passes.registry",
+    "compiler.ir.step_graph",
     "compiler.ir.text",
 )
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from compiler.errors import CompileError
 from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
-from fluid.cli.inputs import Feed, read_feeds
+from fluid.cli.inputs import Feed, expect_sequences, read_feeds
 from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, expect_small, within
 from fluid.cli.model import SavedModel, load_model, load_package
@@ -66,7 +67,7 @@ def _inferred(given: argparse.Namespace) -> int:
         tracing(given.trace),
         at_most(given.memory_limit),
     ):
-        outputs = dict(zip(model.fetch_names, predictor.run(feed), strict=True))
+        outputs = dict(zip(model.fetch_names, _run(model, predictor, feed), strict=True))
     finished = time.perf_counter()
     print(shown(feed, outputs, given.show))
     spent = f"loaded in {_ms(loaded - started)}, compiled and first run in {_ms(finished - loaded)}"
@@ -76,6 +77,16 @@ def _inferred(given: argparse.Namespace) -> int:
     if given.time or given.repeat:
         print(_timed(predictor, feed, given.repeat))
     return _kept(given, _arrays(outputs), theirs)
+
+
+def _run(model: SavedModel, predictor: Predictor, feed: Mapping[str, Feed]) -> list[Any]:
+    """The results; where an op cannot use a feed that lacks its sequences, that is the error."""
+    try:
+        return predictor.run(feed)
+    except CompileError as error:
+        if "LoD" in error.message:
+            expect_sequences(model, feed)
+        raise
 
 
 def _layout(given: argparse.Namespace) -> Layout:

@@ -13,7 +13,7 @@ from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from compiler.report.table import count
 from fluid.cli.arrays import is_archive_or_array, read_arrays
-from fluid.cli.model import CommandError, SavedModel, shape_text
+from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
 from fluid.cli.pictures import ENDINGS, PictureOptions, is_picture, read_pictures
 from fluid.cli.text import parse_numbers
 from fluid.framework import Variable
@@ -21,7 +21,7 @@ from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor
 
-__all__ = ["Feed", "lod_lengths", "read_feeds"]
+__all__ = ["Feed", "expect_sequences", "lod_lengths", "read_feeds"]
 
 Feed = Array | LoDTensor
 
@@ -82,10 +82,11 @@ def read_feeds(
 ) -> dict[str, Feed]:
     """The feeds of a model in its order, from what `--input` and `--lod` say.
 
-    Nothing is converted: arrays must have the element types and shapes that the model declares.
-    Raises CommandError for names the model is not fed or is given twice and for files that cannot
-    be read, FeedError for feeds that are missing or of another element type, ShapeError for sizes
-    that do not fit; OSError.
+    Nothing is converted. What a model declares is a hint, as for `Executor.run`: arrays of other
+    element types and shapes are fed as they are, and its ops decide. A package has code for what
+    was declared alone. Raises CommandError for names the model is not fed or is given twice and for
+    files that cannot be read, FeedError for feeds that are missing; for a package FeedError for
+    another element type and ShapeError for sizes that do not fit; OSError.
     """
     found: dict[str, Array | LoDTensor] = {}
     for given, arrays in _read(model, [_split(text) for text in inputs], options):
@@ -95,7 +96,23 @@ def read_feeds(
             found[name] = array
     feed = _cut(model, found, lods)
     _expect_all(model, feed)
-    return {var.name: _fitting(var, feed[var.name]) for var in model.feeds}
+    if isinstance(model, CompiledModel):
+        for var in model.feeds:
+            _expect_as_declared(var, feed[var.name])
+    return {var.name: feed[var.name] for var in model.feeds}
+
+
+def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
+    """CommandError for a feed that the model declares as sequences, and that has none.
+
+    Ops may do without them: this is for a run that failed.
+    """
+    for var in model.feeds:
+        if var.lod_level and not isinstance(feed[var.name], LoDTensor):
+            raise CommandError(
+                f"feed {var.name!r} is sequences: say how long each is by --lod {var.name}=3,2,…, "
+                f"or give a .npz that has their offsets as {var.name}{LOD}0"
+            )
 
 
 def _split(text: str) -> _Given:
@@ -247,8 +264,8 @@ def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
         raise missing_feed(needed, hint=f"give it: --input {missing[0].name}=FILE.npy")
 
 
-def _fitting(var: Variable, value: Feed) -> Feed:
-    """The value, once it is what the model declares."""
+def _expect_as_declared(var: Variable, value: Feed) -> None:
+    """FeedError for another element type than declared, ShapeError for sizes that do not fit."""
     array = value.array if isinstance(value, LoDTensor) else value
     assert array is not None
     if array.dtype != var.element.numpy:
@@ -256,11 +273,5 @@ def _fitting(var: Variable, value: Feed) -> Feed:
     if var.dims is not None:
         fits = all(want in (-1, size) for want, size in zip(var.dims, array.shape, strict=False))
         if len(var.dims) != array.ndim or not fits:
-            hint = f"the model says {shape_text(var)}"
+            hint = f"the package was compiled for {shape_text(var)}"
             raise wrong_shape(var.name, var.dims, array.shape, hint=hint)
-    if var.lod_level and not isinstance(value, LoDTensor):
-        raise CommandError(
-            f"feed {var.name!r} is sequences: say how long each is by --lod {var.name}=3,2,…, or "
-            f"give a .npz that has their offsets as {var.name}{LOD}0"
-        )
-    return value

@@ -80,6 +80,7 @@ RUN_EXAMPLES = """\
 examples:
   fluid run train.py
   fluid run train.py --use_cuda 0 --epochs 5          what follows the script is its own
+  fluid run --cpu train.py --use_gpu true             on the processor, though it asks for a GPU
   fluid run --trace trace.json train.py               see it in ui.perfetto.dev
   fluid run --force train.py                          even where another paddle is installed
   fluid run -m paddle.distributed.launch train.py     a module below paddle, or of your own
@@ -191,6 +192,9 @@ def _add_run(commands: Any) -> None:
         "--force", action="store_true", help="take the place of another paddle in this process"
     )
     command.add_argument(
+        "--cpu", action="store_true", help="CUDAPlace is CPUPlace: for scripts that want a GPU"
+    )
+    command.add_argument(
         "--trace", type=_file, metavar="FILE", help="write a Chrome trace: passes, steps, bytes"
     )
     command.add_argument(
@@ -273,4 +277,4 @@ def _version() -> str:
 def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])

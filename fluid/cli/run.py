@@ -17,6 +17,9 @@ import numpy as np
 from fleet.launch.adopt import adopt
 from fluid.as_paddle import install_as_paddle
 from fluid.cli.model import CommandError
+from fluid.cli.on_cpu import use_cpu
+from fluid.missing import why_absent
+from fluid.old_python import mend
 from fluid.profiler import tracing
 
 __all__ = ["INTERRUPTED", "prepare", "run_script"]
@@ -27,6 +30,7 @@ INTERRUPTED = 130
 OLD_NAMES = {"bool": bool, "float": float, "int": int, "object": object, "str": str}
 """Names that NumPy gave to Python's own types until 1.24, and scripts of that time use."""
 ONE_ELEMENT = re.compile("only 0-dimensional arrays can|number is required, not numpy.ndarray")
+NOT_THERE = re.compile("cannot import name '(.*?)' from 'paddle")
 ONE_ELEMENT_HINT = """\
 hint: NumPy from 2.4 on takes no array of shape [1] for a number. Arrays that are fetched still may
 stand for one; for those that a script makes itself, install 'numpy<2.4'."""
@@ -48,6 +52,9 @@ def prepare(given: argparse.Namespace) -> int:
     try:
         adopt()
         install_as_paddle(force=given.force)
+        mend()
+        if given.cpu:
+            use_cpu()
     except (ImportError, ValueError) as error:
         raise CommandError(str(error)) from error
     return 0
@@ -90,4 +97,7 @@ def _show(
         trace = trace.tb_next
     if isinstance(error, TypeError) and ONE_ELEMENT.search(str(error)):
         error.add_note(ONE_ELEMENT_HINT)
+    if isinstance(error, ImportError) and (name := NOT_THERE.match(str(error))):
+        why = why_absent(name[1])
+        error.add_note(f"hint: {why}") if why else None
     traceback.print_exception(error.with_traceback(trace))

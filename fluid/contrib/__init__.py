@@ -1,6 +1,7 @@
 """Contributed parts of fluid 1.8.5 under the names they have there."""
 
 from fluid.contrib import (
+    decoder,
     extend_optimizer,
     layers,
     memory_usage_calc,
@@ -9,6 +10,7 @@ from fluid.contrib import (
     op_frequence,
     reader,
 )
+from fluid.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
 from fluid.contrib.extend_optimizer import extend_with_decoupled_weight_decay
 from fluid.contrib.layers import (
     BasicGRUUnit,
@@ -16,10 +18,16 @@ from fluid.contrib.layers import (
     basic_gru,
     basic_lstm,
     ctr_metric_bundle,
+    fused_elemwise_activation,
+    fused_embedding_seq_pool,
+    match_matrix_tensor,
     multiclass_nms2,
     partial_concat,
     partial_sum,
+    sequence_topk_avg_pooling,
     shuffle_batch,
+    tree_conv,
+    var_conv_2d,
 )
 from fluid.contrib.memory_usage_calc import memory_usage
 from fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
@@ -31,14 +39,22 @@ __all__ = [
     "AutoMixedPrecisionLists",
     "BasicGRUUnit",
     "BasicLSTMUnit",
+    "BeamSearchDecoder",
+    "InitState",
+    "StateCell",
+    "TrainingDecoder",
     "basic_gru",
     "basic_lstm",
     "ctr_metric_bundle",
+    "decoder",
     "decorate",
     "distributed_batch_reader",
     "extend_optimizer",
     "extend_with_decoupled_weight_decay",
+    "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
     "layers",
+    "match_matrix_tensor",
     "memory_usage",
     "memory_usage_calc",
     "mixed_precision",
@@ -49,7 +65,10 @@ __all__ = [
     "partial_concat",
     "partial_sum",
     "reader",
+    "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tree_conv",
+    "var_conv_2d",
 ]
 
 __getattr__ = not_yet(__name__, globals())

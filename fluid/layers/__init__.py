@@ -2,6 +2,7 @@
 
 from fluid.atomic import checked_all
 from fluid.layers import collective as collective
+from fluid.layers import device as device
 from fluid.layers.activation import *
 from fluid.layers.arrays import *
 from fluid.layers.branches import *

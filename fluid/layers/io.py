@@ -22,7 +22,7 @@ __all__ = ["data"]
 def data(
     name: str,
     shape: Sequence[int | None],
-    append_batch_size: bool = True,
+    append_batch_size: Any = True,
     dtype: Any = "float32",
     lod_level: int = 0,
     type: int = VarDesc.VarType.LOD_TENSOR,
@@ -30,7 +30,8 @@ def data(
 ) -> Variable:
     """A variable to feed, with an unknown batch size in front.
 
-    Unless `append_batch_size` is False or the shape says itself, by -1 or None, what is unknown.
+    Unless `append_batch_size` is false or the shape says itself, by -1 or None, what is unknown.
+    Any value counts as true or false, such as the "float32" of `data("x", [13], "float32")`.
     What is fed is not checked against it, see `fluid.data`.
     """
     check_type(name, "name", str, "data")

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_dtype, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import (
+    FLOATS,
+    SizesError,
+    check_dtype,
+    check_type,
+    check_variable_and_dtype,
+)
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
@@ -88,6 +94,10 @@ def dropout(
     return out
 
 
+RESHAPED = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+"""The element types of what `reshape` takes."""
+
+
 def reshape(
     x: Variable,
     shape: Sizes,
@@ -99,10 +109,10 @@ def reshape(
     """The same elements in another shape: 0 keeps a size, one -1 is worked out.
 
     Sizes are numbers and int32 variables of one number, or one variable of all of them.
-    `actual_shape`, int32 [rank], goes before `shape` when it runs. Raises ValueError for a shape
+    `actual_shape`, int32 [rank], goes before `shape` when it runs. Raises SizesError for a shape
     with several -1, other negative sizes, or a 0 beyond the axes of `x`.
     """
-    check_variable(x, "x", "reshape")
+    check_variable_and_dtype(x, "x", RESHAPED, "reshape")
     check_type(shape, "shape", (list, tuple, Variable), "reshape")
     check_type(actual_shape, "actual_shape", (Variable, type(None)), "reshape")
     helper = LayerHelper("reshape2", act=act, name=name)
@@ -124,11 +134,11 @@ def reshape(
 
 
 def _check_shape(x: Variable, sizes: list[int], count: int) -> None:
-    """ValueError where the numbers among `count` sizes are no shape."""
+    """SizesError where the numbers among `count` sizes are no shape."""
     if not count or sizes.count(-1) > 1 or min(sizes, default=0) < -1:
-        raise ValueError(f"reshape takes sizes and at most one -1, but received {sizes}")
+        raise SizesError(f"reshape takes sizes and at most one -1, but received {sizes}")
     if count == len(sizes) and 0 in sizes[len(x.shape) :]:
-        raise ValueError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {sizes}")
+        raise SizesError(f"reshape of {list(x.shape)}: no size to keep for a 0 in {sizes}")
 
 
 def autoincreased_step_counter(

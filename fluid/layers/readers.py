@@ -74,7 +74,9 @@ def py_reader(
     block = Program().global_block()
     fields = enumerate(zip(shapes, dtypes, levels, strict=True))
     variables = [
-        block.create_var(name=f"value {index}", shape=shape, dtype=dtype, lod_level=level)
+        block.create_var(
+            name=f"value {index} of py_reader", shape=shape, dtype=dtype, lod_level=level
+        )
         for index, (shape, dtype, level) in fields
     ]
     return _reader(capacity, variables, name)

@@ -82,19 +82,19 @@ def create_parameter(
 
 def create_global_var(
     shape: Sequence[int],
-    value: float,
+    value: float | np.ndarray,
     dtype: Any,
     persistable: bool = False,
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable of the global block that the startup program fills with `value`."""
+    """A variable of the global block that the startup program fills with `value`, one number."""
     check_type(shape, "shape", (list, tuple, np.ndarray), "create_global_var")
     helper = LayerHelper("global_var")
     var = helper.create_global_variable(
         dtype=dtype, shape=shape, persistable=persistable, name=name, stop_gradient=True
     )
-    helper.set_variable_initializer(var, Constant(float(value), force_cpu))
+    helper.set_variable_initializer(var, Constant(float(np.asarray(value).item()), force_cpu))
     return var
 
 
@@ -103,7 +103,8 @@ def create_global_var(
 
 def cast(x: Variable, dtype: Any) -> Variable:
     """The same values in another element type."""
-    check_variable(x, "x", "cast")
+    check_variable_and_dtype(x, "x", (*FILLED, "uint8"), "cast")
+    check_dtype(dtype, "dtype", (*FILLED, "int8", "uint8"), "cast")
     helper = LayerHelper("cast")
     out = helper.create_variable_for_type_inference(dtype)
     attrs = {"in_dtype": x.dtype, "out_dtype": out.dtype}

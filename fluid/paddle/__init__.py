@@ -4,8 +4,8 @@
 modules name each other by relative imports, so that each is loaded once, whatever its name.
 """
 
-from . import compat, dataset, reader, version
+from . import compat, dataset, reader, utils, version
 from .batch import batch
 from .version import full_version as __version__
 
-__all__ = ["__version__", "batch", "compat", "dataset", "reader", "version"]
+__all__ = ["__version__", "batch", "compat", "dataset", "reader", "utils", "version"]

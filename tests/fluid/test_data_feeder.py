@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fluid
-from fluid.data_feeder import DataFeeder
+from fluid.data_feeder import DataFeeder, DataToLoDTensorConverter
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 CPU = fluid.CPUPlace()
@@ -119,3 +119,15 @@ def test_what_is_left_over_is_an_error_on_request() -> None:
     )
     with pytest.raises(ValueError, match="the last 1 mini-batches are not enough for 2 devices"):
         list(reader())
+
+
+def test_samples_one_by_one_become_a_tensor():
+    converter = DataToLoDTensorConverter(fluid.CPUPlace(), 1, [-1, 1], "int64")
+    for _ in range(2):
+        converter.feed([1, 2, 3])
+        converter.feed([4])
+        tensor = converter.done()
+        assert (tensor.lod(), tensor.shape()) == ([[0, 3, 4]], [4, 1])
+    flat = DataToLoDTensorConverter(fluid.CPUPlace(), 0, [-1, 2, 2], "float32")
+    flat.feed([1, 2, 3, 4])
+    assert np.asarray(flat.done()).tolist() == [[[1.0, 2.0], [3.0, 4.0]]]

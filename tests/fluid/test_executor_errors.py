@@ -292,7 +292,7 @@ def test_feeds_of_another_kind(case: Case, feed: Any, error: type, message: str)
     [
         ({"loss": 1}, TypeError, "fetch_list must be a list of Variables or names, not dict"),
         (3, TypeError, "fetch_list must be a list of Variables or names, not int"),
-        ([3], TypeError, "an item of fetch_list must be a Variable or a name, not int"),
+        ([3], TypeError, "an item of fetch_list must be a Variable, a name or an op, not int"),
         (
             ["los"],
             ValueError,

@@ -111,3 +111,41 @@ def test_a_loaded_model_runs_on_other_pictures(run, tmp_path):
     program, names, fetched = fluid.io.load_inference_model(str(tmp_path), executor)
     feed = dict(zip(names, ones(2, 3, 9, 11).values(), strict=True))
     assert executor.run(program, feed, fetched)[0].shape == (2, 2, 1, 1)
+
+
+def reading(run, reader, batch):
+    """The error of a run over batches of a reader, and the reader's own variable names."""
+    image, label = layers.read_file(reader)
+    out = layers.fc(image, 2) + layers.reduce_mean(layers.cast(label, "float32"))
+    reader.decorate_tensor_provider(lambda: iter([batch]))
+    reader.start()
+    with pytest.raises(ValueError) as error:
+        run(out, [{}])
+    reader.reset()
+    return error.value
+
+
+def test_feeds_of_a_reader_have_the_names_that_users_gave(run):
+    image, label = layers.data("img", [4]), layers.data("lab", [1], dtype="int64")
+    reader = layers.create_py_reader_by_data(2, [image, label])
+    error = reading(run, reader, (np.ones((3, 5), "float32"), np.ones((3, 1), "int64")))
+    assert "feed 'img' must have the shape (-1, 4), but (3, 5) was given" in str(error)
+    assert "mul: X f32[3, 5] and Y f32[4, 2] do not fit" in error.__notes__[0]
+
+
+def test_feeds_of_a_reader_of_shapes_are_counted(run):
+    reader = layers.py_reader(2, [[-1, 4], [-1, 1]], ["float32", "int64"])
+    error = reading(run, reader, (np.ones((3, 5), "float32"), np.ones((3, 1), "int64")))
+    assert "feed 'value 0 of py_reader' must have the shape (-1, 4)" in str(error)
+
+
+def test_a_reader_without_sequences_where_an_op_reads_them(run):
+    words = layers.data("words", [1], lod_level=1)
+    reader = layers.create_py_reader_by_data(2, [words])
+    read = layers.read_file(reader)
+    out = layers.sequence_pool(read, "sum")
+    reader.decorate_tensor_provider(lambda: iter([(np.ones((3, 1), "float32"),)]))
+    reader.start()
+    with pytest.raises(ValueError, match="sequence_pool reads sequences") as error:
+        run(out, [{}])
+    assert f"{read.name!r} is what a reader feeds as 'words'" in error.value.__notes__

@@ -7,6 +7,7 @@ import pytest
 
 import fluid
 from fluid import core
+from fluid.flags import from_env
 from fluid.installed import VersionError
 
 
@@ -25,7 +26,6 @@ def test_flags_keep_what_they_are_given() -> None:
     [
         ({"FLAGS_none": 1}, ValueError, "Flag FLAGS_none cannot set its value"),
         ({"FLAGS_benchmark": "yes"}, TypeError, "takes a value of type bool, but received 'yes'"),
-        ({"FLAGS_benchmark": 2}, TypeError, "takes a value of type bool, but received 2"),
         ({"FLAGS_paddle_num_threads": 1.5}, TypeError, "takes a value of type int"),
         ({"FLAGS_allocator_strategy": 1}, TypeError, "takes a value of type str"),
         ([("FLAGS_benchmark", 1)], TypeError, "must be Mapping, but received list"),
@@ -47,10 +47,19 @@ def test_flags_that_are_asked_for_wrongly() -> None:
         fluid.get_flags(3)
 
 
-def test_a_flag_that_would_be_missed_says_so() -> None:
-    with pytest.warns(UserWarning, match="FLAGS_check_nan_inf changes nothing here"):
-        fluid.set_flags({"FLAGS_check_nan_inf": True})
-    fluid.set_flags({"FLAGS_check_nan_inf": False})
+def test_flags_of_the_environment() -> None:
+    said = {"FLAGS_check_nan_inf": "1", "FLAGS_paddle_num_threads": "3", "FLAGS_unknown": "x"}
+    read = from_env(said)
+    assert (read["FLAGS_check_nan_inf"], read["FLAGS_paddle_num_threads"]) == (True, 3)
+    with pytest.raises(ValueError, match="variable FLAGS_benchmark is 'maybe', expected a bool"):
+        from_env({"FLAGS_benchmark": "maybe"})
+
+
+@pytest.mark.parametrize(("value", "flag"), [(2, True), (0.0, False), (None, False)])
+def test_flags_that_are_bools_take_numbers(value: Any, flag: bool) -> None:
+    fluid.set_flags({"FLAGS_benchmark": value})
+    assert fluid.get_flags("FLAGS_benchmark") == {"FLAGS_benchmark": flag}
+    fluid.set_flags({"FLAGS_benchmark": False})
 
 
 # ---- places

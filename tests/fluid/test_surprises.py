@@ -125,14 +125,14 @@ def test_parameters_of_a_parsed_program() -> None:
     assert [param.name for param in parsed.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
 
 
-def test_a_prefix_goes_before_a_name_once() -> None:
-    """The reference gives `pre_pre_fc_0.tmp_1`."""
-    with fluid.unique_name.guard("pre_"):
+def test_a_prefix_goes_before_every_name_that_is_made() -> None:
+    """As in the reference: files of checkpoints have these names."""
+    with fluid.unique_name.guard("D/"):
         mean = net()
-    assert mean.name == "pre_mean_0.tmp_0"
+    assert mean.name == "D/D/mean_0.tmp_0"
     assert [param.name for param in fluid.default_main_program().all_parameters()] == [
-        "pre_fc_0.w_0",
-        "pre_fc_0.b_0",
+        "D/D/fc_0.w_0",
+        "D/D/fc_0.b_0",
     ]
 
 
@@ -212,3 +212,21 @@ def test_a_reader_that_is_not_started(exe: Any) -> None:
     doubled = fluid.layers.scale(x, 2.0)
     with pytest.raises(RuntimeError, match=r"the reader of x is not started: call its start\(\)"):
         exe.run(fetch_list=[doubled])
+
+
+@pytest.mark.parametrize(
+    ("step", "power", "reference"),
+    [(lambda s, x: s * x, (32, 108), (16, 81)), (lambda s, _: s * s, (1024, 17496), (0, 0))],
+)
+def test_gradients_of_loops(exe: Any, step: Any, power: Any, reference: Any) -> None:
+    """Three passes from s = x: in the reference a part of the gradient is missing."""
+    x = fluid.data("x", [2])
+    x.stop_gradient = False
+    i, end = (fluid.layers.fill_constant([1], "int64", number) for number in (0, 3))
+    body = [i, fluid.layers.scale(x, 1.0)]
+    _, last = fluid.layers.while_loop(
+        lambda i, _: fluid.layers.less_than(i, end), lambda i, s: [i + 1, step(s, x)], body
+    )
+    (slope,) = fluid.gradients(fluid.layers.reduce_sum(last), x)
+    (value,) = exe.run(feed={"x": np.array([2, 3], "float32")}, fetch_list=[slope])
+    assert tuple(value) == power != reference

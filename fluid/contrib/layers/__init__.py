@@ -2,7 +2,18 @@
 
 from fluid.atomic import checked_all
 from fluid.contrib.layers.metric_op import ctr_metric_bundle
-from fluid.contrib.layers.nn import multiclass_nms2, partial_concat, partial_sum, shuffle_batch
+from fluid.contrib.layers.nn import (
+    fused_elemwise_activation,
+    fused_embedding_seq_pool,
+    match_matrix_tensor,
+    multiclass_nms2,
+    partial_concat,
+    partial_sum,
+    sequence_topk_avg_pooling,
+    shuffle_batch,
+    tree_conv,
+    var_conv_2d,
+)
 from fluid.contrib.layers.rnn_impl import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
 from fluid.missing import not_yet
 
@@ -12,10 +23,16 @@ __all__ = [
     "basic_gru",
     "basic_lstm",
     "ctr_metric_bundle",
+    "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
+    "match_matrix_tensor",
     "multiclass_nms2",
     "partial_concat",
     "partial_sum",
+    "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tree_conv",
+    "var_conv_2d",
 ]
 
 globals().update(checked_all(globals()))

@@ -9,12 +9,30 @@ import numpy as np
 
 from fluid import unique_name
 from fluid.checks import check_type, check_variable_and_dtype
+from fluid.contrib.layers.fused import fused_elemwise_activation, fused_embedding_seq_pool
+from fluid.contrib.layers.matching import (
+    match_matrix_tensor,
+    sequence_topk_avg_pooling,
+    tree_conv,
+    var_conv_2d,
+)
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.detection import append_outputs
 
-__all__ = ["multiclass_nms2", "partial_concat", "partial_sum", "shuffle_batch"]
+__all__ = [
+    "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
+    "match_matrix_tensor",
+    "multiclass_nms2",
+    "partial_concat",
+    "partial_sum",
+    "sequence_topk_avg_pooling",
+    "shuffle_batch",
+    "tree_conv",
+    "var_conv_2d",
+]
 
 NUMBERS = ["float32", "float64", "int32", "int64"]
 

@@ -1,0 +1,47 @@
+"""`fluid run --cpu`: a script that asks for GPUs gets the processor."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import fluid
+from fluid import core, framework
+from runtime.device import CPUPlace
+
+__all__ = ["use_cpu"]
+
+
+class CUDAPlace:
+    """Makes a `CPUPlace`, whatever the number of the device; no place is an instance of this."""
+
+    def __new__(cls, device_id: int = 0) -> Any:
+        """The processor."""
+        tell_once()
+        return CPUPlace()
+
+
+def cuda_places(device_ids: Any = None) -> list[CPUPlace]:
+    """A `CPUPlace` for each number; one without numbers."""
+    numbers = [0] if device_ids is None else device_ids
+    return [CUDAPlace(each) for each in ([numbers] if isinstance(numbers, int) else numbers)]
+
+
+def tell_once() -> None:
+    """Say what is done, the first time."""
+    if not _TOLD:
+        _TOLD.append(True)
+        print("fluid run --cpu: CUDAPlace is taken as CPUPlace", file=sys.stderr)
+
+
+def use_cpu() -> None:
+    """Let scripts of this process see no GPU: `CUDAPlace(n)` is `CPUPlace()`."""
+    for module in (fluid, core, framework):
+        for each in (CUDAPlace, cuda_places):
+            if hasattr(module, each.__name__):
+                setattr(module, each.__name__, each)
+        if hasattr(module, "is_compiled_with_cuda"):
+            setattr(module, "is_compiled_with_cuda", lambda: False)  # noqa: B010
+
+
+_TOLD: list[bool] = []

@@ -1,0 +1,125 @@
+"""Contributed layers for text matching: pictures of two sequences, and trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper
+from fluid.layers.nested import convert_to_list
+
+__all__ = ["match_matrix_tensor", "sequence_topk_avg_pooling", "tree_conv", "var_conv_2d"]
+
+
+def match_matrix_tensor(
+    x: Variable,
+    y: Variable,
+    channel_num: int,
+    act: str | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """`channel_num` pictures of how each row of a sequence of `x` matches each of one of `y`.
+
+    Both are [rows, size] with a LoD of one level. Returns a column of numbers, whose sequences are
+    [channel_num, rows of x, rows of y], and the product of `x` and the new weight. Raises
+    ValueError where the sizes differ.
+    """
+    if len(x.shape) != 2 or len(y.shape) != 2 or x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"x is {x.shape} and y {y.shape}, expected two axes and the same columns")
+    helper = LayerHelper("match_matrix_tensor", param_attr=param_attr, act=act, name=name)
+    shape = [x.shape[-1], channel_num, y.shape[-1]]
+    weight = helper.create_parameter(helper.param_attr, shape, dtype)
+    out = helper.create_variable_for_type_inference(dtype)
+    product = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    helper.append_op(
+        "match_matrix_tensor",
+        inputs={"X": x, "Y": y, "W": weight},
+        outputs={"Out": out, "Tmp": product},
+        attrs={"dim_t": channel_num},
+    )
+    return helper.append_activation(out), product
+
+
+def sequence_topk_avg_pooling(
+    input: Variable, row: Variable, col: Variable, topks: list[int], channel_num: int
+) -> Variable:
+    """Means of the largest numbers in each row of pictures, for each number of `topks`.
+
+    `input` is a column of numbers, whose sequences are [channel_num, rows of row, rows of col].
+    Returns [rows of row, len(topks) · channel_num] with the LoD of `row`.
+    """
+    helper = LayerHelper("sequence_topk_avg_pooling")
+    out = helper.create_variable_for_type_inference(input.dtype)
+    places = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    helper.append_op(
+        "sequence_topk_avg_pooling",
+        inputs={"X": input, "ROW": row, "COLUMN": col},
+        outputs={"Out": out, "pos": places},
+        attrs={"topks": topks, "channel_num": channel_num},
+    )
+    return out
+
+
+def var_conv_2d(
+    input: Variable,
+    row: Variable,
+    col: Variable,
+    input_channel: int,
+    output_channel: int,
+    filter_size: int | tuple[int, int],
+    stride: int | tuple[int, int] = 1,
+    param_attr: Any = None,
+    act: str | None = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """A convolution of pictures of their own sizes, zeros around them.
+
+    `input` is a column of numbers, whose sequences are [input_channel, rows of row, rows of col].
+    Returns such a column, of [output_channel, …].
+    """
+    helper = LayerHelper("var_conv_2d", param_attr=param_attr, act=act, name=name)
+    kernel, strides = (
+        convert_to_list(value, 2, name)
+        for value, name in ((filter_size, "filter_size"), (stride, "stride"))
+    )
+    shape = [output_channel, input_channel * kernel[0] * kernel[1]]
+    weight = helper.create_parameter(helper.param_attr, shape, dtype)
+    out = helper.create_variable_for_type_inference(dtype)
+    windows = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    attrs = {"InputChannel": input_channel, "OutputChannel": output_channel}
+    attrs |= {"StrideH": strides[0], "StrideW": strides[1]}
+    attrs |= {"KernelH": kernel[0], "KernelW": kernel[1]}
+    inputs = {"X": input, "ROW": row, "COLUMN": col, "W": weight}
+    helper.append_op(
+        "var_conv_2d", inputs=inputs, outputs={"Out": out, "Col": windows}, attrs=attrs
+    )
+    return helper.append_activation(out)
+
+
+def tree_conv(
+    nodes_vector: Variable,
+    edge_set: Variable,
+    output_size: int,
+    num_filters: int = 1,
+    max_depth: int = 2,
+    act: str | None = "tanh",
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """A convolution over the nodes at most `max_depth` - 1 below each node of trees.
+
+    `nodes_vector` is [batch, nodes, features], `edge_set` int32 [batch, edges, 2]: parent and child
+    counted from 1, up to the first 0. Returns [batch, nodes, output_size, num_filters].
+    """
+    helper = LayerHelper(
+        "tree_conv", param_attr=param_attr, bias_attr=bias_attr, act=act, name=name
+    )
+    shape = [nodes_vector.shape[2], 3, output_size, num_filters]
+    weight = helper.create_parameter(helper.param_attr, shape, nodes_vector.dtype)
+    inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": weight}
+    out = helper.append_result("tree_conv", inputs, {"max_depth": max_depth})
+    return helper.append_activation(helper.append_bias_op(out) if helper.bias_attr else out)

@@ -1,0 +1,1 @@
+"""Modules that Python had until 3.12; each is loaded under its own name."""

@@ -1,0 +1,1 @@
+"""`distutils`, as far as scripts that build nothing use it."""

@@ -1,0 +1,44 @@
+"""Folders: made, copied, removed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+__all__ = ["copy_tree", "mkpath", "remove_tree"]
+
+
+def mkpath(name: str, mode: int = 0o777, verbose: int = 1, dry_run: int = 0) -> list[str]:
+    """Make a folder and those around it; the folders that were made."""
+    folders = [Path(name), *Path(name).parents]
+    missing = [each for each in reversed(folders) if not each.is_dir()]
+    if not dry_run:
+        for each in missing:
+            each.mkdir(mode)
+    return [str(each) for each in missing]
+
+
+def copy_tree(
+    src: str,
+    dst: str,
+    preserve_mode: int = 1,
+    preserve_times: int = 1,
+    preserve_symlinks: int = 0,
+    update: int = 0,
+    verbose: int = 1,
+    dry_run: int = 0,
+) -> list[str]:
+    """Copy what is in a folder into another one, which may be there; the files that were made."""
+    found = sorted(each for each in Path(src).rglob("*") if not each.is_dir())
+    copies = [str(Path(dst) / each.relative_to(src)) for each in found]
+    if not dry_run:
+        copy = shutil.copy2 if preserve_times else shutil.copy
+        links = bool(preserve_symlinks)
+        shutil.copytree(src, dst, symlinks=links, copy_function=copy, dirs_exist_ok=True)
+    return copies
+
+
+def remove_tree(directory: str, verbose: int = 1, dry_run: int = 0) -> None:
+    """Remove a folder and what is in it."""
+    if not dry_run:
+        shutil.rmtree(directory)

@@ -1,0 +1,20 @@
+"""What is said on the standard error stream where a script leans on something that is gone."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["Notices"]
+
+
+class Notices:
+    """Says each thing once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def tell(self, what: str, since: str, instead: str) -> None:
+        """Say what is gone since when, and what is taken in its place."""
+        if what not in self._said:
+            self._said.add(what)
+            print(f"fluid run: {what} is gone since {since}; taking {instead}", file=sys.stderr)

@@ -1,0 +1,105 @@
+"""Messages of saved programs with the interface that protobuf's generated modules have.
+
+    program = framework_pb2.ProgramDesc()
+    program.ParseFromString(Path("__model__").read_bytes())
+    for op in program.blocks[0].ops:
+        op.type = "relu" if op.type == "relu6" else op.type
+    Path("__model__").write_bytes(program.SerializeToString())
+
+They are read and written by the codec of `compiler.ir.proto`: protobuf is not needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.ir.proto_schema import AttrType as _AttrTypeId
+from compiler.ir.proto_schema import VarTypeId as _VarTypeId
+from fluid.proto.messages import EnumType, ProtoMessage
+
+__all__ = [
+    "BLOCK", "BLOCKS", "BOOLEAN", "BOOLEANS", "FLOAT", "FLOATS", "INT", "INTS", "LONG", "LONGS",
+    "STRING", "STRINGS",
+    "AttrType", "BlockDesc", "CompatibleInfo", "OpCompatibleMap", "OpDesc", "ProgramDesc",
+    "VarDesc", "VarType", "Version",
+]  # fmt: skip
+
+AttrType = EnumType("AttrType", {each.name: each.value for each in _AttrTypeId})
+INT, FLOAT, STRING, INTS, FLOATS, STRINGS = range(6)
+BOOLEAN, BOOLEANS, BLOCK, LONG, BLOCKS, LONGS = range(6, 12)
+
+
+class Version(ProtoMessage):
+    """The release that wrote a program."""
+
+
+class ProgramDesc(ProtoMessage):
+    """A program: its blocks and the release that wrote it."""
+
+
+class BlockDesc(ProtoMessage):
+    """A block: its variables and ops."""
+
+
+class VarDesc(ProtoMessage):
+    """A variable: its name and its type."""
+
+
+class VarType(ProtoMessage):
+    """The type of a variable; `VarType.FP32` and its like are numbers."""
+
+    Type = EnumType("Type", {each.name: each.value for each in _VarTypeId})
+
+    class TensorDesc(ProtoMessage):
+        """An element type and sizes."""
+
+    class LoDTensorDesc(ProtoMessage):
+        """A tensor and its levels of sequences."""
+
+    class LoDTensorArrayDesc(ProtoMessage):
+        """A list of tensors."""
+
+    class ReaderDesc(ProtoMessage):
+        """What a reader reads."""
+
+    class Tuple(ProtoMessage):
+        """Types of several values."""
+
+
+class OpDesc(ProtoMessage):
+    """An op: its type, slots and attributes."""
+
+    class Var(ProtoMessage):
+        """A slot and the names of its variables."""
+
+    class Attr(ProtoMessage):
+        """An attribute; `type` tells which field has its value."""
+
+
+class OpCompatibleMap(ProtoMessage):
+    """Which releases may run which ops."""
+
+    class OpCompatiblePair(ProtoMessage):
+        """An op and the releases that may run it."""
+
+
+class CompatibleInfo(ProtoMessage):
+    """Releases that may run an op."""
+
+    Type = EnumType("Type", {
+        "COMPATIBLE": 0, "DEFINITELY_NOT": 1, "POSSIBLE": 2, "BUG_FIX": 3, "PRECISION_CHANGE": 4,
+    })  # fmt: skip
+
+
+for _owner in (VarType, CompatibleInfo):
+    for _name, _number in _owner.Type.items():
+        setattr(_owner, _name, _number)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "OpProto":
+        raise AttributeError(
+            "framework_pb2 has no 'OpProto' here: op types are Python classes, and docs/ops.md "
+            "lists their slots and attributes"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

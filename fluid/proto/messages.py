@@ -1,0 +1,294 @@
+"""Messages and enums with the interface of protobuf's Python package, over tables of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from compiler.ir.proto import Message, ProtoError, dump, parse
+from compiler.ir.proto_schema import SCHEMA, Field
+from fluid.proto.fields import Repeated, checked
+from fluid.proto_text import message_text
+
+__all__ = ["EnumType", "FieldDescriptor", "ProtoMessage"]
+
+
+class EnumType:
+    """An enum: numbers by name."""
+
+    def __init__(self, name: str, numbers: Mapping[str, int]) -> None:
+        self._name, self._numbers = name, dict(numbers)
+
+    def Name(self, number: int) -> str:
+        """The name of a number; ValueError where it has none."""
+        found = [name for name, each in self._numbers.items() if each == number]
+        if not found:
+            raise ValueError(f"Enum {self._name} has no name defined for value {number!r}")
+        return found[0]
+
+    def Value(self, name: str) -> int:
+        """The number of a name; ValueError where there is none of that name."""
+        if name not in self._numbers:
+            raise ValueError(f"Enum {self._name} has no value defined for name {name!r}")
+        return self._numbers[name]
+
+    def keys(self) -> list[str]:
+        """All names."""
+        return list(self._numbers)
+
+    def values(self) -> list[int]:
+        """All numbers."""
+        return list(self._numbers.values())
+
+    def items(self) -> list[tuple[str, int]]:
+        """All names with their numbers."""
+        return list(self._numbers.items())
+
+    def __getattr__(self, name: str) -> int:
+        if name.startswith("_") or name not in self._numbers:
+            raise AttributeError(f"enum {self._name} has no value {name!r}")
+        return self._numbers[name]
+
+
+@dataclass(frozen=True)
+class FieldDescriptor:
+    """A field of a message; `label` is 1 for optional, 2 for required, 3 for repeated ones."""
+
+    name: str
+    number: int
+    label: int
+    default_value: Any
+
+    LABEL_OPTIONAL: ClassVar[int] = 1
+    LABEL_REQUIRED: ClassVar[int] = 2
+    LABEL_REPEATED: ClassVar[int] = 3
+
+    @classmethod
+    def of(cls, field: Field) -> FieldDescriptor:
+        """The descriptor of a line of the tables."""
+        label = ("optional", "required", "repeated").index(field.label) + 1
+        return cls(field.name, field.number, label, [] if field.repeated else field.default)
+
+
+class Descriptor:
+    """What a kind of message has: its names and fields."""
+
+    def __init__(self, kind: str) -> None:
+        self.name = kind.rpartition(".")[2]
+        self.full_name = f"paddle.framework.proto.{kind}"
+        self.fields = [FieldDescriptor.of(each) for each in SCHEMA[kind]]
+        self.fields_by_name = {each.name: each for each in self.fields}
+
+
+class ProtoMessage:
+    """A message; a class of this kind has the fields that the tables list under its name.
+
+    A field that is not set reads as its default, and a message inside another one comes into being
+    when one of its own fields is set.
+    """
+
+    DESCRIPTOR: ClassVar[Descriptor]
+    _fields: ClassVar[dict[str, Field]]
+    _kinds: ClassVar[dict[str, type[ProtoMessage]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        kind = cls.__qualname__
+        cls.DESCRIPTOR = Descriptor(kind)
+        cls._fields = {field.name: field for field in SCHEMA[kind]}
+        cls._kinds[kind] = cls
+
+    def __init__(self, **fields: Any) -> None:
+        self._forget()
+        vars(self)["_above"] = None
+        for name, value in fields.items():
+            self._fill(name, value)
+
+    def _forget(self) -> None:
+        vars(self).update(_values={}, _unknown=(), _is_set=False)
+
+    def _fill(self, name: str, value: Any) -> None:
+        field = self._field(name, ValueError)
+        if field.repeated:
+            getattr(self, name).extend(value)
+        elif field.kind in SCHEMA:
+            getattr(self, name).CopyFrom(value)
+        else:
+            setattr(self, name, value)
+
+    # ---- fields ----
+
+    def __getattr__(self, name: str) -> Any:
+        field = self._field(name, AttributeError)
+        if name not in self._values and (field.repeated or field.kind in SCHEMA):
+            self._values[name] = self._part(field)
+        return self._values.get(name, field.default)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        field = self._field(name, AttributeError)
+        if field.repeated or field.kind in SCHEMA:
+            what = "repeated field" if field.repeated else "field"
+            raise AttributeError(
+                f'Assignment not allowed to {what} "{name}" in protocol message object.'
+            )
+        self._values[name] = checked(field, value)
+        self._touch()
+
+    def _field(self, name: str, error: type[Exception]) -> Field:
+        if name not in self._fields:
+            raise error(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._fields[name]
+
+    def _part(self, field: Field) -> Any:
+        """An empty repeated field, or an unset message, that tells this one when it changes."""
+        make = self._kinds.get(field.kind)
+        if field.repeated:
+            return Repeated(field, make, self._touch)
+        assert make is not None
+        part = make()
+        vars(part)["_above"] = self
+        return part
+
+    def _touch(self) -> None:
+        vars(self)["_is_set"] = True
+        if self._above is not None:
+            self._above._touch()
+
+    SetInParent = _touch
+
+    def HasField(self, name: str) -> bool:
+        """Whether a single field is set; ValueError for what is no single field."""
+        field = self._field(name, ValueError)
+        if field.repeated:
+            kind = type(self).__name__
+            raise ValueError(f'Protocol message {kind} has no singular "{name}" field.')
+        return self._holds(name)
+
+    def _holds(self, name: str) -> bool:
+        value = self._values.get(name)
+        return value._is_set if isinstance(value, ProtoMessage) else value not in (None, [])
+
+    def ClearField(self, name: str) -> None:
+        """Let a field be as if it had never been set."""
+        self._field(name, ValueError)
+        self._values.pop(name, None)
+
+    def Clear(self) -> None:
+        """Let all fields be as if they had never been set."""
+        self._forget()
+
+    def ListFields(self) -> list[tuple[FieldDescriptor, Any]]:
+        """The fields that are set, by number."""
+        held = [name for name in self._fields if self._holds(name)]
+        return [(self.DESCRIPTOR.fields_by_name[name], self._values[name]) for name in held]
+
+    # ---- copies ----
+
+    def MergeFrom(self, other: ProtoMessage) -> None:
+        """Take over what is set in another message; lists are appended to."""
+        if type(other) is not type(self):
+            kind = type(self).__name__
+            raise TypeError(f"expected a {kind}, given a {type(other).__name__}")
+        for descriptor, value in other.ListFields():
+            mine = getattr(self, descriptor.name)
+            if isinstance(value, list | ProtoMessage):
+                mine.MergeFrom(value)
+            else:
+                setattr(self, descriptor.name, value)
+        vars(self)["_unknown"] = (*self._unknown, *other._unknown)
+        self._touch()
+
+    def CopyFrom(self, other: ProtoMessage) -> None:
+        """Be equal to another message."""
+        if other is not self:
+            self.Clear()
+            self.MergeFrom(other)
+
+    def __deepcopy__(self, memo: Any) -> ProtoMessage:
+        copied = type(self)()
+        copied.CopyFrom(self)
+        return copied
+
+    __copy__ = lambda self: self.__deepcopy__(None)  # noqa: E731
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).FromString, (self.SerializePartialToString(),)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._message() == self._message()
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+    # ---- bytes and text ----
+
+    def MergeFromString(self, data: bytes) -> int:
+        """Take over what bytes hold; how many there are. Raises ProtoError for malformed ones."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            kind = type(data).__name__
+            raise TypeError(f"a bytes-like object is required, not {kind!r}")
+        self._read(parse(bytes(data), type(self).__qualname__))
+        return len(data)
+
+    def ParseFromString(self, data: bytes) -> int:
+        """Be what bytes hold."""
+        self.Clear()
+        return self.MergeFromString(data)
+
+    @classmethod
+    def FromString(cls, data: bytes) -> ProtoMessage:
+        """The message that bytes hold."""
+        message = cls()
+        message.MergeFromString(data)
+        return message
+
+    def _read(self, message: Message) -> None:
+        for name, value in message.values.items():
+            for item in value if isinstance(value, tuple) else (value,):
+                self._read_item(self._fields[name], item)
+        vars(self)["_unknown"] = (*self._unknown, *message.unknown)
+        self._touch()
+
+    def _read_item(self, field: Field, item: Any) -> None:
+        if field.kind in SCHEMA:
+            part = getattr(self, field.name)
+            (part.add() if field.repeated else part)._read(item)
+        elif field.repeated:
+            list.append(getattr(self, field.name), item)
+        else:
+            self._values[field.name] = item
+
+    def _message(self) -> Message:
+        held = [(each.name, value) for each, value in self.ListFields()]
+        values = {name: _frozen(value) for name, value in held}
+        return Message(type(self).__qualname__, values, self._unknown)
+
+    def SerializeToString(self, **options: Any) -> bytes:
+        """The bytes of the message; ProtoError where a required field is not set."""
+        return dump(self._message())
+
+    def SerializePartialToString(self, **options: Any) -> bytes:
+        """The bytes of the message, complete or not."""
+        return dump(self._message(), partial=True)
+
+    def ByteSize(self) -> int:
+        """How many bytes the message has."""
+        return len(self.SerializePartialToString())
+
+    def IsInitialized(self) -> bool:
+        """Whether all required fields are set, here and in the messages inside."""
+        try:
+            self.SerializeToString()
+        except ProtoError:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return message_text(self._message())
+
+    __repr__ = __str__
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, ProtoMessage):
+        return value._message()
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

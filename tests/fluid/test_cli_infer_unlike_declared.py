@@ -1,0 +1,78 @@
+"""`fluid infer` takes what a model declares of its feeds as hints, as `Executor.run` does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid.cli import main as cli
+from fluid.cli.arrays import read_arrays
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A function that saves a model whose feeds are those of a network."""
+
+    def save(build):
+        with (
+            fluid.program_guard(fluid.Program(), fluid.Program()),
+            fluid.scope_guard(fluid.Scope()),
+        ):
+            names, out = build()
+            exe = fluid.Executor()
+            if fluid.default_startup_program().global_block().ops:
+                exe.run(fluid.default_startup_program())
+            fluid.io.save_inference_model(str(tmp_path / "model"), names, [out], exe)
+        return tmp_path / "model"
+
+    return save
+
+
+def fed(folder: Path, array: np.ndarray) -> Path:
+    np.save(folder / "fed.npy", array)
+    return folder / "fed.npy"
+
+
+def result(capsys: pytest.CaptureFixture[str], model: Path, array: Path) -> Any:
+    """The one array that a run writes."""
+    output = array.with_name("out.npz")
+    code = cli.main(["infer", str(model), "--input", str(array), "--output", str(output)])
+    assert (code, capsys.readouterr().err) == (0, "")
+    return next(iter(read_arrays(output).values()))
+
+
+def convolution():
+    pictures = fluid.layers.conv2d(fluid.layers.data("x", [3, 8, 8]), 2, 3)
+    return ["x"], fluid.layers.pool2d(pictures, global_pooling=True)
+
+
+def test_other_sizes_and_ranks_than_declared_run(capsys, saved, tmp_path):
+    array = fed(tmp_path, np.ones((2, 3, 10, 12), "float32"))
+    assert result(capsys, saved(convolution), array).shape == (2, 2, 1, 1)
+
+
+def test_another_element_type_than_declared_runs(capsys, saved, tmp_path):
+    def build():
+        return ["x"], fluid.layers.one_hot(fluid.layers.data("x", [1], dtype="int64"), 3)
+
+    array = fed(tmp_path, np.ones((2, 1), "int32"))
+    assert result(capsys, saved(build), array).tolist() == [[0, 1, 0]] * 2
+
+
+def test_sequences_that_no_op_reads_need_not_be_told(capsys, saved, tmp_path):
+    def build():
+        words = fluid.layers.data("words", [1], lod_level=1)
+        return ["words"], fluid.layers.scale(words, 2.0)
+
+    array = fed(tmp_path, np.ones((2, 1), "float32"))
+    assert result(capsys, saved(build), array).tolist() == [[2.0]] * 2
+
+
+def test_what_no_op_can_use_names_the_feed_and_the_op(capsys, saved, tmp_path):
+    array = fed(tmp_path, np.ones((2, 4, 8, 8), "float32"))
+    assert cli.main(["infer", str(saved(convolution)), "--input", str(array)]) == 2
+    message = capsys.readouterr().err
+    assert "feed 'x' must have the shape (-1, 3, 8, 8), but (2, 4, 8, 8) was given" in message
+    assert "as it is fed: conv2d: " in message

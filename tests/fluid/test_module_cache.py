@@ -1,0 +1,57 @@
+"""An Executor reuses what another one of the same process compiled of an equal program."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import compiler
+import fluid
+
+
+@pytest.fixture(name="compilations")
+def count_compilations(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The fetches of every compilation from here on."""
+    seen: list[list[str]] = []
+    genuine = compiler.compile
+
+    def compile(program: Any, **given: Any) -> Any:
+        seen.append(list(given["fetch"]))
+        return genuine(program, **given)
+
+    monkeypatch.setattr(compiler, "compile", compile, raising=False)
+    return seen
+
+
+def run_afresh(factor: float, rows: int = 2) -> Any:
+    """Record a program and run it in an Executor of its own."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        y = fluid.layers.scale(fluid.data("module_cache_x", [None, 3]), factor)
+    feed = {"module_cache_x": np.ones((rows, 3), "float32")}
+    return fluid.Executor().run(main, feed=feed, fetch_list=[y])[0]
+
+
+def test_an_equal_program_is_compiled_once_in_a_process(compilations: list[list[str]]) -> None:
+    first, second = run_afresh(2.5), run_afresh(2.5, rows=4)
+    assert len(compilations) == 1
+    assert (first.sum(), second.sum()) == (15.0, 30.0)
+
+
+def test_other_programs_and_options_are_compiled(
+    compilations: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_afresh(3.5)
+    run_afresh(4.5)
+    monkeypatch.setenv("FLUID_CHECK", "1")
+    assert run_afresh(3.5).sum() == 21.0
+    assert len(compilations) == 3
+
+
+def test_dumps_are_written_again(
+    compilations: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("FLUID_DUMP", str(tmp_path))
+    run_afresh(5.5)
+    run_afresh(5.5)
+    assert len(compilations) == 2
