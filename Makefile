@@ -15,6 +15,9 @@ BENCHES := bench/memory.py bench/compile_time.py bench/step.py
 # cost a hundred times what they win. Benches set their own.
 demo test slow: export OPENBLAS_NUM_THREADS ?= 1
 
+# Hundreds of tests start processes; each would compile every module anew, which takes a second.
+demo test slow bench chaos: export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo test slow check bench chaos gpu clean
 
 help: ## list the targets

@@ -228,8 +228,8 @@ def test_adding_goes_on_behind_a_new_order():
 def test_growing_takes_a_constant_for_each_op():
     g = Graph()
     x = g.feed("x", ROW)
-    start = time.perf_counter()
+    start = time.process_time()
     for index in range(10_000):
         x = g.op("relu", {"X": [x]}, {"Out": [g.var(f"v{index}", ROW)]}, last=True)["Out"]
     assert g.ops()[-1] is g.producer(x)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

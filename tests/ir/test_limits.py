@@ -39,20 +39,20 @@ SIZES = {
 
 @pytest.mark.parametrize(("shape", "message"), SIZES.values(), ids=SIZES)
 def test_a_size_beyond_a_limit_is_refused_at_once(shape: str, message: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ParseError) as caught:
         parse(scaled(shape))
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_an_expression_within_the_limits_is_read_back_fast() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     nested = parse_size("(" * MAX_SIZE_DEPTH + "N" + "+1)//2" * MAX_SIZE_DEPTH)
     assert parse_size(str(nested)) == nested
     compile_graph(parse(scaled(str(nested))))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_constants_that_double_are_not_computed_while_compiling() -> None:
         value = fluid.layers.fill_constant([4], "float32", 1.0)
         for _ in range(36):
             value = fluid.layers.concat([value, value])
-    start = time.perf_counter()
+    start = time.process_time()
     module = compile_stages(program, fetch=[value]).module
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert max(int(buffer.nbytes) for buffer in module.buffers) >= 4 << 38

@@ -197,9 +197,9 @@ def test_a_large_program_is_read_at_once():
     block = build("BlockDesc", idx=0, parent_idx=-1, ops=[op] * 1500)
     data = dump(build("ProgramDesc", blocks=[block]))
     assert len(data) > 1_000_000
-    start = time.perf_counter()
+    start = time.process_time()
     parse(data)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 # ---- damage ----

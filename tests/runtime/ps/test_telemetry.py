@@ -138,7 +138,7 @@ def test_clocks_of_machines_are_compared(tmp_path: Path) -> None:
         each.write()
     events = json.loads(merge_traces(tmp_path))["traceEvents"]
     starts = [event["ts"] for event in events if event["ph"] == "X"]
-    assert max(starts) - min(starts) < 1e5  # microseconds: the three began together
+    assert max(starts) - min(starts) < 1e6  # microseconds: the clocks differ by 2 s at least
 
 
 @pytest.mark.parametrize(
