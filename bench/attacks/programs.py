@@ -52,9 +52,9 @@ class Reading:
         return Reading(resident, objects, sys.getallocatedblocks(), len(linecache.cache))
 
     def grown(self, before: Reading, count: int) -> list[str]:
-        """What grew with the number of programs since `before`; one in ten is noise."""
+        """What grew with the number of programs since `before`; one for two programs is noise."""
         names = ("objects", "blocks", "sources")
-        return [n for n in names if getattr(self, n) - getattr(before, n) > count // 10]
+        return [n for n in names if getattr(self, n) - getattr(before, n) > count // 2]
 
 
 def predict(number: int) -> None:

@@ -1,25 +1,42 @@
-"""Functions of one tensor without options: a layer for each, most made from the op itself."""
+"""Functions of one tensor without options: a layer for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from compiler.ir.opdef import find
 from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 
-_NAMES = """
-sigmoid logsigmoid exp tanh atan tanh_shrink sqrt rsqrt abs ceil floor cos acos asin sin
-round reciprocal square softplus softsign
-""".split()
+_LAYERS = {
+    "sigmoid": "`1 / (1 + exp(-x))`.",
+    "logsigmoid": "`log(1 / (1 + exp(-x)))`.",
+    "exp": "`e ** x`.",
+    "tanh": "The hyperbolic tangent of `x`.",
+    "atan": "The arc tangent of `x`, between -π/2 and π/2.",
+    "tanh_shrink": "`x - tanh(x)`.",
+    "sqrt": "The square root of `x`.",
+    "rsqrt": "`1 / sqrt(x)`.",
+    "abs": "`|x|`; its gradient at 0 is 0.",
+    "ceil": "The smallest integer not below `x`; its gradient is 0 everywhere.",
+    "floor": "The largest integer not above `x`; its gradient is 0 everywhere.",
+    "cos": "The cosine of `x` in radians.",
+    "acos": "The arc cosine of `x`, between 0 and π.",
+    "asin": "The arc sine of `x`, between -π/2 and π/2.",
+    "sin": "The sine of `x` in radians.",
+    "round": "The nearest integer, halves to the even one; its gradient is 0 everywhere.",
+    "reciprocal": "`1 / x`.",
+    "square": "`x * x`.",
+    "softplus": "`log(1 + exp(x))`.",
+    "softsign": "`x / (1 + |x|)`.",
+}
 _OF_WHOLE_NUMBERS = {"abs", "exp", "square"}
 _WIDE = ("float32", "float64")
 
-__all__ = [*_NAMES, "erf", "log", "log1p", "relu"]
+__all__ = [*_LAYERS, "erf", "log", "log1p", "relu"]
 
 
-def _layer(op_type: str) -> Callable[..., Variable]:
+def _layer(op_type: str, text: str) -> Callable[..., Variable]:
     allowed = (*(("int32", "int64") if op_type in _OF_WHOLE_NUMBERS else ()), *FLOATS)
 
     def layer(x: Variable, name: str | None = None) -> Variable:
@@ -27,11 +44,11 @@ def _layer(op_type: str) -> Callable[..., Variable]:
         return append_simple_op(op_type, {"X": x}, name=name)
 
     layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = find(op_type).__doc__
+    layer.__doc__ = text
     return layer
 
 
-globals().update({name: _layer(name) for name in _NAMES})
+globals().update({name: _layer(name, text) for name, text in _LAYERS.items()})
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
