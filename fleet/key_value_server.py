@@ -16,6 +16,8 @@ __all__ = ["KVHTTPServer", "KVHandler", "KVServer"]
 
 VALUE_BYTES = 1 << 20
 """The largest value."""
+DISCARDED_BYTES = 4 * VALUE_BYTES
+"""The most bytes that are read of a larger value, so that its sender gets the answer."""
 TOTAL_BYTES = 1 << 26
 """The most bytes of all values."""
 KEYS = 1 << 16
@@ -51,6 +53,7 @@ class KVHandler(BaseHTTPRequestHandler):
         if not re.fullmatch(r"\d{1,10}", text):
             self.send_status_code(411)
         elif int(text) > VALUE_BYTES:
+            self._discard(min(int(text), DISCARDED_BYTES))
             self.send_status_code(413)
         else:
             value = self.rfile.read(int(text))
@@ -77,6 +80,11 @@ class KVHandler(BaseHTTPRequestHandler):
             self.send_status_code(400)
             return None
         return found[1], found[2]
+
+    def _discard(self, count: int) -> None:
+        """Read that many bytes of the body: a client reads no answer while it still sends."""
+        while count > 0 and (part := self.rfile.read(min(count, 1 << 16))):
+            count -= len(part)
 
     def _answer(self, code: int, body: bytes) -> None:
         self.send_response(code)
