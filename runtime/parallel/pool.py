@@ -16,6 +16,7 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
+from runtime.blas import blas_threads
 from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module
@@ -23,7 +24,6 @@ from runtime.collective.rendezvous import Store, host_store
 from runtime.collective.slices import SLICE
 from runtime.device import CUDAPlace, Place
 from runtime.errors import CollectiveError, FeedError
-from runtime.parallel.blas import set_blas_threads
 from runtime.parallel.causes import RING, find_cause
 from runtime.parallel.channel import Message, text_value
 from runtime.parallel.process import SettingsText, Starter, WorkerProcess, shut_down
@@ -145,7 +145,8 @@ class Pool:
         if self.size > 1:
             before = torch_module().get_num_threads()
             torch_module().set_num_threads(1)
-            self._threads = (before, set_blas_threads(1))
+            blas = blas_threads()
+            self._threads = (before, blas.limit(1) if blas else 0)
 
     def close(self) -> None:
         """End the workers, which have finished; their ranks leave the ring."""
@@ -161,9 +162,9 @@ class Pool:
         self.is_open = False
         self._finalizer.detach()
         shut_down(self.workers, self._starter, self._owner, grace=grace)
-        torch_threads, blas_threads = self._threads
-        if blas_threads:
-            set_blas_threads(blas_threads)
+        torch_threads, threads = self._threads
+        if threads and (blas := blas_threads()):
+            blas.limit(threads)
             torch_module().set_num_threads(torch_threads)
         self.rings.close()
 

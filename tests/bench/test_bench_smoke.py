@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fluid
-from bench import ahead, compile_time, memory, peak, serve, step, transpilers
+from bench import ahead, compile_time, memory, peak, serve, step, transpilers, waits
 from bench.nets import timed
 from bench.packing import allocators, files
 from bench.support import lines, table
@@ -191,3 +191,11 @@ def test_json_lines_begin_with_the_machine() -> None:
 def test_a_table_shows_what_is_missing() -> None:
     shown = table.table("T", [{"a": "x", "b": None}, {"a": "yy", "b": 2.0}], {"a": "", "b": ".1f"})
     assert shown.splitlines() == ["T", "  a     b", "  x     –", "  yy  2.0"]
+
+
+def test_a_wait_is_measured_in_a_process_of_its_own() -> None:
+    (row,) = waits.measure(["new length"], None, rounds=1)
+    assert row["ours ms"] > 0
+    assert "the reference is skipped" in waits.report([row])
+    compared = {**row, "1.8.5 ms": 2.0, "ours ÷ 1.8.5": 0.5}
+    assert "met     new length: 0.50 × the time of 1.8.5" in waits.report([compared])

@@ -1,0 +1,133 @@
+"""What users wait for beside long trainings, here and on Paddle 1.8.5: imports, first runs …
+
+Each wait is measured in fresh processes that alternate, ours and the reference's; a time is the
+median of the rounds, a ratio the median of the rounds' ratios. Everyone has one thread but where a
+wait is about threads: `busy threads` takes the defaults while as many processes compute beside it
+as there are cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.support.lines import append
+from bench.support.table import Row, goal, table
+
+ROOT = Path(__file__).resolve().parents[1]
+WORKER = str(ROOT / "bench/workers/waits.py")
+ROUNDS = 5
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FLAGS_paddle_num_threads")
+COLUMNS = {"wait": "", "ours ms": ".2f", "1.8.5 ms": ".2f", "ours ÷ 1.8.5": ".2f", "noise": ".2f"}
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A function of the worker, the most that ours may take of the reference's time, and whether
+    all cores are busy with other work.
+    """
+
+    function: str
+    goal: float
+    is_busy: bool = False
+
+
+WAITS = {
+    "import": Wait("importing", 1.0),
+    "first run": Wait("first_run", 1.0),
+    "equal program": Wait("equal_program", 1.0),
+    "new length": Wait("new_length", 1.0),
+    "nms": Wait("nms", 1.5),
+    "deconvolution": Wait("deconvolution", 1.0),
+    "busy threads": Wait("small_products", 1.0, is_busy=True),
+}
+
+
+def measure(names: Sequence[str], reference: str | None, rounds: int = ROUNDS) -> Iterator[Row]:
+    """A row for each wait, in milliseconds."""
+    for name in names:
+        with busy(os.cpu_count() or 1 if WAITS[name].is_busy else 0):
+            pairs = [_round(WAITS[name], reference) for _ in range(rounds)]
+        ours = [mine for mine, _ in pairs]
+        row = {"wait": name, "ours ms": median(ours), "noise": max(ours) / min(ours)}
+        if reference:
+            row["1.8.5 ms"] = median(theirs for _, theirs in pairs)
+            row["ours ÷ 1.8.5"] = median(mine / theirs for mine, theirs in pairs)
+        yield row
+
+
+def _round(wait: Wait, reference: str | None) -> tuple[float, float]:
+    """Milliseconds of ours and of the reference, NaN where there is none."""
+    ours = milliseconds(sys.executable, "fluid", wait)
+    theirs = milliseconds(reference, "paddle.fluid", wait) if reference else float("nan")
+    return ours, theirs
+
+
+def milliseconds(python: str, module: str, wait: Wait) -> float:
+    """What a fresh process measured. Raises RuntimeError with its last words where it failed."""
+    threads = {} if wait.is_busy else dict.fromkeys(THREADS, "1")
+    environment = {
+        **os.environ, **threads, "PYTHONPATH": str(ROOT), "GLOG_minloglevel": "2",
+        "PYTHONDONTWRITEBYTECODE": "",
+    }  # fmt: skip
+    done = subprocess.run(
+        [python, WORKER, module, wait.function], env=environment, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{python} failed at {wait.function}:\n{done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that compute until the block ends."""
+    loop = [sys.executable, "-c", "while True: sum(range(10000))"]
+    others = [subprocess.Popen(loop) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def report(rows: Sequence[Row]) -> str:
+    """The table and the goals, where there was a reference."""
+    lines = [table("Waits, ms", rows, COLUMNS)]
+    for row in rows:
+        ratio, limit = row.get("ours ÷ 1.8.5"), WAITS[row["wait"]].goal
+        if ratio is not None:
+            found = f"{row['wait']}: {ratio:.2f} × the time of 1.8.5"
+            lines.append(goal(found, ratio <= limit, f"≤ {limit}"))
+    if not any("1.8.5 ms" in row for row in rows):
+        lines.append("  the reference is skipped: give --reference or FLUID_REFERENCE_PYTHON")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--waits", nargs="+", default=list(WAITS), choices=WAITS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--reference", default=os.environ.get("FLUID_REFERENCE_PYTHON"))
+    parser.add_argument("--json", type=Path, help="append the rows to this file")
+    given = parser.parse_args()
+    rows = list(measure(given.waits, given.reference, given.rounds))
+    print(report(rows))
+    if given.json:
+        append(given.json, {"waits": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

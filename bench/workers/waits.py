@@ -1,0 +1,142 @@
+"""One wait of a user, in milliseconds, measured in a process of its own for `waits.py`.
+
+`python waits.py MODULE NAME` with MODULE `fluid` or `paddle.fluid`, NAME a function of this file.
+Python 3.7, nothing but NumPy and a fluid, so that the reference measures by the same text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bench.nets import timed
+
+BOXES, CLASSES = 8732, 21
+LENGTHS = 30
+STEPS = 20
+
+
+def importing(name):
+    """The import of fluid; NumPy, which everybody has imported, is there already."""
+    start = time.perf_counter()
+    importlib.import_module(name)
+    return time.perf_counter() - start
+
+
+def first_run(name):
+    """The startup program and the first step of a Transformer that is recorded."""
+    fluid = importlib.import_module(name)
+    recorded = timed.model(fluid, "transformer_encoder")
+    batches = timed.drawn("transformer_encoder", fluid=fluid)
+    executor = fluid.Executor(fluid.CPUPlace())
+    start = time.perf_counter()
+    executor.run(recorded.startup)
+    executor.run(recorded.main, feed=next(batches), fetch_list=[recorded.loss])
+    return time.perf_counter() - start
+
+
+def equal_program(name):
+    """A step of a program that a script records again, with an Executor of its own."""
+    fluid = importlib.import_module(name)
+
+    def once():
+        programs = fluid.program_guard(fluid.Program(), fluid.Program())
+        with programs, fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+            x = fluid.layers.data("x", [32])
+            loss = fluid.layers.mean(fluid.layers.fc(x, 8, act="tanh"))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+            executor = fluid.Executor(fluid.CPUPlace())
+            executor.run(fluid.default_startup_program())
+            executor.run(feed={"x": np.ones((4, 32), "float32")}, fetch_list=[loss])
+
+    return _median(once)
+
+
+def new_length(name):
+    """A step with sentences of lengths that were never fed before."""
+    fluid = importlib.import_module(name)
+    x = fluid.layers.data("x", [1], dtype="int64", lod_level=1)
+    y = fluid.layers.data("y", [1], dtype="int64")
+    words = fluid.layers.embedding(x, [100, 16])
+    both = fluid.layers.embedding(y, [100, 16]) - fluid.layers.sequence_pool(words, "max")
+    loss = fluid.layers.mean(both)
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    spent = []
+    for length in range(3, 3 + LENGTHS):
+        ids = np.arange(3 * length).reshape(-1, 1) % 100
+        feed = {
+            "x": fluid.create_lod_tensor(ids, [[length, length + 1, length - 1]], fluid.CPUPlace()),
+            "y": np.ones((3, 1), "int64"),
+        }
+        start = time.perf_counter()
+        executor.run(feed=feed, fetch_list=[loss])
+        spent.append(time.perf_counter() - start)
+    return sorted(spent[5:])[len(spent[5:]) // 2]
+
+
+def nms(name):
+    """`multiclass_nms` of the boxes of an SSD at 300 × 300."""
+    fluid = importlib.import_module(name)
+    random = np.random.RandomState(0)
+    corners = random.uniform(0, 0.8, (1, BOXES, 2))
+    sizes = random.uniform(0.05, 0.2, (1, BOXES, 2))
+    values = {
+        "boxes": np.concatenate([corners, corners + sizes], 2).astype("float32"),
+        "scores": random.dirichlet([0.1] * CLASSES, (1, BOXES)).astype("float32").swapaxes(1, 2),
+    }
+    boxes = fluid.data("boxes", [1, BOXES, 4])
+    scores = fluid.data("scores", [1, CLASSES, BOXES])
+    found = fluid.layers.multiclass_nms(boxes, scores, 0.01, 400, 200, nms_threshold=0.45)
+    executor = fluid.Executor(fluid.CPUPlace())
+    return _median(lambda: executor.run(feed=values, fetch_list=[found], return_numpy=False))
+
+
+def deconvolution(name):
+    """A training step of a transposed convolution that doubles a 28 × 28 image of 64 channels."""
+    fluid = importlib.import_module(name)
+    x = fluid.data("x", [8, 64, 28, 28])
+    x.stop_gradient = False
+    loss = fluid.layers.mean(
+        fluid.layers.conv2d_transpose(x, 32, filter_size=4, stride=2, padding=1)
+    )
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    return _stepped(fluid, {"x": np.ones((8, 64, 28, 28), "float32")}, loss)
+
+
+def small_products(name):
+    """A training step of two small layers, with as many threads as everyone takes by default."""
+    fluid = importlib.import_module(name)
+    x = fluid.data("x", [-1, 256])
+    loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.fc(x, 256, act="relu"), 256))
+    fluid.optimizer.SGD(0.01).minimize(loss)
+    return _stepped(fluid, {"x": np.ones((256, 256), "float32")}, loss)
+
+
+def _stepped(fluid, feed, loss):
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fluid.default_startup_program())
+    return _median(lambda: executor.run(feed=feed, fetch_list=[loss]))
+
+
+def _median(work):
+    """The median seconds of some calls, after one."""
+    work()
+    spent = []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return sorted(spent)[STEPS // 2]
+
+
+if __name__ == "__main__":
+    module, wait = sys.argv[1:]
+    print("milliseconds", globals()[wait](module) * 1e3)

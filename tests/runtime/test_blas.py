@@ -1,0 +1,79 @@
+"""Threads of BLAS: one where products are small, those of the user where the user says so."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from runtime import blas
+from runtime.blas import BlasThreads, with_few_threads
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of threads that were set, of a library with four."""
+    numbers: list[int] = []
+    for name in blas.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(blas, "blas_threads", lambda: BlasThreads(numbers.append, 4))
+    return numbers
+
+
+def run(width: int, rows: int) -> Any:
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        y = fluid.layers.fc(fluid.data("x", [None, width]), width)
+        executor = fluid.Executor()
+        executor.run(fluid.default_startup_program())
+        return executor.run(feed={"x": np.ones((rows, width), "float32")}, fetch_list=[y])
+
+
+def test_steps_of_small_products_take_one_thread(written: list[int]) -> None:
+    run(256, 256)
+    assert written == [1, 4] * 2  # the startup program is one
+
+
+def test_a_step_of_a_large_product_takes_them_all(written: list[int]) -> None:
+    run(1024, 128)
+    assert written == [1, 4]  # the startup program's
+
+
+@pytest.mark.parametrize("name", blas.VARIABLES)
+def test_a_number_that_the_user_set_holds(
+    written: list[int], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "2")
+    run(8, 4)
+    assert written == []
+
+
+def test_a_limit_holds_for_every_step(written: list[int]) -> None:
+    library = BlasThreads(written.append, 4)
+    step = library.one(lambda x: x + 1)
+    assert library.limit(1) == 4
+    assert step(1) == 2
+    assert library.limit(4) == 1
+    assert step(1) == 2
+    assert written == [1, 4, 1, 4]
+
+
+def test_the_number_comes_back_behind_a_step_that_fails(written: list[int]) -> None:
+    step = with_few_threads(lambda: 1 // 0, [])
+    with pytest.raises(ZeroDivisionError):
+        step()
+    assert written == [1, 4]
+
+
+def test_a_product_of_sizes_at_the_limit_is_small(written: list[int]) -> None:
+    def step() -> None: ...
+
+    assert with_few_threads(step, [1 << 10, 1 << 20, 1 << 20]) is not step
+    assert with_few_threads(step, [(1 << 10) + 1, 1 << 20, 1 << 20]) is step
+
+
+def test_the_library_of_numpy_is_found() -> None:
+    found = blas.blas_threads()
+    assert found is None or found.most >= 1
