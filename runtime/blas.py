@@ -12,11 +12,17 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.ir.dims import evaluate
 
 PREFIXES = ("scipy_openblas", "openblas")
 SUFFIXES = ("64_", "")
@@ -69,6 +75,13 @@ def with_few_threads(step: Step, elements: Iterable[int]) -> Step:
         return step
     blas = blas_threads()
     return step if blas is None else blas.one(step)
+
+
+def elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:
+    """The elements of everything that a step computes with, four bytes each in buffers."""
+    yield from (evaluate(each.nbytes, sizes) // 4 for each in module.buffers)
+    yield from (prod(evaluate(dim, sizes) for dim in each.shape) for each in module.feeds)
+    yield from (np.size(array) for array in params.values())
 
 
 @cache

@@ -7,10 +7,9 @@ costs a look-up. One Executable runs one step at a time: its bindings share one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -23,7 +22,7 @@ from compiler.pack import Life
 from compiler.plan import Tensor
 from runtime.arena import Arena
 from runtime.blame import blame
-from runtime.blas import with_few_threads
+from runtime.blas import elements, with_few_threads
 from runtime.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
 from runtime.errors import missing_feed, wrong_dtype, wrong_shape
@@ -273,7 +272,7 @@ class Executable:
             return (
                 step
                 if self._device
-                else with_few_threads(step, _elements(self.module, sizes, params))
+                else with_few_threads(step, elements(self.module, sizes, params))
             )
         except CompileError:
             raise
@@ -285,13 +284,6 @@ class Executable:
         if isinstance(self._params, Arrays):
             return self._params.generation
         return tuple([id(self._params.get(tensor.name)) for tensor in self.module.params])
-
-
-def _elements(module: Module, sizes: Mapping[str, int], params: Mapping[str, Any]) -> Iterator[int]:
-    """The elements of everything that a step computes with, four bytes each in buffers."""
-    yield from (evaluate(each.nbytes, sizes) // 4 for each in module.buffers)
-    yield from (prod(evaluate(dim, sizes) for dim in each.shape) for each in module.feeds)
-    yield from (np.size(array) for array in params.values())
 
 
 def _copy(value: Array | list[Array]) -> Any:
