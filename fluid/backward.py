@@ -6,12 +6,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from compiler import autodiff
+from fluid import backward_paths
 from fluid.atomic import atomic
 from fluid.checks import check_type, check_variable
 from fluid.framework import Parameter, Variable
 from fluid.recompute import recompute_segments
 
 __all__ = ["append_backward", "calc_gradient", "gradients"]
+
+_all_in_set_ = backward_paths.all_in_set
+_as_list = backward_paths.as_list
+_find_no_grad_vars = backward_paths.find_no_grad_vars
+_find_op_path_ = backward_paths.find_op_path
+_get_no_grad_set_name = backward_paths.no_grad_set_names
+_get_stop_gradients_ = backward_paths.stop_gradients
+_is_grad_var_ = backward_paths.is_grad_var
+_some_in_set_ = backward_paths.some_in_set
+_strip_grad_suffix_ = backward_paths.strip_grad_suffix
 
 
 @atomic
@@ -27,8 +38,8 @@ def append_backward(
     Pairs come in order of creation, for trainable parameters or those listed, where there is a
     gradient. Variables that stop gradients and those of `no_grad_set` get none. Each callback is
     called after each op with `block` and `context`, which maps gradients to variables and
-    "__current_op_desc__" to the op. Between `checkpoints`, forward is computed again rather than
-    kept, see `fluid.recompute`. Raises TypeError for arguments of other kinds.
+    "__current_op_desc__" to the description of the op. Between `checkpoints`, forward is computed
+    again rather than kept, see `fluid.recompute`. Raises TypeError for arguments of other kinds.
     """
     check_variable(loss, "loss", "append_backward")
     check_type(callbacks, "callbacks", (list, type(None)), "append_backward")
@@ -43,7 +54,7 @@ def append_backward(
 
     def call_back(block: Any, op: Any, context: Mapping[str, str]) -> None:
         for callback in callbacks or ():
-            callback(block=block, context={**context, "__current_op_desc__": op})
+            callback(block=block, context={**context, "__current_op_desc__": op.desc})
 
     found = autodiff.append_backward(loss.block, loss.name, no_grad_names(no_grad_set), call_back)
     pairs = [(name, found[name]) for name in wanted if name in found]

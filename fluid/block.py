@@ -15,6 +15,7 @@ from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.ir.slots import GRAPH_ONLY
 from fluid.checks import check_type
+from fluid.descs import BlockDesc
 from fluid.operator import Operator
 from fluid.proto_text import block_text
 from fluid.recording import must_be_bool, plain_values, slot_names, user_line
@@ -34,6 +35,11 @@ class Block(ir.Block):
     def program(self) -> Any:
         """The program it belongs to."""
         return self.owner
+
+    @property
+    def desc(self) -> BlockDesc:
+        """The block with the methods of a native `BlockDesc`."""
+        return BlockDesc(self)
 
     @property
     def backward_block_idx(self) -> int:

@@ -51,7 +51,7 @@ def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
 
     Raises TypeError where what it asks for is no error clip.
     """
-    for gradient in context["__current_op_desc__"].writes():
+    for gradient in context["__current_op_desc__"].output_arg_names():
         variable = block._find_var_recursive(context.get(gradient, ""))
         error_clip = getattr(variable, "error_clip", None)
         if error_clip is None or PART in gradient:

@@ -14,7 +14,10 @@ from fluid.analysis import (
     create_paddle_predictor,
 )
 from fluid.analysis_config import AnalysisConfig, NativeConfig, PaddlePassBuilder, PaddlePlace
+from fluid.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
+from fluid.feed_checks import diff_tensor_shape
 from fluid.flags import Flags
+from fluid.installed import load_op_library
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
 from fluid.native_names import (
     AttrType,
@@ -33,6 +36,16 @@ from fluid.native_names import (
     set_num_threads,
     size_of_dtype,
 )
+from fluid.native_ops import (
+    get_grad_op_desc,
+    get_op_attrs_default_value,
+    get_variable_tensor,
+    has_grad_op_maker,
+    has_infer_inplace,
+    has_non_empty_grad_op_maker,
+    infer_no_need_buffer_slots,
+    op_support_gpu,
+)
 from fluid.paddle_tensor import (
     PaddleBuf,
     PaddleDType,
@@ -41,16 +54,19 @@ from fluid.paddle_tensor import (
     paddle_dtype_size,
 )
 from fluid.places import Place, is_compiled_with_cuda
-from fluid.var_types import VarDesc, kind_of, var_type
+from fluid.var_types import kind_of, var_type
 from runtime.cuda import gpu_count
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from runtime.held_values import SelectedRows
 from runtime.reader import EOFException
-from runtime.scope import Scope
+from runtime.scope import Scope, Variable
+from runtime.tensor import LoDTensor as Tensor
 
 __all__ = [
     "AnalysisConfig",
     "AnalysisPredictor",
     "AttrType",
+    "BlockDesc",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -60,6 +76,7 @@ __all__ = [
     "LoDTensorArray",
     "NativeConfig",
     "NativePaddlePredictor",
+    "OpDesc",
     "PaddleBuf",
     "PaddleDType",
     "PaddlePassBuilder",
@@ -67,15 +84,27 @@ __all__ = [
     "PaddlePredictor",
     "PaddleTensor",
     "Place",
+    "ProgramDesc",
     "Scope",
+    "SelectedRows",
+    "Tensor",
     "VarDesc",
+    "Variable",
     "ZeroCopyTensor",
     "avx_supported",
     "create_paddle_predictor",
+    "diff_tensor_shape",
     "empty_var_name",
     "get_cuda_device_count",
+    "get_grad_op_desc",
+    "get_op_attrs_default_value",
+    "get_variable_tensor",
     "globals",
     "grad_var_suffix",
+    "has_grad_op_maker",
+    "has_infer_inplace",
+    "has_non_empty_grad_op_maker",
+    "infer_no_need_buffer_slots",
     "init_devices",
     "is_compiled_with_brpc",
     "is_compiled_with_cuda",
@@ -88,8 +117,10 @@ __all__ = [
     "kTempVarName",
     "kZeroVarSuffix",
     "kind_of",
+    "load_op_library",
     "loaded_var_suffix",
     "op_proto_and_checker_maker",
+    "op_support_gpu",
     "paddle_dtype_size",
     "set_num_threads",
     "size_of_dtype",

@@ -48,6 +48,8 @@ class DatasetBase:
         self.thread_num, self.filelist = 1, list[str]()
         self._batch_size, self._command = 1, "cat"
         self._slots: list[Slot] = []
+        self._marks = 0
+        self.fea_eval = False
 
     def set_pipe_command(self, pipe_command: str) -> None:
         """Set the shell command that reads a file as its input and prints samples as lines."""
@@ -80,6 +82,13 @@ class DatasetBase:
     def set_download_cmd(self, download_cmd: str) -> None:
         """Accepted and without effect: files are local, or the pipe command fetches them."""
 
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Let `slots_shuffle` shuffle, among `record_candidate_size` samples or more."""
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Iterable[str]) -> None:
+        """Shuffle the values of slots among the samples that are kept: nothing is kept here."""
+
     def desc(self) -> str:
         """The settings as text."""
         described = [{"name": s.name, "float": s.is_float, "shape": s.shape} for s in self._slots]
@@ -97,7 +106,7 @@ class DatasetBase:
 
     def _rows(self, files: Iterable[str]) -> Iterator[Row]:
         for file in files:
-            yield from rows_of_file(file, self._command, self._slots)
+            yield from rows_of_file(file, self._command, self._slots, self._marks)
 
     def _shares(self) -> list[list[str]]:
         """The files of each process that reads."""
@@ -141,6 +150,7 @@ class InMemoryDataset(DatasetBase):
     def __init__(self) -> None:
         super().__init__()
         self._kept: list[Row] = []
+        self.parse_ins_id = self.parse_content = False
         self._loading: Future[None] | None = None
 
     def load_into_memory(self) -> None:
@@ -182,6 +192,35 @@ class InMemoryDataset(DatasetBase):
         mine = order[fleet.worker_index() :: fleet.worker_num()]
         self._kept = [parsed(everyone[i], self._slots, "a shuffled sample") for i in mine]
 
+    def slots_shuffle(self, slots: Iterable[str]) -> None:
+        """Give each sample the values that another one has in these slots.
+
+        What a metric loses by it tells how much a slot matters. Nothing changes before
+        `set_fea_eval`; ValueError for a slot that no variable of `set_use_var` has.
+        """
+        known = [slot.name for slot in self._slots]
+        wanted = sorted(set(slots))
+        for name in wanted:
+            if name not in known:
+                raise ValueError(f"there is no slot {name!r}; there are {', '.join(known)}")
+        for index in [known.index(name) for name in wanted] if self.fea_eval else []:
+            column = [row[index] for row in self._kept]
+            for row, place in zip(self._kept, np.random.permutation(len(column)), strict=True):
+                row[index] = column[place]
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Say whether each line begins with `1 id`, the id of the sample, which is left out."""
+        self.parse_ins_id = parse_ins_id
+        self._marks = self.parse_ins_id + self.parse_content
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Say whether each line has `1 text` before the values and behind the id, if there is one.
+
+        It is left out.
+        """
+        self.parse_content = parse_content
+        self._marks = self.parse_ins_id + self.parse_content
+
     def release_memory(self) -> None:
         """Forget the samples."""
         self._kept = []
@@ -199,6 +238,9 @@ class InMemoryDataset(DatasetBase):
         """Accepted and without effect: samples are one list."""
 
     def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Accepted and without effect: samples are exchanged at once."""
+
+    def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
         """Accepted and without effect: samples are exchanged at once."""
 
     def _feeds(self) -> Iterator[dict[str, Any]]:

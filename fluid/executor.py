@@ -18,10 +18,10 @@ from weakref import WeakKeyDictionary
 import compiler
 from compiler.codegen.module import Module
 from compiler.ir.infer import op_text
-from compiler.ir.program import OpDesc, OpRole
+from compiler.ir.program import OpRole
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
-from fluid import flags, parameter_server
+from fluid import feed_checks, flags, parameter_server
 from fluid.branches_taken import BranchesTaken
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
@@ -318,6 +318,13 @@ def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bo
 
 
 _fetch_var = fetch_var
+_as_lodtensor = feed_checks.lod_tensor_of
+_to_name_str = feed_checks.name_text
+check_feed_shape_type = feed_checks.check_feed_shape_type
+dimension_is_compatible_with = feed_checks.dimension_is_compatible_with
+dtype_is_compatible_with = feed_checks.dtype_is_compatible_with
+has_feed_operators = feed_checks.has_feed_operators
+has_fetch_operators = feed_checks.has_fetch_operators
 
 
 def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
@@ -357,11 +364,11 @@ def _compile(
     target: str, program: Program, feed: Pattern, fetch: list[str], params: Params | None = None
 ) -> Module:
     """Compile, once it is sure that what the program reads is fed."""
-    missing = _missing(program, set(feed))
+    missing = feed_checks.missing_feeds(program, set(feed))
     if missing:
         op = next(iter(missing.values()))
         raise missing_feed(
-            [_needed(program, name) for name in missing],
+            [feed_checks.declared_feed(program, name) for name in missing],
             op=op_text(op),
             source=op.source,
             hint="feed it, or pass use_prune=True if what is fetched does not need it",
@@ -376,25 +383,3 @@ def _compile(
     if params is not None:
         return compile()
     return compiled_once(target, options, program, feed, fetch, compile)
-
-
-def _needed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:
-    var = program.blocks[0].vars[name]
-    return name, str(var.element.numpy), var.shape
-
-
-def _missing(program: Program, known: set[str]) -> dict[str, OpDesc]:
-    """Variables read before anything gives them a value, and the first op to read each."""
-    variables = program.blocks[0].vars
-    missing: dict[str, OpDesc] = {}
-    for op in program.blocks[0].ops:
-        for name in op.reads():
-            if name not in known and _is_temporary(variables.get(name)):
-                missing.setdefault(name, op)
-        known.update(op.writes() if op.type != "feed" else ())
-    return missing
-
-
-def _is_temporary(var: Variable | None) -> bool:
-    """Whether it is a tensor that lives in one run only; False for what is not declared."""
-    return var is not None and var.holds_tensor and not var.persistable

@@ -18,9 +18,10 @@ from typing import Any
 from compiler.ir import program as ir
 from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
-from fluid import pruning
+from fluid import current_state, op_protos, pruning
 from fluid.arguments import typed
 from fluid.block import Block
+from fluid.descs import ProgramDesc
 from fluid.flags import get_flags, set_flags
 from fluid.installed import in_dygraph_mode, load_op_library, require_version
 from fluid.operator import Operator
@@ -62,6 +63,15 @@ __all__ = [
     "switch_main_program",
     "switch_startup_program",
 ]
+
+OpProtoHolder = op_protos.OpProtoHolder
+get_all_op_protos = op_protos.get_all_op_protos
+generate_control_dev_var_name = current_state.generate_control_dev_var_name
+_cpu_num = current_state._cpu_num
+_cuda_ids = current_state._cuda_ids
+_current_expected_place = current_state._current_expected_place
+_debug_string_ = current_state.debug_string
+_dygraph_tracer = current_state._dygraph_tracer
 
 
 class Program(ir.Program):
@@ -328,9 +338,9 @@ class Program(ir.Program):
         return "".join(f"blocks {{\n{indent(text, '  ')}}}\n" for text in texts)
 
     @property
-    def desc(self) -> Program:
-        """The program itself: there is no other object behind it, as there is in the reference."""
-        return self
+    def desc(self) -> ProgramDesc:
+        """The program with the methods of a native `ProgramDesc`."""
+        return ProgramDesc(self)
 
     def serialize_to_string(self) -> bytes:
         """The program as bytes that release 1.8.5 reads, without call stacks."""

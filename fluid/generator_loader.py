@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -102,6 +103,9 @@ class Reading:
 class DataLoaderBase:
     """What loaders have in common: they are called, or looped over, for their batches."""
 
+    _begun: ref[Iterator[Any]] | None = None
+    _own: Iterator[Any] | None = None
+
     def __call__(self) -> Any:
         """The same as `iter(loader)`."""
         return iter(self)
@@ -109,6 +113,25 @@ class DataLoaderBase:
     def __iter__(self) -> Iterator[Any]:
         """The batches from the first one on."""
         raise NotImplementedError
+
+    def __next__(self) -> Any:
+        """The next batch of the loop that was begun last, or of a new one.
+
+        Raises StopIteration after the last batch.
+        """
+        batches = None if self._begun is None else self._begun()
+        if batches is None:
+            batches = self._own = iter(self)
+        return next(batches)
+
+    def next(self) -> Any:
+        """The same as `next(loader)`."""
+        return self.__next__()
+
+    def _remembered(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches themselves, which `next` takes as long as anyone loops over them."""
+        self._begun = ref(batches)
+        return batches
 
 
 class GeneratorLoader(DataLoaderBase):
@@ -161,7 +184,8 @@ class GeneratorLoader(DataLoaderBase):
         batches = self._reading.batches()
         ahead = prefetched(lambda: batches, self._reading.capacity)
         names = None if self._return_list else self._reading.names
-        return device_feeds(ahead, names, len(self._places), self._drop_last)
+        feeds = device_feeds(ahead, names, len(self._places), self._drop_last)
+        return self._remembered(feeds)
 
     def start(self) -> None:
         """Begin to make batches for the program; AssertionError where the loader is iterable."""

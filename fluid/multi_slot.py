@@ -53,8 +53,10 @@ def slot_of(var: Variable) -> Slot:
     return Slot(var.name, dtype == "float32", tuple(abs(size) for size in var.shape[1:]))
 
 
-def rows_of_file(path: str, command: str, slots: Sequence[Slot]) -> Iterator[Row]:
+def rows_of_file(path: str, command: str, slots: Sequence[Slot], marks: int = 0) -> Iterator[Row]:
     """The samples that a shell command prints for a file on its standard input.
+
+    Every line begins with as many marks as given, each as `1 text`, which are left out.
 
     Raises FileNotFoundError, FeedError with the line that cannot be read, and RuntimeError where
     the command fails.
@@ -64,13 +66,24 @@ def rows_of_file(path: str, command: str, slots: Sequence[Slot]) -> Iterator[Row
     assert shown.stdout is not None
     try:
         for number, line in enumerate(shown.stdout, 1):
-            yield parsed(line, slots, f"{path}, line {number} of `{command}`")
+            where = f"{path}, line {number} of `{command}`"
+            yield parsed(_after_marks(line, marks, where), slots, where)
         if shown.wait():
             raise RuntimeError(f"`{command}` ended with {shown.returncode} on {path}")
     finally:
         shown.stdout.close()
         shown.kill()
         shown.wait()
+
+
+def _after_marks(line: bytes, marks: int, where: str) -> bytes:
+    """A line without its marks; FeedError where they are not there."""
+    if not marks:
+        return line
+    tokens = line.split(maxsplit=2 * marks)
+    if len(tokens) <= 2 * marks or any(count != b"1" for count in tokens[: 2 * marks : 2]):
+        raise FeedError(f"{where}: expected {marks} times `1 text` before the values")
+    return tokens[-1]
 
 
 def parsed(line: bytes, slots: Sequence[Slot], where: str) -> Row:

@@ -6,22 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import did_you_mean
+from compiler.ir import program as ir
 from compiler.ir.infer import op_text as short_text
-from compiler.ir.program import BlockRef, OpDesc, OpRole
+from compiler.ir.program import BlockRef, OpRole
 from compiler.ir.proto import AttrType
 from compiler.ir.serial_attrs import dump_attr
+from fluid.descs import OpDesc
 from fluid.proto_text import op_text
 from fluid.recording import must_be_bool, plain, plain_values
 
 __all__ = ["Operator"]
 
 
-class Operator(OpDesc):
+class Operator(ir.OpDesc):
     """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical."""
 
     def __init__(self, block: Any, *fields: Any) -> None:
         super().__init__(*fields)
         self.block = block
+
+    @property
+    def desc(self) -> OpDesc:
+        """The op with the methods of a native `OpDesc`."""
+        return OpDesc(self, self.block.desc)
 
     @property
     def idx(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
+from fluid.dataset import DatasetBase
 from fluid.framework import Variable
 from fluid.generator_loader import (
     DataLoaderBase,
@@ -93,7 +95,7 @@ class DataLoader(DataLoaderBase):
         places = len(self.places)
         names = None if self.return_list else [var.name for var in self.feed_list]
         ahead = prefetched(self._batches, 2 * places) if self.use_buffer_reader else self._batches()
-        return device_feeds(ahead, names, places, drop_last=True)
+        return self._remembered(device_feeds(ahead, names, places, drop_last=True))
 
     def _batches(self) -> Iterator[list[LoDTensor]]:
         for batch in self._in_processes() if self.num_workers else self._load(self.batch_sampler):
@@ -138,8 +140,47 @@ class DataLoader(DataLoaderBase):
         """
         return GeneratorLoader(feed_list or [], capacity or 0, iterable, return_list, drop_last)
 
+    @staticmethod
+    def from_dataset(dataset: DatasetBase, places: Any, drop_last: bool = True) -> DatasetLoader:
+        """A loader of the batches of a QueueDataset or an InMemoryDataset, to be looped over.
 
-class PyReader:
+        A feed for each place comes at a time. `drop_last` drops batches of fewer samples, and those
+        that are fewer than places. Raises AssertionError for what is no dataset and for fewer files
+        than places.
+        """
+        return DatasetLoader(dataset, places, drop_last)
+
+
+class DatasetLoader(DataLoaderBase):
+    """What `DataLoader.from_dataset` gives, which see."""
+
+    def __init__(self, dataset: DatasetBase, places: Any, drop_last: bool) -> None:
+        _expect(isinstance(dataset, DatasetBase), "dataset must be type of DatasetBase")
+        self._places = as_places(places)
+        files, needed = len(dataset.filelist), len(self._places)
+        _expect(files >= needed, f"a dataset of {files} files is not enough for {needed} places")
+        self._dataset = dataset
+        self._drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
+        """The feeds from the first one on: a list with one for each place."""
+        return self._remembered(self._groups(len(self._places)))
+
+    def _groups(self, places: int) -> Iterator[list[dict[str, Any]]]:
+        feeds = (feed for feed in self._dataset._feeds() if self._is_taken(feed))
+        while group := list(islice(feeds, places)):
+            if len(group) == places or not self._drop_last:
+                yield group
+
+    def _is_taken(self, feed: dict[str, Any]) -> bool:
+        """Whether a batch has as many samples as it should, or may have fewer."""
+        values = next(iter(feed.values()))
+        levels = values.lod() if isinstance(values, LoDTensor) else []
+        rows = len(levels[0]) - 1 if levels else len(values)
+        return not self._drop_last or rows == self._dataset._batch_size
+
+
+class PyReader(DataLoaderBase):
     """The loader of `DataLoader.from_generator` under its older names."""
 
     def __init__(
@@ -170,7 +211,7 @@ class PyReader:
 
     def __iter__(self) -> Iterator[list[Any]]:
         """The feeds from the first one on: a list with one for each place."""
-        return iter(self._loader)
+        return self._remembered(iter(self._loader))
 
     def start(self) -> None:
         """Begin to make batches for the program; AssertionError where it is iterable."""

@@ -17,6 +17,16 @@ Run = Callable[[dict[str, Any], list[Any]], list[Any]]
 """Runs a step on feeds; the values that are fetched."""
 
 
+HELP = """
+class PrintAuc(fluid.executor.FetchHandler):
+    def handler(self, res_dict):
+        print("auc:", res_dict["auc"])
+
+exe.train_from_dataset(program, dataset, fetch_handler=PrintAuc({"auc": auc}, period_secs=10))
+"""
+"""How a handler is written, as `FetchHandler.help` prints it."""
+
+
 class FetchHandler:
     """What is done with values every `period_secs` seconds: derive from it, and write `handler`."""
 
@@ -24,10 +34,15 @@ class FetchHandler:
         self, var_dict: Mapping[str, Variable] | None = None, period_secs: float = 60
     ) -> None:
         if var_dict is None:
-            raise ValueError(
+            raise AssertionError(
                 "FetchHandler takes var_dict: variables by the names to have them under"
             )
         self.var_dict, self.period_secs = dict(var_dict), period_secs
+
+    @staticmethod
+    def help() -> None:
+        """Print how a handler is written."""
+        print(HELP)
 
     def handler(self, res_dict: Mapping[str, Any]) -> None:
         """Take values by name: arrays of the step before, None where there was no step yet."""

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from compiler.ir.program import VarKind
-from compiler.ir.proto_schema import VarTypeId
-from compiler.ir.types import DType
+from compiler.ir.types import DType, VarTypeId
 
 __all__ = ["VarDesc", "kind_of", "var_type"]
 

@@ -14,6 +14,7 @@ from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
 from fluid.arithmetic import Arithmetic
+from fluid.descs import VarDesc as DescribedVariable
 from fluid.proto_text import var_text
 from fluid.recording import must_be_bool
 from fluid.slicing import Sliceable
@@ -114,6 +115,11 @@ class Variable(Arithmetic, Sliceable, PlainVariable):
         self.is_data = is_data
         self.belong_to_optimizer = belong_to_optimizer
         self.op: Any = None
+
+    @property
+    def desc(self) -> DescribedVariable:
+        """The variable with the methods of a native `VarDesc`."""
+        return DescribedVariable(self, self.block)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,24 +9,96 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+from compiler.errors import CompileError
 from compiler.ir.types import Array
+from runtime.held_values import LoDTensorArray, SelectedRows
 from runtime.tensor import Clock, LoDTensor
+
+Kept = TypeVar("Kept", SelectedRows, LoDTensorArray)
 
 
 class Variable:
-    """The place of a name in a scope; the handle `find_var` gives."""
+    """The place of a name in a scope; the handle `find_var` gives.
 
-    __slots__ = ("_tensor",)
+    What is first asked of it decides what it holds: a tensor, sparse rows, a list of tensors, an
+    integer or a float. Asking for something else is a CompileError from then on.
+    """
+
+    __slots__ = ("_held", "_tensor")
 
     def __init__(self, tensor: LoDTensor) -> None:
         self._tensor = tensor
+        self._held: SelectedRows | LoDTensorArray | int | float | None = None
 
     def get_tensor(self) -> LoDTensor:
-        """The tensor kept here; empty until it is set."""
+        """The tensor kept here; empty until it is set. CompileError where it holds no tensor."""
+        if self._held is not None:
+            raise _holds(self._held, "a tensor")
         return self._tensor
+
+    @property
+    def holds_value(self) -> bool:
+        """Whether something else than a tensor is kept here, which steps do not see."""
+        return self._held is not None
+
+    def get_selected_rows(self) -> SelectedRows:
+        """The sparse rows kept here, without rows until some are set."""
+        return self._keep(SelectedRows)
+
+    def get_lod_tensor_array(self) -> LoDTensorArray:
+        """The list of tensors kept here, empty until some are appended."""
+        return self._keep(LoDTensorArray)
+
+    def set_int(self, value: int) -> None:
+        """Keep an integer."""
+        self._expect_no_tensor("an int")
+        self._held = int(value)
+
+    def get_int(self) -> int:
+        """The integer kept here; CompileError where there is none."""
+        if not isinstance(self._held, int):
+            raise _holds(self._held, "an int")
+        return self._held
+
+    def is_int(self) -> bool:
+        """Whether an integer is kept here."""
+        return isinstance(self._held, int)
+
+    def set_float(self, value: float) -> None:
+        """Keep a float."""
+        self._expect_no_tensor("a float")
+        self._held = float(value)
+
+    def get_float(self) -> float:
+        """The float kept here; CompileError where there is none."""
+        if not isinstance(self._held, float):
+            raise _holds(self._held, "a float")
+        return self._held
+
+    def is_float(self) -> bool:
+        """Whether a float is kept here."""
+        return isinstance(self._held, float)
+
+    def _keep(self, kind: type[Kept]) -> Kept:
+        """What of a kind is kept here, made where nothing was asked for before."""
+        self._expect_no_tensor(f"a {kind.__name__}")
+        if self._held is None:
+            self._held = kind()
+        if not isinstance(self._held, kind):
+            raise _holds(self._held, f"a {kind.__name__}")
+        return self._held
+
+    def _expect_no_tensor(self, wanted: str) -> None:
+        if self._tensor.peek() is not None:
+            raise _holds(self._tensor, wanted)
+
+
+def _holds(held: object, wanted: str) -> CompileError:
+    found = "nothing yet" if held is None else type(held).__name__
+    return CompileError(f"{wanted} was asked of a variable of a scope that holds {found}")
 
 
 class Scope:
@@ -125,7 +197,7 @@ class Arrays(MutableMapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         found = self._scope.find_var(name)
-        tensor = found.get_tensor() if found else None
+        tensor = None if found is None or found.holds_value else found.get_tensor()
         array = None if tensor is None else tensor.peek() if self._peeks else tensor.array
         if array is None:
             raise KeyError(name)
@@ -138,7 +210,7 @@ class Arrays(MutableMapping[str, Array]):
     def on_device(self, name: str, device: str) -> Any:
         """The twin of an array on a device, as `LoDTensor.on_device` has it; KeyError if empty."""
         found = self._scope.find_var(name)
-        if found is None or found.get_tensor().peek() is None:
+        if found is None or found.holds_value or found.get_tensor().peek() is None:
             raise KeyError(name)
         return found.get_tensor().on_device(device)
 

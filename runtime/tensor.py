@@ -15,7 +15,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from compiler.ir.types import Array, DType
+from compiler.errors import CompileError
+from compiler.ir.types import Array, DType, VarTypeId
 from runtime.cuda import Mirror
 from runtime.device import Place, expect_place
 from runtime.element_access import ElementAccess
@@ -108,7 +109,7 @@ class LoDTensor(ElementAccess):
         """
         self._take_back()
         if self._array is None:
-            raise ValueError("an empty LoDTensor has no twin on a device: call set first")
+            raise CompileError("an empty LoDTensor has no twin on a device: call set first")
         mirror = self._mirror
         if mirror is None or mirror.array is not self._array or mirror.device != device:
             array = cast(Array, self.array)
@@ -154,12 +155,12 @@ class LoDTensor(ElementAccess):
         self._take_back()
         return [0] if self._array is None else list(self._array.shape)
 
-    def _dtype(self) -> DType:
-        """The element type; ValueError while empty."""
+    def _dtype(self) -> VarTypeId:
+        """The element type as files number it; CompileError while empty."""
         self._take_back()
         if self._array is None:
-            raise ValueError("an empty LoDTensor has no element type: call set first")
-        return DType.of(self._array.dtype)
+            raise CompileError("an empty LoDTensor has no element type: call set first")
+        return VarTypeId(DType.of(self._array.dtype).code)
 
     def _is_initialized(self) -> bool:
         """Whether anything was set."""

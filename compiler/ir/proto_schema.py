@@ -11,6 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from compiler.ir.types import VarTypeId
+
+__all__ = ["SCHEMA", "AttrType", "Field", "VarTypeId"]
+
 
 class AttrType(IntEnum):
     """Which field of an `OpDesc.Attr` holds its value; those above 11 are of later releases."""
@@ -33,47 +37,6 @@ class AttrType(IntEnum):
     FLOAT64 = 15
     SCALAR = 16
     SCALARS = 17
-
-
-class VarTypeId(IntEnum):
-    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables; BF16 came later.
-
-    They show as the reference shows them, which scripts compare and print.
-
-    >>> str(VarTypeId.FP32), f"{VarTypeId.FP32}", [VarTypeId.FP32]
-    ('VarType.FP32', 'VarType.FP32', [VarType.FP32])
-    """
-
-    BOOL = 0
-    INT16 = 1
-    INT32 = 2
-    INT64 = 3
-    FP16 = 4
-    FP32 = 5
-    FP64 = 6
-    LOD_TENSOR = 7
-    SELECTED_ROWS = 8
-    FEED_MINIBATCH = 9
-    FETCH_LIST = 10
-    STEP_SCOPES = 11
-    LOD_RANK_TABLE = 12
-    LOD_TENSOR_ARRAY = 13
-    PLACE_LIST = 14
-    READER = 15
-    RAW = 17
-    TUPLE = 18
-    SIZE_T = 19
-    UINT8 = 20
-    INT8 = 21
-    BF16 = 22
-
-    def __repr__(self) -> str:
-        return f"VarType.{self.name}"
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
 
 
 @dataclass(frozen=True, slots=True)

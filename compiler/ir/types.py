@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -18,6 +18,47 @@ Shape: TypeAlias = tuple[Size, ...]
 
 Array: TypeAlias = NDArray[Any]
 """A NumPy array of any element type."""
+
+
+class VarTypeId(IntEnum):
+    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables; BF16 came later.
+
+    They show as the reference shows them, which scripts compare and print.
+
+    >>> str(VarTypeId.FP32), f"{VarTypeId.FP32}", [VarTypeId.FP32]
+    ('VarType.FP32', 'VarType.FP32', [VarType.FP32])
+    """
+
+    BOOL = 0
+    INT16 = 1
+    INT32 = 2
+    INT64 = 3
+    FP16 = 4
+    FP32 = 5
+    FP64 = 6
+    LOD_TENSOR = 7
+    SELECTED_ROWS = 8
+    FEED_MINIBATCH = 9
+    FETCH_LIST = 10
+    STEP_SCOPES = 11
+    LOD_RANK_TABLE = 12
+    LOD_TENSOR_ARRAY = 13
+    PLACE_LIST = 14
+    READER = 15
+    RAW = 17
+    TUPLE = 18
+    SIZE_T = 19
+    UINT8 = 20
+    INT8 = 21
+    BF16 = 22
+
+    def __repr__(self) -> str:
+        return f"VarType.{self.name}"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 class DType(Enum):

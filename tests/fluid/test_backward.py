@@ -41,7 +41,9 @@ def test_callbacks_see_each_op() -> None:
 
     def note(block: Any, context: Any) -> None:
         op = context["__current_op_desc__"]
-        seen.append((op.type, block.ops[-1] is op and context["fc_0.b_0@GRAD"] == "fc_0.b_0"))
+        seen.append(
+            (op.type(), block.ops[-1].desc == op and context["fc_0.b_0@GRAD"] == "fc_0.b_0")
+        )
 
     append_backward(loss(), callbacks=[note])
     assert len(seen) == 6

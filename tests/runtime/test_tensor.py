@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.ir.types import DType
+from compiler.ir.types import VarTypeId
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.errors import LodError, PlaceError
 from runtime.tensor import Clock, LoDTensor, create_lod_tensor, create_random_int_lodtensor
@@ -33,14 +33,14 @@ def test_set_copies_what_it_is_given() -> None:
     tensor = tensor_of(source)
     source[:] = 0
     assert np.array(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert (tensor.shape(), tensor._dtype()) == ([2, 3], DType.FP32)
+    assert (tensor.shape(), tensor._dtype()) == ([2, 3], VarTypeId.FP32)
     assert repr(tensor) == "LoDTensor(float32[2, 3], lod=[])"
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
 def test_set_takes_lists_and_any_shape(shape: tuple[int, ...]) -> None:
     assert tensor_of(np.ones(shape)).shape() == list(shape)
-    assert tensor_of([1, 2])._dtype() is DType.INT64
+    assert tensor_of([1, 2])._dtype() is VarTypeId.INT64
 
 
 def test_set_stores_rows_one_after_another() -> None:
@@ -138,14 +138,14 @@ def test_lod_stays_when_other_data_is_set_and_tells_that_it_is_stale() -> None:
 @pytest.mark.parametrize(
     ("data", "lengths", "shape", "dtype"),
     [
-        ([[1, 2], [3, 4, 5]], [[2, 3]], [5, 1], DType.INT64),
-        ([[1.0, 2], [3, 4, 5]], [[2, 3]], [5, 1], DType.FP64),
-        ([[[1.0, 2]], [[3, 4], [5, 6]]], [[1, 2]], [3, 2, 1], DType.FP64),
-        (np.zeros((5, 30), "float32"), [[2, 3]], [5, 30], DType.FP32),
-        (np.zeros((4, 2)), [], [4, 2], DType.FP64),
+        ([[1, 2], [3, 4, 5]], [[2, 3]], [5, 1], VarTypeId.INT64),
+        ([[1.0, 2], [3, 4, 5]], [[2, 3]], [5, 1], VarTypeId.FP64),
+        ([[[1.0, 2]], [[3, 4], [5, 6]]], [[1, 2]], [3, 2, 1], VarTypeId.FP64),
+        (np.zeros((5, 30), "float32"), [[2, 3]], [5, 30], VarTypeId.FP32),
+        (np.zeros((4, 2)), [], [4, 2], VarTypeId.FP64),
     ],
 )
-def test_create_lod_tensor(data: list, lengths: list, shape: list[int], dtype: DType) -> None:
+def test_create_lod_tensor(data: list, lengths: list, shape: list[int], dtype: VarTypeId) -> None:
     tensor = create_lod_tensor(data, lengths, CPU)
     assert (tensor.shape(), tensor._dtype()) == (shape, dtype)
     assert tensor.recursive_sequence_lengths() == lengths
@@ -168,7 +168,11 @@ def test_create_lod_tensor_refuses_other_data() -> None:
 def test_random_ints_include_both_ends() -> None:
     np.random.seed(0)
     tensor = create_random_int_lodtensor([[2, 3]], [30], CPU, low=0, high=1)
-    assert (tensor.shape(), tensor._dtype(), tensor.lod()) == ([5, 30], DType.INT64, [[0, 2, 5]])
+    assert (tensor.shape(), tensor._dtype(), tensor.lod()) == (
+        [5, 30],
+        VarTypeId.INT64,
+        [[0, 2, 5]],
+    )
     assert set(np.unique(np.array(tensor))) == {0, 1}
 
 
