@@ -23,6 +23,7 @@ from fluid.arguments import typed
 from fluid.block import Block
 from fluid.flags import get_flags, set_flags
 from fluid.installed import in_dygraph_mode, load_op_library, require_version
+from fluid.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.operator import Operator
 from fluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluid.program_bytes import program_bytes, program_from_bytes
@@ -38,6 +39,7 @@ from fluid.variable import (
 
 __all__ = [
     "Block",
+    "OpProtoHolder",
     "Operator",
     "Parameter",
     "Program",
@@ -50,6 +52,7 @@ __all__ = [
     "default_startup_program",
     "device_guard",
     "dtype_is_floating",
+    "get_all_op_protos",
     "get_flags",
     "grad_var_name",
     "in_dygraph_mode",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compiler.ir.opdef import find, registered
+from compiler.ir.opdef import find
 from fluid.executor import Executor
 from fluid.framework import Program, program_guard
+from fluid.op_protos import get_all_op_protos
 from runtime.device import Place
 from runtime.scope import Scope
 from runtime.tensor import LoDTensor
@@ -15,11 +16,6 @@ from runtime.tensor import LoDTensor
 __all__ = ["Operator", "get_all_op_protos"]
 
 Names = dict[str, list[str]]
-
-
-def get_all_op_protos() -> list[Any]:
-    """What is declared of every op: its type, its slots and its attributes."""
-    return [find(kind) for kind in registered()]
 
 
 class Operator:
