@@ -18,12 +18,13 @@ from typing import Any
 from compiler.ir import program as ir
 from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
-from fluid import current_state, op_protos, pruning
+from fluid import current_state, pruning
 from fluid.arguments import typed
 from fluid.block import Block
 from fluid.descs import ProgramDesc
 from fluid.flags import get_flags, set_flags
 from fluid.installed import in_dygraph_mode, load_op_library, require_version
+from fluid.op_protos import OpProtoHolder, get_all_op_protos
 from fluid.operator import Operator
 from fluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 from fluid.program_bytes import program_bytes, program_from_bytes
@@ -39,6 +40,7 @@ from fluid.variable import (
 
 __all__ = [
     "Block",
+    "OpProtoHolder",
     "Operator",
     "Parameter",
     "Program",
@@ -51,6 +53,7 @@ __all__ = [
     "default_startup_program",
     "device_guard",
     "dtype_is_floating",
+    "get_all_op_protos",
     "get_flags",
     "grad_var_name",
     "in_dygraph_mode",
@@ -64,8 +67,6 @@ __all__ = [
     "switch_startup_program",
 ]
 
-OpProtoHolder = op_protos.OpProtoHolder
-get_all_op_protos = op_protos.get_all_op_protos
 generate_control_dev_var_name = current_state.generate_control_dev_var_name
 _cpu_num = current_state._cpu_num
 _cuda_ids = current_state._cuda_ids

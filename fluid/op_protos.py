@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from compiler.errors import UnknownOp
-from compiler.ir.opdef import OpDef, find, registered
+from compiler.ir.opdef import OpDef, find, is_registered, registered
 from compiler.ir.proto import AttrType
 from compiler.ir.serial_attrs import dump_attr
 from compiler.ir.slots import GRAPH_ONLY, Attr, Slot
@@ -108,6 +108,10 @@ class OpProtoHolder:
     def op_proto_map(self) -> dict[str, OpProto]:
         """What is declared of every op type, by type."""
         return {proto.type: proto for proto in get_all_op_protos()}
+
+    def has_op_proto(self, type: str) -> bool:
+        """Whether there is an op of this type."""
+        return is_registered(type)
 
     def get_op_proto(self, type: str) -> OpProto:
         """What is declared of an op type; ValueError where it is not registered."""

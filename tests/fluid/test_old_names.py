@@ -152,3 +152,17 @@ def test_lists_and_structures():
         convert_to_list("ab", 2, "stride")
     assert hold_mutable_vars([1, [2]]) and not hold_mutable_vars([1, 2])
     assert copy_mutable_vars([1, (2,)]) == [1, (2,)]
+
+
+def test_declarations_of_ops_are_read():
+    holder = fluid.framework.OpProtoHolder.instance()
+    proto = holder.get_op_proto("lstm")
+    assert proto.type == "lstm" and holder.has_op_proto("lstm")
+    inputs = {slot.name: slot.dispensable for slot in proto.inputs}
+    assert inputs == {"Input": False, "H0": True, "C0": True, "Weight": False, "Bias": False}
+    assert next(slot.duplicable for slot in holder.get_op_proto("concat").inputs)
+    assert "use_peepholes" in {attr.name for attr in proto.attrs}
+    assert "op_role" in holder.generated_op_attr_names()
+    with pytest.raises(ValueError, match="nix"):
+        holder.get_op_proto("nix")
+    assert proto in fluid.framework.get_all_op_protos()

@@ -1,0 +1,125 @@
+"""A program of one op, as operator tests describe it: inputs, outputs and attributes by slot.
+
+A slot that takes many variables has a list of (name, value); a value is an array, or a pair of an
+array and the lengths of its sequences. Runs on any fluid, so that tests can be tried on both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle.fluid as fluid
+from paddle.fluid.framework import OpProtoHolder
+
+
+class OneOp:
+    """An op in a program of its own: `feed` by variable, `outputs` the names by slot.
+
+    A variable has the name of its slot, or that beside its value in a list. Outputs that are not
+    given are made where the op always writes them. Raises ValueError for an unknown op or slot.
+    """
+
+    def __init__(self, kind, inputs, outputs, attrs=None):
+        self.kind = kind
+        self.proto = OpProtoHolder.instance().get_op_proto(kind)
+        self.expect_slots(inputs, outputs)
+        self.feed = dict(variables(inputs))
+        self.inputs = {slot: names(slot, value) for slot, value in inputs.items()}
+        self.outputs = {slot: names(slot, value) for slot, value in outputs.items()}
+        for slot in self.proto.outputs:
+            if not slot.dispensable:
+                self.outputs.setdefault(slot.name, [slot.name])
+        known = {each.name for each in self.proto.attrs}
+        self.attrs = {name: value for name, value in (attrs or {}).items() if name in known}
+        self.program = fluid.Program()
+        self.append_to(self.program.global_block())
+        self.exe = fluid.Executor(fluid.CPUPlace())
+
+    def expect_slots(self, inputs, outputs):
+        """ValueError where a test gives a slot that the op does not have."""
+        for given, slots in ((inputs, self.proto.inputs), (outputs, self.proto.outputs)):
+            known = {slot.name for slot in slots}
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                has = ", ".join(sorted(known))
+                raise ValueError(f"op {self.kind} has no slot {unknown[0]!r}; it has: {has}")
+
+    def append_to(self, block):
+        """Declare the variables in a block, and append the op."""
+        for name, value in self.feed.items():
+            array, lengths = parted(value)
+            block.create_var(
+                name=name, shape=array.shape, dtype=array.dtype, lod_level=len(lengths or ())
+            )
+        for name in self.written():
+            if not block.has_var(name):
+                block.create_var(name=name)
+        return block.append_op(
+            type=self.kind, inputs=self.inputs, outputs=self.outputs, attrs=self.attrs
+        )
+
+    def written(self):
+        """The names of all outputs."""
+        return [name for found in self.outputs.values() for name in found]
+
+    def run(self, fetch, feed=None, program=None):
+        """The LoDTensors of these variables."""
+        given = self.feed if feed is None else feed
+        tensors = {name: tensor(value) for name, value in given.items()}
+        return self.exe.run(
+            program or self.program, feed=tensors, fetch_list=fetch, return_numpy=False
+        )
+
+    def gradients(self, of, outputs, no_grad_set=None):
+        """Gradients by the variables `of` of the mean over the means of `outputs`, as arrays."""
+        program = fluid.Program()
+        block = program.global_block()
+        with fluid.program_guard(program, fluid.Program()):
+            self.append_to(block)
+            loss = append_loss_ops(block, outputs)
+            pairs = fluid.backward.append_backward(
+                loss, parameter_list=list(of), no_grad_set=no_grad_set
+            )
+        found = {variable.name: gradient for variable, gradient in pairs}
+        missing = [name for name in of if name not in found]
+        if missing:
+            raise AssertionError(f"{self.kind} has no gradient of {missing[0]!r}")
+        values = self.run([found[name] for name in of], program=program)
+        return [np.array(value) for value in values]
+
+
+def append_loss_ops(block, output_names):
+    """Append the mean over the means of these variables; returns it."""
+    program = block.program
+    with fluid.program_guard(program, fluid.Program()):
+        means = [fluid.layers.mean(block.var(name)) for name in output_names]
+        if len(means) == 1:
+            return means[0]
+        return fluid.layers.scale(fluid.layers.sums(means), scale=1.0 / len(means))
+
+
+def variables(slots):
+    """The names and values of all variables of these slots."""
+    for slot, value in slots.items():
+        yield from value if isinstance(value, list) else [(slot, value)]
+
+
+def names(slot, value):
+    """The names of the variables of a slot."""
+    return [name for name, _ in value] if isinstance(value, list) else [slot]
+
+
+def parted(value):
+    """The array of a value, and the lengths of its sequences or None."""
+    if isinstance(value, tuple):
+        return np.asarray(value[0]), value[1]
+    return np.asarray(value), None
+
+
+def tensor(value):
+    """A value as a LoDTensor."""
+    array, lengths = parted(value)
+    made = fluid.LoDTensor()
+    made.set(np.ascontiguousarray(array).reshape(array.shape), fluid.CPUPlace())
+    if lengths:
+        made.set_recursive_sequence_lengths(lengths)
+    return made
