@@ -307,8 +307,8 @@ def _bind_function(module: Module, filename: str, names: Mapping[str, Any]) -> C
 def _fed(tensor: Tensor, given: Mapping[str, T]) -> T:
     """What was given for a feed."""
     if tensor.name not in given:
-        needed = (tensor.name, tensor.dtype, tensor.shape)
-        raise missing_feed([needed], hint=did_you_mean(tensor.name, given))
+        hint = did_you_mean(tensor.name, given)
+        raise missing_feed([(tensor.name, tensor.dtype, tensor.shape)], hint=hint)
     return given[tensor.name]
 
 
@@ -384,9 +384,9 @@ def _taker(
         strides: Sequence[int] | None = None,
     ) -> Any:
         array = memory.take(places, buffer, dtype, shape, offset, strides)
-        if buffer is not None and offset + _span(array, strides) > limits[buffer]:
+        taken = offset + _span(array, strides)
+        if buffer is not None and taken > limits[buffer]:
             held, name = limits[buffer], module.buffers[buffer].name
-            taken = offset + _span(array, strides)
             raise ValueError(f"buffer {name!r} holds {held} bytes, not the {taken} taken")
         return array
 
