@@ -355,9 +355,6 @@ def _said(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} is {size} by the feeds before it" for name, size in sizes.items())
 
 
-# Memory
-
-
 def _fitting(lives: list[Life], sizes: Mapping[str, int]) -> list[Life]:
     """The lives; ShapeError where a buffer would be smaller than nothing."""
     if any(life.size < 0 for life in lives):
