@@ -135,8 +135,8 @@ class Executable:
         self._arenas = arenas
         self._device = device
         self._mirrors = Mirrors(device)
-        self._filename = f"<module {module.digest[:12]}>"
-        self._bind = _bind_function(module, self._filename, names)
+        self._filename = module.filename
+        self._bind = _bind_function(module, names)
         rings = names.get("collective") if module.collectives else None
         self._enter = None if rings is None else partial(rings.enter, module.collectives)
         self._bindings: dict[Shapes, Binding] = {}
@@ -291,11 +291,11 @@ def _copy(value: Array | list[Array]) -> Any:
     return [array.copy() for array in value] if isinstance(value, list) else value.copy()
 
 
-def _bind_function(module: Module, filename: str, names: Mapping[str, Any]) -> Callable[..., Step]:
+def _bind_function(module: Module, names: Mapping[str, Any]) -> Callable[..., Step]:
     """Run the module's source in a namespace of its own; tracebacks show its lines."""
-    lines = SourceLines(filename, module.source)
+    lines = SourceLines(module.filename, module.source)
     namespace: dict[str, Any] = {**names, "__name__": module.name, "__source_lines__": lines}
-    exec(compile(module.source, filename, "exec", dont_inherit=True), namespace)
+    exec(module.code, namespace)
     if not callable(namespace.get("bind")):
         raise ParseError(f"module {module.name!r} does not define the function bind")
     return cast("Callable[..., Step]", namespace["bind"])

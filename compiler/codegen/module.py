@@ -20,9 +20,11 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any, cast
 
 from compiler.errors import ParseError
+from compiler.ir.cached import cached_property
 from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.pack import Life
 from compiler.plan import Buffer, Tensor
@@ -68,10 +70,20 @@ class Module:
     record: Record | None = field(default=None, compare=False, repr=False)
     memory_limit: int | None = field(default=None, compare=False)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the source, in hex: the module's identity."""
         return hashlib.sha256(self.source.encode()).hexdigest()
+
+    @property
+    def filename(self) -> str:
+        """What tracebacks call the source."""
+        return f"<module {self.digest[:12]}>"
+
+    @cached_property
+    def code(self) -> CodeType:
+        """The source as Python compiled it; SyntaxError where it is no Python."""
+        return compile(self.source, self.filename, "exec", dont_inherit=True)
 
     def save(self, path: str | Path) -> None:
         """Write the source to a file that runs as a script and loads again."""
