@@ -88,10 +88,18 @@ class Dim:
         return _normal([*self.terms, *_terms(other)])
 
     def __mul__(self, other: Size) -> Size:
+        if isinstance(other, int):
+            return self._scaled(other)
         if len(self.terms) * len(_terms(other)) > 2 * MAX_SIZE_SYMBOLS:
             raise _too_large(f"a product of {len(self.terms)} and {len(_terms(other))} terms")
         pairs = ((a, b) for a in self.terms for b in _terms(other))
         return _normal((_product(a[0], b[0]), a[1] * b[1]) for a, b in pairs)
+
+    def _scaled(self, factor: int) -> Size:
+        """The product with a number, whose terms stay in order."""
+        if not self.told_apart:
+            return UNKNOWN
+        return Dim(tuple((each, number * factor) for each, number in self.terms)) if factor else 0
 
     def __neg__(self) -> Size:
         return self * -1
@@ -148,10 +156,13 @@ def solve(size: Size, number: int, known: Mapping[str, int]) -> dict[str, int]:
 
 def product(sizes: Iterable[Size]) -> Size:
     """The product of sizes; 1 for none."""
-    total: Size = 1
+    number, total = 1, None
     for size in sizes:
-        total = total * size
-    return total
+        if isinstance(size, int):
+            number *= size
+        else:
+            total = size if total is None else total * size
+    return number if total is None else total * number
 
 
 def is_multiple(size: Size, number: int) -> bool:

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from compiler.ir.cached import cached_property
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
 
 Shape: TypeAlias = tuple[Size, ...]
@@ -190,17 +191,17 @@ class TensorType:
         """How many axes it has."""
         return len(self.shape)
 
-    @property
+    @cached_property
     def numel(self) -> Size:
         """How many elements it has."""
         return product(self.shape)
 
-    @property
+    @cached_property
     def nbytes(self) -> Size:
         """How many bytes its elements take; unknown for a list of tensors."""
         return UNKNOWN if self.is_array else self.numel * self.dtype.itemsize
 
-    @property
+    @cached_property
     def is_open(self) -> bool:
         """True where only data decides the size, so that no memory can be planned for it."""
         return self.is_array or any(isinstance(n, Dim) and not n.known for n in self.shape)
