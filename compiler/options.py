@@ -119,23 +119,24 @@ class Options:
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled kernels are kept, and how many bytes of them at most."""
+    """Where compiled code of a kind is kept, and how many bytes of it at most."""
 
     folder: Path
     limit: int = 2_000_000_000
 
     @staticmethod
-    def from_env(environ: Mapping[str, str] = os.environ) -> Cache:
+    def from_env(environ: Mapping[str, str] = os.environ, kind: str = "kernels") -> Cache:
         """The folder `FLUID_CACHE`, or `fluid` where programs of a user keep such things, and the
-        limit `FLUID_CACHE_SIZE` (`500MB`); ValueError for what is no size.
+        limit `FLUID_CACHE_SIZE` (`500MB`; 0 keeps nothing); ValueError for what is no size.
 
         >>> Cache.from_env({"FLUID_CACHE": "/tmp/kernels", "FLUID_CACHE_SIZE": "500MB"}).limit
         500000000
         """
         usual = Path(environ.get("XDG_CACHE_HOME") or "~/.cache", "fluid").expanduser()
         size = environ.get("FLUID_CACHE_SIZE")
-        limit = budget_bytes(size, 0) if size else Cache.limit
-        return Cache(Path(environ.get("FLUID_CACHE") or usual, "kernels"), limit)
+        limit = _bytes_or_none(size or "")
+        folder = Path(environ.get("FLUID_CACHE") or usual, kind)
+        return Cache(folder, Cache.limit if limit is None else limit)
 
 
 def _expect_dtype(dtype: str | None) -> None:

@@ -33,7 +33,7 @@ def is_private(folder: Path, variable: str) -> bool:
         return True  # it holds nothing and will keep nothing
     if reason:
         hint = f"set {variable} to a folder of your own, or make this one yours alone (chmod go-w)"
-        text = f"compiled kernels in {folder} are neither used nor kept: {reason}; {hint}"
+        text = f"compiled code in {folder} is neither used nor kept: {reason}; {hint}"
         warnings.warn(text, stacklevel=2)
     return not reason
 

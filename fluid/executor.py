@@ -19,6 +19,7 @@ import compiler
 from compiler.codegen.module import Module
 from compiler.ir.infer import op_text
 from compiler.ir.program import OpRole
+from compiler.ir.program_text import program_digest
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
 from fluid import feed_checks, flags, parameter_server
@@ -340,7 +341,7 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
 
 def _digest(program: Program) -> str:
     """What is equal for equal programs that are compiled alike."""
-    return compiler.digest(program) + "+numbers" * flags.checks_numbers()
+    return program_digest(program) + "+numbers" * flags.checks_numbers()
 
 
 # What is fed
@@ -376,10 +377,12 @@ def _compile(
     options = Options.from_env()
     if flags.checks_numbers():
         options = replace(options, check_numbers=True)
-    compile = partial(
-        compiler.compile, program, feed=feed, fetch=fetch, target=target, params=params,
-        options=options,
-    )  # fmt: skip
+
+    def compile() -> Module:
+        return compiler.compile(
+            program, feed=feed, fetch=fetch, target=target, params=params, options=options
+        )
+
     if params is not None:
         return compile()
     return compiled_once(target, options, program, feed, fetch, compile)

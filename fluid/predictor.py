@@ -15,6 +15,7 @@ import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
 from compiler.escape import one_line
+from compiler.ir.program_text import program_digest
 from compiler.options import Options
 from fluid.fed import declared, expect_names, feed_arrays
 from fluid.files import PathName
@@ -147,7 +148,7 @@ class Predictor:
     def _lane(self) -> Executor[Program]:
         library, ready = self._library, self._ready
         return Executor(
-            library.module, declared, compiler.digest, ready.place if ready else CPUPlace(),
+            library.module, declared, program_digest, ready.place if ready else CPUPlace(),
             names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
         )  # fmt: skip
 

@@ -67,6 +67,13 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.account",
         "compiler.gpus",
     ),
+    "compiler.module_store": (
+        "compiler.errors",
+        "compiler.options",
+        "compiler.private_folders",
+        "compiler.codegen.module",
+        "compiler.record",
+    ),
     "compiler.difference": ("compiler.ir",),
     "compiler.shrink": ("compiler.errors", "compiler.ir"),
     "compiler.numbers": (

@@ -24,18 +24,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from compiler.errors import UnknownOp
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.literal import attributes_text, name_text, said_attributes
-from compiler.ir.opdef import find
 from compiler.ir.parse import parse, parse_program
-from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKind
-from compiler.ir.slots import Slot
-from compiler.ir.types import from_fluid
+from compiler.ir.program import OpDesc, Program
+from compiler.ir.program_text import INDENT, call_text, desc_line, program_text, source_text
 
 __all__ = ["digest", "parse", "parse_program", "said", "same", "show", "show_op"]
 
-_INDENT = "  "
 _KERNEL_LIKE = re.compile(r"k[0-9]+")
 
 
@@ -46,7 +42,7 @@ def show(thing: Graph | Program) -> str:
     Raises CompileError for an attribute that is no attribute value.
     """
     if isinstance(thing, Program):
-        return "\n".join(_program_lines(thing)) + "\n"
+        return program_text(thing)
     return "\n".join([line for _, line in said(thing)]) + "\n"
 
 
@@ -66,7 +62,7 @@ def show_op(op: Op | OpDesc) -> str:
     '(Out=h) = mul(X=x, Y="my w")'
     """
     if isinstance(op, OpDesc):
-        return _desc_line(op)
+        return desc_line(op)
     outputs = {slot: [var_text(var) for var in vars] for slot, vars in op.outputs.items()}
     return _op_line(op, outputs)
 
@@ -95,8 +91,8 @@ def same(a: Graph, b: Graph) -> bool:
 
 def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[tuple[Op | None, str]]:
     """The lines of a graph; `indent` stands before all but the first, which ends in `source`."""
-    inner = indent + _INDENT
-    yield None, f"graph {name_text(g.name)} {{{_source_text(source)}"
+    inner = indent + INDENT
+    yield None, f"graph {name_text(g.name)} {{{source_text(source)}"
     ahead = _declared_ahead(g)
     for var in ahead:
         keyword = "var" if var.role == "temp" else var.role
@@ -149,7 +145,7 @@ def _op_lines(op: Op, ahead: Mapping[Var, None], indent: str) -> Iterator[str]:
     }
     line = indent + _op_line(op, outputs)
     if op.body is None:
-        yield line + _source_text(op.source)
+        yield line + source_text(op.source)
         return
     body = [inner for _, inner in _graph_lines(op.body, indent, op.source)]
     yield f"{line} {body[0]}"
@@ -158,7 +154,7 @@ def _op_lines(op: Op, ahead: Mapping[Var, None], indent: str) -> Iterator[str]:
 
 def _op_line(op: Op, outputs: Mapping[str, Sequence[str]]) -> str:
     inputs = {slot: [var_text(var) for var in vars] for slot, vars in op.inputs.items()}
-    words = [_call_text(op.kind, inputs, outputs), attributes_text(op.kind, op.attrs)]
+    words = [call_text(op.kind, inputs, outputs), attributes_text(op.kind, op.attrs)]
     part = "" if op.part is None else f".{op.part}"
     words += [f"@k{op.kernel}{part}"] if op.kernel is not None else []
     words += [f"@{_target_text(op.target)}"] if op.target is not None else []
@@ -167,82 +163,6 @@ def _op_line(op: Op, outputs: Mapping[str, Sequence[str]]) -> str:
 
 def _target_text(target: str) -> str:
     return json.dumps(target) if _KERNEL_LIKE.fullmatch(target) else name_text(target)
-
-
-def _call_text(
-    kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]]
-) -> str:
-    """`(Out=y) = sum(X=[a, b])`, with brackets around what a slot may hold several of."""
-    slots = _slots(kind)
-    written, read = _slots_text(slots, outputs), _slots_text(slots, inputs)
-    return f"({written}) = {name_text(kind)}({read})"
-
-
-def _slots(kind: str) -> Mapping[str, Slot]:
-    try:
-        return find(kind).slots
-    except UnknownOp:
-        return {}
-
-
-def _slots_text(declared: Mapping[str, Slot], given: Mapping[str, Sequence[str]]) -> str:
-    texts: list[str] = []
-    for slot, vars in given.items():
-        many = len(vars) != 1 or (slot in declared and declared[slot].many)
-        text = ", ".join(vars)
-        texts.append(f"{name_text(slot)}=[{text}]" if many else f"{name_text(slot)}={text}")
-    return ", ".join(texts)
-
-
-def _source_text(source: str) -> str:
-    """The comment that gives the user's line, quoted where a bare one would not read back."""
-    if not source:
-        return ""
-    plain = source.isprintable() and source == source.strip() and not source.startswith('"')
-    return f"  // {source if plain else json.dumps(source)}"
-
-
-# ---- programs ----
-
-
-def _program_lines(program: Program) -> Iterator[str]:
-    yield "program {"
-    for block in program.blocks:
-        yield f"{_INDENT}block {block.idx}{_relations(block)} {{"
-        for var in block.vars.values():
-            yield f"{_INDENT * 2}var {_desc_declaration(var)}"
-        for op in block.ops:
-            yield _INDENT * 2 + _desc_line(op) + _source_text(op.source)
-        yield f"{_INDENT}}}"
-    yield "}"
-
-
-def _relations(block: Block) -> str:
-    """How a block belongs to others: ` (parent 0, forward 1)`."""
-    given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
-    said = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
-    return f" ({', '.join(said)})" if said else ""
-
-
-def _desc_declaration(var: VarDesc) -> str:
-    type = var.element.text if var.dims is None else str(from_fluid(var.dims, var.element))
-    fields = {
-        "kind": str(var.kind) if var.kind is not VarKind.TENSOR else "",
-        "lod_level": var.lod_level,
-        "persistable": var.persistable,
-        "stop_gradient": var.stop_gradient,
-        "need_check_feed": var.need_check_feed,
-        "is_parameter": var.is_parameter,
-    }
-    said = {name: value for name, value in fields.items() if value}
-    return f"{name_text(var.name)}: {type}{f' {said}' if said else ''}"
-
-
-def _desc_line(op: OpDesc) -> str:
-    inputs = {slot: list(map(name_text, names)) for slot, names in op.inputs.items()}
-    outputs = {slot: list(map(name_text, names)) for slot, names in op.outputs.items()}
-    call = _call_text(op.type, inputs, outputs)
-    return f"{call} {attributes_text(op.type, op.attrs)}".rstrip()
 
 
 # ---- equality ----

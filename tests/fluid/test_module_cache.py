@@ -1,5 +1,9 @@
 """An Executor reuses what another one of the same process compiled of an equal program."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,3 +59,41 @@ def test_dumps_are_written_again(
     run_afresh(5.5)
     run_afresh(5.5)
     assert len(compilations) == 2
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import fluid
+
+x = fluid.data("x", [None, 3])
+loss = fluid.layers.mean(fluid.layers.fc(x, 2, param_attr=fluid.initializer.Constant(0.5)))
+fluid.optimizer.SGD(0.1).minimize(loss)
+executor = fluid.Executor()
+executor.run(fluid.default_startup_program())
+feed = {"x": np.ones((4, 3), "float32")}
+print([float(executor.run(feed=feed, fetch_list=[loss])[0][0]) for _ in range(3)])
+print("compiler.driver" in sys.modules, "networkx" in sys.modules)
+"""
+
+
+def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    environment = {**os.environ, "FLUID_CACHE": str(tmp_path / "cache")}
+
+    def run(**changed: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "train.py")], env=environment | changed,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    losses, loaded = run()
+    assert loaded == "True True"
+    assert run() == [losses, "False False"]
+    assert run(FLUID_CHECK="1") == [losses, "True True"]
+    assert run(FLUID_CACHE_SIZE="0") == [losses, "True True"]
+    for place in (tmp_path / "cache" / "modules").iterdir():
+        place.write_text("damaged")
+    assert run() == [losses, "True True"]
+    assert run() == [losses, "False False"]

@@ -1,0 +1,126 @@
+"""Modules on disk: found again, thrown away where damaged, trimmed, refused in others' folders."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import compiler
+import fluid
+from compiler import module_store
+from compiler.codegen.module import Module
+from compiler.module_store import ModuleStore, module_key
+from compiler.options import Options
+
+OPTIONS = Options(memory_limit="2GiB")
+
+
+def made() -> Module:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        y = fluid.layers.scale(fluid.data("x", [None, 3]), 2.0)
+    return compiler.compile(main, feed={"x": ("N", 3)}, fetch=[y.name], options=OPTIONS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModuleStore:
+    return ModuleStore(tmp_path, 1 << 20)
+
+
+def test_what_was_put_is_found(store: ModuleStore) -> None:
+    module = made()
+    store.put("a", module)
+    found = store.find("a", OPTIONS)
+    assert found == module
+    assert found is not None
+    assert found.record == module.record
+    assert found.memory_limit == module.memory_limit == 2 << 30
+    assert store.find("b", OPTIONS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "{}", "null", '{"source": "x", "made": {}, "sha256": "0"}',
+        '{"source": 1, "made": [], "sha256": 2}', '"' * 100, "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_damaged_entry_is_thrown_away(store: ModuleStore, text: str) -> None:
+    (store.root / "a.json").write_text(text)
+    assert store.find("a", OPTIONS) is None
+    assert list(store.root.iterdir()) == []
+
+
+def test_another_source_in_an_entry_is_not_executed(store: ModuleStore) -> None:
+    store.put("a", made())
+    place = store.root / "a.json"
+    entry = json.loads(place.read_text())
+    entry["source"] += "\nraise SystemExit\n"
+    place.write_text(json.dumps(entry))
+    assert store.find("a", OPTIONS) is None
+    assert not place.exists()
+
+
+def test_entries_that_were_used_long_ago_go_first(tmp_path: Path) -> None:
+    module = made()
+    whole = ModuleStore(tmp_path, 1 << 20)
+    whole.put("a", module)
+    size = (tmp_path / "a.json").stat().st_size
+    small = ModuleStore(tmp_path, 2 * size)
+    small.put("b", module)
+    for place, time in (("a", 2), ("b", 1)):
+        module_store.os.utime(tmp_path / f"{place}.json", (time, time))
+    small.put("c", module)
+    assert sorted(each.stem for each in tmp_path.iterdir()) == ["a", "c"]
+
+
+def test_a_disk_that_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
+    ModuleStore(tmp_path / "missing", 1 << 20).put("a", made())
+    assert not (tmp_path / "missing").exists()
+
+
+def test_everything_that_decides_the_code_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {
+        module_key("numpy", Options(), "program"),
+        module_key("numpy", Options(), "another"),
+        module_key("numpy", Options(check=1), "program"),
+        module_key("numpy", Options(disable=frozenset({"schedule"})), "program"),
+    }
+    monkeypatch.setattr(module_store, "_compiler_digest", lambda: "edited")
+    keys.add(module_key("numpy", Options(), "program"))
+    assert len(keys) == 5
+
+
+def test_an_edited_file_of_the_compiler_changes_the_digest(tmp_path: Path) -> None:
+    (tmp_path / "passes").mkdir()
+    (tmp_path / "passes" / "a.py").write_text("1")
+    before = list(module_store._files(tmp_path))
+    (tmp_path / "passes" / "a.py").write_text("12")
+    assert list(module_store._files(tmp_path)) != before
+
+
+def test_the_user_chooses_the_folder_and_the_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path / "own"))
+    assert ModuleStore.from_env() == ModuleStore(tmp_path / "own" / "modules", 2_000_000_000)
+    monkeypatch.setenv("FLUID_CACHE_SIZE", "0")
+    assert ModuleStore.from_env() is None
+
+
+def test_a_folder_that_others_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules").chmod(0o777)
+    monkeypatch.setenv("FLUID_CACHE", str(tmp_path))
+    with pytest.warns(UserWarning, match="compiled code in .* is neither used nor kept"):
+        assert ModuleStore.from_env() is None
+
+
+def test_a_module_without_a_record_is_kept(store: ModuleStore) -> None:
+    store.put("a", replace(made(), record=None))
+    found = store.find("a", OPTIONS)
+    assert found is not None
+    assert found.record is None
