@@ -78,7 +78,7 @@ except common.DatasetError as error:
     assert "/elsewhere/mnist" in str(error)
 paddle.fluid.io.batch = 5
 assert fluid.io.batch == 5
-for missing in ("paddle.fluid.dygraph", "paddle.v2"):
+for missing in ("paddle.fluid.dygraph.jit", "paddle.v2"):
     try:
         __import__(missing)
     except ModuleNotFoundError as error:
@@ -262,7 +262,7 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-for name in ("fluid.contrib.slim", "fluid.dygraph", "v2"):
+for name in ("fluid.contrib.slim", "fluid.dygraph.jit", "v2"):
     try:
         __import__(f"paddle.{name}")
     except ImportError as error:
