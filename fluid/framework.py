@@ -19,7 +19,7 @@ from compiler.ir import program as ir
 from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
 from fluid import current_state, op_protos, pruning
-from fluid.arguments import typed
+from fluid.arguments import ArgumentError, typed
 from fluid.block import Block
 from fluid.descs import ProgramDesc
 from fluid.flags import get_flags, set_flags
@@ -422,10 +422,10 @@ def _check_program(program: Any, argument: str) -> None:
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Mark the ops appended within as `/prefix/`; a scope opened again is `/prefix_1/`.
 
-    It is a note for people and tools, in the attribute `op_namescope`. ValueError if empty.
+    It is a note for people and tools, in the attribute `op_namescope`. ArgumentError if empty.
     """
     if not prefix:
-        raise ValueError("the prefix of a name_scope can not be empty")
+        raise ArgumentError("the prefix of a name_scope can not be empty")
     program = default_main_program()
     key = "/".join([*program._scopes, prefix])
     count = program._scope_counts[key]
