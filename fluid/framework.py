@@ -337,6 +337,19 @@ class Program(ir.Program):
         texts = [block.to_string(throw_on_error, True) for block in self.blocks]
         return "".join(f"blocks {{\n{indent(text, '  ')}}}\n" for text in texts)
 
+    def _sync_with_cpp(self) -> None:
+        """Nothing is to be done: descriptions and the program are one."""
+
+    @property
+    def _version(self) -> int:
+        """The release that wrote the program, as saved programs number it: 1.8.5 is 1008005."""
+        return self.desc._version()
+
+    @staticmethod
+    def _construct_from_desc(desc: ProgramDesc) -> Program:
+        """A copy of the program that a description is of."""
+        return Program.parse_from_string(desc.serialize_to_string())
+
     @property
     def desc(self) -> ProgramDesc:
         """The program with the methods of a native `ProgramDesc`."""
