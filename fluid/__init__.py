@@ -35,6 +35,7 @@ from fluid.backward import gradients
 from fluid.compiled import load_compiled
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
+from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
 from fluid.data_feeder import DataFeeder
 from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from fluid.dygraph.layers import Layer as Layer
