@@ -11,6 +11,7 @@ from fluid import (
     data_feeder,
     dataloader,
     dataset,
+    dygraph,
     evaluator,
     executor,
     framework,
@@ -34,8 +35,32 @@ from fluid.backward import gradients
 from fluid.compiled import load_compiled
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
+from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
 from fluid.data_feeder import DataFeeder
 from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
+from fluid.dygraph.layers import Layer as Layer
+from fluid.dygraph.nn import NCE as NCE
+from fluid.dygraph.nn import BatchNorm as BatchNorm
+from fluid.dygraph.nn import BCELoss as BCELoss
+from fluid.dygraph.nn import BilinearTensorProduct as BilinearTensorProduct
+from fluid.dygraph.nn import Conv2D as Conv2D
+from fluid.dygraph.nn import Conv2DTranspose as Conv2DTranspose
+from fluid.dygraph.nn import Conv3D as Conv3D
+from fluid.dygraph.nn import Conv3DTranspose as Conv3DTranspose
+from fluid.dygraph.nn import Dropout as Dropout
+from fluid.dygraph.nn import Embedding as Embedding
+from fluid.dygraph.nn import GroupNorm as GroupNorm
+from fluid.dygraph.nn import GRUUnit as GRUUnit
+from fluid.dygraph.nn import InstanceNorm as InstanceNorm
+from fluid.dygraph.nn import L1Loss as L1Loss
+from fluid.dygraph.nn import LayerNorm as LayerNorm
+from fluid.dygraph.nn import Linear as Linear
+from fluid.dygraph.nn import MSELoss as MSELoss
+from fluid.dygraph.nn import NLLLoss as NLLLoss
+from fluid.dygraph.nn import Pool2D as Pool2D
+from fluid.dygraph.nn import PRelu as PRelu
+from fluid.dygraph.nn import SpectralNorm as SpectralNorm
+from fluid.dygraph.nn import TreeConv as TreeConv
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,
@@ -128,6 +153,7 @@ __all__ = [
     "device_guard",
     "disable_dygraph",
     "disable_imperative",
+    "dygraph",
     "embedding",
     "enable_dygraph",
     "enable_imperative",

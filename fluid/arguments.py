@@ -27,8 +27,8 @@ _WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
 """What is shown in a message as it was written; of anything else its type is."""
 
 
-class ArgumentError(TypeError, ValueError):
-    """An argument is not what its function takes; the reference raises one or the other."""
+class ArgumentError(TypeError, ValueError, AssertionError):
+    """An argument is not what its function takes; the reference raises one or another of these."""
 
 
 def typed(function: F) -> F:

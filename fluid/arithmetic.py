@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any
 
 from fluid import unique_name
+from fluid.arguments import ArgumentError
 
 Factors = Callable[[float], tuple[float, float]]
 """From a number to the (scale, bias) that give the same as operating with it."""
@@ -100,9 +101,9 @@ def _appended(op_type: str, x: Any, y: Any) -> Any:
 
 
 def _as_element(var: Any, number: Any) -> float:
-    """A number that a variable's elements can hold; ValueError for 0.5 beside integers."""
+    """A number that a variable's elements can hold; ArgumentError for 0.5 beside integers."""
     if not var.element.is_float and number != int(number):
-        raise ValueError(f"{var.name!r} holds {var.element.text}, which cannot hold {number}")
+        raise ArgumentError(f"{var.name!r} holds {var.element.text}, which cannot hold {number}")
     return float(number)
 
 

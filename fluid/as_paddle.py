@@ -29,7 +29,8 @@ LAYERS = (
 ).split()
 """The files that release 1.8 keeps its layers in; each shows all of them."""
 BESIDES = (
-    "fluid.layers.learning_rate", "fluid.layers.nested", "fluid.layers.static_rnn",
+    "fluid.layers.learning_rate", "fluid.layers.layer_functions", "fluid.layers.nested",
+    "fluid.layers.static_rnn",
     "fluid.layer_helper", "fluid.framework", "fluid.param_attr", "fluid.initializer", "fluid",
 )  # fmt: skip
 """Where a layer file finds names that it only imports, and which scripts take from it."""
@@ -40,10 +41,17 @@ INNER = (
 """What the names below `paddle.fluid` do not show as it is."""
 
 
+_CONTRIB = "paddle.fluid.contrib"
 ON_DEMAND = {
     "paddle.fluid.incubate": "fluid.incubate",
     "paddle.fluid.core_avx": "fluid.core",
     "paddle.fluid.proto": "fluid.proto",
+    f"{_CONTRIB}.extend_optimizer.extend_optimizer_with_weight_decay": (
+        "fluid.contrib.extend_optimizer"
+    ),
+    f"{_CONTRIB}.reader.distributed_reader": "fluid.contrib.reader",
+    "paddle.fluid.dataloader.batch_sampler": "fluid.dataloader",
+    "paddle.fluid.dataloader.dataset": "fluid.dataloader",
     **{
         f"paddle.fluid.{file.stem}": f"fluid.old_names.{file.stem}"
         for file in (FOLDER / "old_names").glob("[a-z]*.py")

@@ -36,6 +36,9 @@ class Block(ir.Block):
         """The program it belongs to."""
         return self.owner
 
+    def _sync_with_cpp(self) -> None:
+        """Nothing is to be done: descriptions and the block are one."""
+
     @property
     def desc(self) -> BlockDesc:
         """The block with the methods of a native `BlockDesc`."""

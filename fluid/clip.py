@@ -25,7 +25,14 @@ Pairs = list[tuple[Any, Any]]
 """Parameters with their gradients; a gradient may be None."""
 
 
-class ErrorClipByValue:
+class BaseErrorClipAttr:
+    """What clips the gradient of one variable; derived classes append the op that does it."""
+
+    def _append_clip_op(self, block: Any, grad_name: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not define _append_clip_op")
+
+
+class ErrorClipByValue(BaseErrorClipAttr):
     """Clips the gradient of one variable on its way back, see `Variable._set_error_clip`."""
 
     @typed
@@ -56,7 +63,7 @@ def error_clip_callback(block: Any, context: dict[str, Any]) -> None:
         error_clip = getattr(variable, "error_clip", None)
         if error_clip is None or PART in gradient:
             continue
-        if not isinstance(error_clip, ErrorClipByValue):
+        if not isinstance(error_clip, BaseErrorClipAttr):
             kind = type(error_clip).__name__
             raise TypeError(f"error_clip of {variable.name!r} must be an ErrorClip, not {kind}")
         error_clip._append_clip_op(block, gradient)

@@ -128,6 +128,7 @@ __all__ = [
 ]
 
 
+_Scope = Scope
 EnforceNotMet = CompileError
 """What the reference raises where a program can not be run as it stands; here, our own errors."""
 

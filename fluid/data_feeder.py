@@ -42,6 +42,10 @@ class DataFeeder:
         block = (program or default_main_program()).global_block()
         self.place = place
         self.variables = [block.var(v) if isinstance(v, str) else v for v in feed_list]
+        self.feed_names = [var.name for var in self.variables]
+        self.feed_shapes = [var.shape for var in self.variables]
+        self.feed_dtypes = [var.dtype for var in self.variables]
+        self.feed_lod_level = [var.lod_level for var in self.variables]
 
     def feed(self, iterable: Batch) -> Feed:
         """The tensors of a batch by name; sequences are joined, and their lengths kept.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,8 @@ import numpy as np
 
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
+from fluid.data_feed_desc import DataFeed, feed_text
+from fluid.data_feed_desc import Slot as DescribedSlot
 from fluid.multi_slot import Row, Slot, as_feed, as_line, batches, parsed, rows_of_file, slot_of
 from fluid.reader_decorators import in_processes
 from fluid.variable import Variable
@@ -90,10 +91,25 @@ class DatasetBase:
         """Shuffle the values of slots among the samples that are kept: nothing is kept here."""
 
     def desc(self) -> str:
-        """The settings as text."""
-        described = [{"name": s.name, "float": s.is_float, "shape": s.shape} for s in self._slots]
-        about = {"batch_size": self._batch_size, "pipe_command": self._command, "slots": described}
-        return json.dumps(about, indent=2)
+        """The settings in protobuf's text format, as `DataFeedDesc` reads them."""
+        return feed_text(self.proto_desc)
+
+    @property
+    def proto_desc(self) -> DataFeed:
+        """The settings as a description."""
+        slots = [
+            DescribedSlot(
+                slot.name,
+                "float" if slot.is_float else "uint64",
+                slot.shape is not None,
+                True,
+                [-1, *(slot.shape or ())] if slot.shape is not None else [],
+            )
+            for slot in self._slots
+        ]
+        feed = DataFeed(batch_size=self._batch_size, pipe_command=self._command)
+        feed.multi_slot_desc.slots = slots
+        return feed
 
     def _expect_ready(self) -> None:
         missing = [

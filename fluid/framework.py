@@ -19,7 +19,7 @@ from compiler.ir import program as ir
 from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
 from fluid import current_state, pruning
-from fluid.arguments import typed
+from fluid.arguments import ArgumentError, typed
 from fluid.block import Block
 from fluid.descs import ProgramDesc
 from fluid.flags import get_flags, set_flags
@@ -338,6 +338,19 @@ class Program(ir.Program):
         texts = [block.to_string(throw_on_error, True) for block in self.blocks]
         return "".join(f"blocks {{\n{indent(text, '  ')}}}\n" for text in texts)
 
+    def _sync_with_cpp(self) -> None:
+        """Nothing is to be done: descriptions and the program are one."""
+
+    @property
+    def _version(self) -> int:
+        """The release that wrote the program, as saved programs number it: 1.8.5 is 1008005."""
+        return self.desc._version()
+
+    @staticmethod
+    def _construct_from_desc(desc: ProgramDesc) -> Program:
+        """A copy of the program that a description is of."""
+        return Program.parse_from_string(desc.serialize_to_string())
+
     @property
     def desc(self) -> ProgramDesc:
         """The program with the methods of a native `ProgramDesc`."""
@@ -423,10 +436,10 @@ def _check_program(program: Any, argument: str) -> None:
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Mark the ops appended within as `/prefix/`; a scope opened again is `/prefix_1/`.
 
-    It is a note for people and tools, in the attribute `op_namescope`. ValueError if empty.
+    It is a note for people and tools, in the attribute `op_namescope`. ArgumentError if empty.
     """
     if not prefix:
-        raise ValueError("the prefix of a name_scope can not be empty")
+        raise ArgumentError("the prefix of a name_scope can not be empty")
     program = default_main_program()
     key = "/".join([*program._scopes, prefix])
     count = program._scope_counts[key]

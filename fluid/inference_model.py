@@ -147,8 +147,14 @@ def read_inference_model(
 def prepend_feed_ops(
     inference_program: Program, feed_target_names: list[str], feed_holder_name: str = "feed"
 ) -> None:
-    """Let a program take column i of the variable `feed` as its i-th feed."""
+    """Let a program take column i of the variable `feed` as its i-th feed.
+
+    Raises ValueError for a feed that the program does not have.
+    """
     block = inference_program.global_block()
+    for name in feed_target_names:
+        if not block.has_var(name):
+            raise ValueError(f"the program has no feed {name!r}; {did_you_mean(name, block.vars)}")
     block.create_var(name=feed_holder_name, type=VarType.FEED_MINIBATCH, persistable=True)
     for index, name in enumerate(feed_target_names):
         slots = {"X": [feed_holder_name]}, {"Out": [name]}

@@ -21,8 +21,8 @@ _IR_GRAPH = (
 )
 _ABSENT = {
     **dict.fromkeys(
-        "dygraph imperative to_variable ParamBase declarative dygraph_to_static_func "
-        "ProgramTranslator TracedLayer Layer VarBase guard".split(),
+        "dygraph imperative jit ParamBase declarative dygraph_to_static_func "
+        "ProgramTranslator TracedLayer VarBase".split(),
         _LINE_BY_LINE,
     ),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from compiler.ir.program import EMPTY, GRAD
 from compiler.ir.program import VarDesc as PlainVariable
 from compiler.ir.types import DType
 from fluid import unique_name
+from fluid.arguments import ArgumentError
 from fluid.arithmetic import Arithmetic
 from fluid.descs import VarDesc as DescribedVariable
 from fluid.proto_text import var_text
@@ -35,7 +36,7 @@ VarType = VarDesc.VarType
 def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
     """The `VarType` of a NumPy dtype, its name, or a `VarType` itself.
 
-    Raises ValueError for an element type that fluid does not have.
+    Raises ArgumentError for an element type that fluid does not have.
 
     >>> convert_np_dtype_to_dtype_("float32"), convert_np_dtype_to_dtype_("int64")
     (VarType.FP32, VarType.INT64)
@@ -43,7 +44,7 @@ def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
     try:
         return var_type(DType.of(np_dtype))
     except TypeError as error:
-        raise ValueError(str(error)) from None
+        raise ArgumentError(str(error)) from None
 
 
 def dtype_is_floating(dtype: Any) -> bool:

@@ -332,9 +332,8 @@ def one_hot_rows(
         inputs["depth_tensor"] = depth
     else:
         attrs["depth"] = depth
-    helper = LayerHelper(op_type)
-    out = helper.append_result(op_type, inputs, attrs, dtype="float32")
-    out.stop_gradient = True
+    out = append_simple_op(op_type, inputs, attrs, dtype="float32")
+    out.stop_gradient = op_type == "one_hot"
     return out
 
 
@@ -360,7 +359,7 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """The same as `unique`, and how often each value comes."""
     check_dtype(dtype, "dtype", PLACES, "unique_with_counts")
-    check_variable(x, "x", "unique_with_counts")
+    check_variable_and_dtype(x, "x", NUMBERS, "unique_with_counts")
     if len(x.shape) != 1:
         raise ValueError(f"unique_with_counts takes a vector, but {x.name!r} is {list(x.shape)}")
     return _unique("unique_with_counts", x, dtype, ("Index", "Count"))

@@ -59,6 +59,12 @@ def cross_entropy(
         check_variable_and_dtype(input, "input", FLOATS, "cross_entropy")
         attrs = {"soft_label": True, "ignore_index": ignore_index}
         return LayerHelper("cross_entropy").append_result("cross_entropy", inputs, attrs, slot="Y")
+    return cross_entropy2(input, label, ignore_index)
+
+
+def cross_entropy2(input: Variable, label: Variable, ignore_index: int = _IGNORED) -> Variable:
+    """`cross_entropy` at class numbers."""
+    inputs = {"X": input, "Label": label}
     check_variable_and_dtype(input, "input", FLOATS, "cross_entropy2")
     helper = LayerHelper("cross_entropy2", input=input)
     dtype = helper.input_dtype()

@@ -190,6 +190,9 @@ def uniform_random_batch_size_like(
     seed: int = 0,
 ) -> Variable:
     """`uniform_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    check_variable_and_dtype(
+        input, "input", ("float32", "float64"), "uniform_random_batch_size_like"
+    )
     attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
     attrs |= {"min": float(min), "max": float(max), "seed": seed}
     return _batch_like("uniform_random_batch_size_like", input, dtype, attrs)
@@ -229,7 +232,8 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     A variable goes on with the seed from step to step; the startup program starts it with `seed`,
     or by chance.
     """
-    check_variable(x, "x", "random_crop")
+    known = ("float32", "float64", "uint8", "int16", "int32")
+    check_variable_and_dtype(x, "x", known, "random_crop")
     check_type(shape, "shape", (list, tuple), "random_crop")
     if not isinstance(seed, int | Variable | None):
         raise ValueError(f"seed of random_crop must be a number or a variable, not {seed!r}")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import check_variable
+from fluid.checks import SizesError, check_variable
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
 from fluid.layers.tensor import fill_constant
@@ -219,7 +219,7 @@ def _shape(helper: LayerHelper, out_shape: Any, axes: int) -> tuple[dict[str, An
     known = [-1 if isinstance(size, Variable) else int(size) for size in out_shape]
     for size, given in zip(known, out_shape, strict=True):
         if size < 1 and not isinstance(given, Variable):
-            raise ValueError(f"sizes of out_shape must be more than 0, but received {size}")
+            raise SizesError(f"sizes of out_shape must be more than 0, but received {size}")
     attrs = dict(zip(("out_d", "out_h", "out_w")[-axes:], known, strict=True))
     return ({"SizeTensor": [_tensor(helper, n) for n in out_shape]} if tensors else {}), attrs
 

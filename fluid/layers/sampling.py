@@ -54,7 +54,7 @@ def nce(
     inputs = _weights(helper, "Weight", num_total_classes, input)
     inputs |= {"Input": input, "Label": label, "SampleWeight": sample_weight}
     if sampler == "custom_dist":
-        inputs |= _distribution(helper, custom_dist, num_total_classes)
+        inputs |= custom_distribution(helper, custom_dist, num_total_classes)
     drawn = 10 if num_neg_samples is None else int(num_neg_samples)
     cost, logits = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
     labels = helper.create_variable_for_type_inference(label.dtype)
@@ -82,7 +82,7 @@ def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict
     return {slot: weight, "Bias": bias}
 
 
-def _distribution(
+def custom_distribution(
     helper: LayerHelper, chances: Sequence[float] | None, classes: int
 ) -> dict[str, Variable]:
     """Parameters that hold a distribution and the table from which to draw by it."""

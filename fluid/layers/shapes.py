@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from fluid import unique_name
-from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import (
+    SizesError,
+    check_dtype,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+)
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.math import result_called
@@ -189,7 +195,7 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises ValueError where the axis does not fall into
+    One size may be -1 and takes what remains. Raises SizesError where the axis does not fall into
     such parts.
 
     >>> import fluid
@@ -210,7 +216,12 @@ def split(
         attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
     if isinstance(num_or_sections, int):
         if num_or_sections < 2:
-            raise ValueError(f"split makes two parts or more, but received {num_or_sections}")
+            raise SizesError(f"split makes two parts or more, but received {num_or_sections}")
+        size = input.shape[attrs["axis"]] if "axis" in attrs else -1
+        if size > 0 and size % num_or_sections:
+            raise SizesError(
+                f"split: an axis of size {size} does not fall into {num_or_sections} equal parts"
+            )
         attrs["num"] = count = num_or_sections
     else:
         count = len(num_or_sections)

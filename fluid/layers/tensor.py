@@ -116,6 +116,8 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
     """The sum of tensors of one shape, written to `out` if given."""
     check_type(input, "input", (Variable, tuple, list), "sums")
     helper = LayerHelper("sum", input=input)
+    for each in helper.multiple_input():
+        check_dtype(each.dtype, "input", NUMBERS, "sums")
     if out is None:
         out = helper.create_variable_for_type_inference(helper.input_dtype())
     terms = helper.multiple_input()
@@ -342,6 +344,9 @@ def linspace(
     """`num` numbers from `start` to `stop`, both included, as a vector of float32 or float64."""
     for name, value in (("start", start), ("stop", stop), ("num", num)):
         check_type(value, name, (Variable, float, int), "linspace")
+        if isinstance(value, Variable):
+            known = ("int32",) if name == "num" else ("float32", "float64")
+            check_dtype(value.dtype, name, known, "linspace")
     inputs = {"Start": _number(start, dtype), "Stop": _number(stop, dtype)}
     return append_simple_op("linspace", inputs | {"Num": _number(num, "int32")})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import FLOATS, SizesError, check_type, check_variable, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.windows import sizes_of
@@ -92,7 +92,7 @@ def unfold(
     """
     check_variable_and_dtype(x, "x", _WIDE, "unfold")
     if len(x.shape) != 4:
-        raise ValueError(f"unfold takes pictures [N, C, H, W], but received {list(x.shape)}")
+        raise SizesError(f"unfold takes pictures [N, C, H, W], but received {list(x.shape)}")
     edges = [paddings] * 4 if isinstance(paddings, int) else list(paddings)
     edges = edges * 2 if len(edges) == 2 else edges
     if len(edges) != 4:

@@ -2,16 +2,18 @@
 
 from fluid.installed import RELEASE
 
-__all__ = ["full_version", "major", "minor", "patch", "mkl", "rc", "show"]
+__all__ = ["full_version", "istaged", "major", "minor", "mkl", "patch", "rc", "show", "with_mkl"]
 
 full_version = RELEASE
 major, minor, patch = RELEASE.split(".")
 rc = "0"
+istaged = True
+with_mkl = "OFF"
 
 
 def mkl() -> str:
     """Whether products are computed by MKL: "OFF"."""
-    return "OFF"
+    return with_mkl
 
 
 def show() -> None:

@@ -78,7 +78,7 @@ except common.DatasetError as error:
     assert "/elsewhere/mnist" in str(error)
 paddle.fluid.io.batch = 5
 assert fluid.io.batch == 5
-for missing in ("paddle.fluid.dygraph", "paddle.v2"):
+for missing in ("paddle.fluid.dygraph.jit", "paddle.v2"):
     try:
         __import__(missing)
     except ModuleNotFoundError as error:
@@ -262,15 +262,15 @@ ABSENT = """
 import importlib.util
 import fluid
 fluid.install_as_paddle()
-for name in ("fluid.contrib.slim", "fluid.dygraph", "v2"):
+for name in ("fluid.contrib.slim", "fluid.dygraph.jit", "v2"):
     try:
         __import__(f"paddle.{name}")
     except ImportError as error:
         print(type(error).__name__, error.name, error, sep=" | ")
 try:
-    from paddle.fluid import net_drawer
+    from paddle.fluid import trainer_factory
 except ImportError as error:
-    print("no net_drawer:", error)
+    print("no trainer_factory:", error)
 print(importlib.util.find_spec("nothing_of_that_name"))
 """
 
@@ -285,5 +285,5 @@ def test_what_there_is_not_says_why(tmp_path: Path) -> None:
     )
     assert "build the network by fluid.layers in a Program" in dygraph
     assert "docs/old_scripts.md lists what there is" in before
-    assert "cannot import name 'net_drawer'" in name
+    assert "cannot import name 'trainer_factory'" in name
     assert other == "None"

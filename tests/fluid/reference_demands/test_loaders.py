@@ -89,3 +89,57 @@ def test_help_of_fetch_handlers(capsys):
     assert "res_dict" in capsys.readouterr().out
     with pytest.raises(AssertionError, match="var_dict"):
         fluid.executor.FetchHandler()
+
+
+FEED = """name: "MultiSlotDataFeed"
+batch_size: 2
+multi_slot_desc {
+  slots {
+    name: "words"
+    type: "uint64"
+    is_dense: false
+    is_used: false
+  }
+}
+"""
+
+
+def test_a_description_of_a_feed_is_read_and_changed(tmp_path):
+    path = tmp_path / "data.proto"
+    path.write_text(FEED)
+    described = fluid.DataFeedDesc(str(path))
+    assert described.desc() == FEED + 'pipe_command: "cat"\n'
+    described.set_batch_size(128)
+    described.set_dense_slots(["words"])
+    described.set_use_slots(["words"])
+    (slot,) = described.proto_desc.multi_slot_desc.slots
+    assert (described.proto_desc.batch_size, slot.is_dense, slot.is_used) == (128, True, True)
+    with pytest.raises(KeyError, match="'other'"):
+        described.set_use_slots(["other"])
+    with pytest.raises(TypeError, match="int"):
+        described.set_batch_size("many")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name "x"', "line 1: expected :"),
+        ("size: 3", "no field 'size'"),
+        ('\nbatch_size: "x"', "line 2: batch_size takes a value of type int"),
+        ("multi_slot_desc { slots {", "expected a value, not the end"),
+        ("name: x", "name takes a value of type str"),
+        ("?", "expected a field"),
+    ],
+)
+def test_text_that_describes_no_feed(tmp_path, text, message):
+    path = tmp_path / "data.proto"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        fluid.DataFeedDesc(str(path))
+
+
+def test_a_dataset_describes_itself(dataset):
+    text = dataset.desc()
+    assert 'name: "ids"\n    type: "uint64"\n    is_dense: false' in text
+    assert "shape: -1\n    shape: 1\n" in text
+    assert dataset.proto_desc.batch_size == 2

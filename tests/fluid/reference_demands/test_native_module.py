@@ -115,3 +115,13 @@ def test_whether_feeds_fit():
     with pytest.raises(RuntimeError, match="LoDTensor"):
         executor._as_lodtensor([1, 2], place)
     assert executor._as_lodtensor(3, place, "int64").shape() == [1]
+
+
+def test_outputs_that_only_gradients_read_are_intermediate():
+    proto = framework.OpProtoHolder.instance().get_op_proto("sequence_pool")
+    assert {slot.name for slot in proto.outputs if slot.intermediate} == {"MaxIndex"}
+    kinds = {
+        attr.name: attr.type
+        for attr in framework.OpProtoHolder.instance().get_op_proto("eye").attrs
+    }
+    assert kinds["num_rows"] == core.AttrType.LONG

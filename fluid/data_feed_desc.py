@@ -1,0 +1,176 @@
+"""`DataFeedDesc`: what the lines of a data set hold, in protobuf's text format.
+
+name: "MultiSlotDataFeed"
+batch_size: 2
+multi_slot_desc {
+slots { name: "words" type: "uint64" is_dense: false is_used: true }
+}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+__all__ = ["DataFeed", "DataFeedDesc", "MultiSlot", "Slot", "feed_text"]
+
+
+@dataclass
+class Slot:
+    """A slot of a line: ids or floats, dense ones of a `shape`."""
+
+    name: str = ""
+    type: str = ""
+    is_dense: bool = False
+    is_used: bool = False
+    shape: list[int] = field(default_factory=list)
+
+
+@dataclass
+class MultiSlot:
+    """The slots of a line, in order."""
+
+    slots: list[Slot] = field(default_factory=list)
+
+
+@dataclass
+class DataFeed:
+    """A description: who reads the lines, how many make up a batch, and their slots."""
+
+    name: str | None = None
+    batch_size: int | None = None
+    multi_slot_desc: MultiSlot = field(default_factory=MultiSlot)
+    pipe_command: str | None = None
+    thread_num: int | None = None
+    rank_offset: str | None = None
+    pv_batch_size: int | None = None
+
+
+def feed_text(message: Any) -> str:
+    """A description in protobuf's text format; what is not set is left out."""
+    return "".join(f"{line}\n" for line in _lines(message))
+
+
+def _lines(message: Any) -> Iterator[str]:
+    for each in fields(message):
+        value = getattr(message, each.name)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, MultiSlot | Slot):
+                inner = [f"  {line}" for line in _lines(item)]
+                yield from [f"{each.name} {{", *inner, "}"] if inner else []
+            elif item is not None:
+                yield f"{each.name}: {json.dumps(item)}"
+
+
+_TOKEN = re.compile(r'\s*(?:#[^\n]*\n\s*)*("(?:[^"\\\n]|\\.)*"|[{}:]|[\w.+-]+)')
+_MESSAGES = {"multi_slot_desc": MultiSlot, "slots": Slot}
+
+
+class _Parser:
+    """Reads a description from text; errors name the file and the line."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self._text, self._where, self._at = text, where, 0
+
+    def parse(self, message: Any) -> Any:
+        """Fill in the fields up to the end of the text."""
+        while self._peek():
+            self._field(message)
+        return message
+
+    def _peek(self) -> str:
+        found = _TOKEN.match(self._text, self._at)
+        if found is None and self._text[self._at :].strip():
+            raise self._error("expected a field")
+        return found[1] if found else ""
+
+    def _next(self, expected: str = "") -> str:
+        token = self._peek()
+        if not token or (expected and token != expected):
+            found = f"{token!r:.40}" if token else "the end"
+            raise self._error(f"expected {expected or 'a value'}, not {found}")
+        matched = _TOKEN.match(self._text, self._at)
+        assert matched is not None
+        self._at = matched.end()
+        return token
+
+    def _field(self, message: Any) -> None:
+        name = self._next()
+        if name not in get_type_hints(type(message)):
+            raise self._error(f"{type(message).__name__} has no field {name!r:.40}")
+        value = self._message(name) if name in _MESSAGES else self._scalar(message, name)
+        if isinstance(getattr(message, name), list):
+            getattr(message, name).append(value)
+        else:
+            setattr(message, name, value)
+
+    def _message(self, name: str) -> Any:
+        self._next("{")
+        made = _MESSAGES[name]()
+        while self._peek() != "}":
+            self._field(made)
+        self._next("}")
+        return made
+
+    def _scalar(self, message: Any, name: str) -> Any:
+        self._next(":")
+        token, hint = self._next(), str(get_type_hints(type(message))[name])
+        kind = next(each for each in (bool, int, str) if each.__name__ in hint)
+        known = {"true": True, "false": False}
+        if kind is bool and token in known:
+            return known[token]
+        if kind is int and re.fullmatch(r"-?\d{1,9}", token):
+            return int(token)
+        if kind is str and token.startswith('"'):
+            with suppress(json.JSONDecodeError):
+                return json.loads(token)
+        raise self._error(f"{name} takes a value of type {kind.__name__}, not {token:.40}")
+
+    def _error(self, message: str) -> ValueError:
+        line = self._text.count("\n", 0, self._at) + 1
+        return ValueError(f"{self._where}, line {line}: {message}")
+
+
+class DataFeedDesc:
+    """The description in a file, to be changed and shown.
+
+    Raises FileNotFoundError, and ValueError, naming the line, for what is no description.
+    """
+
+    def __init__(self, proto_file: str) -> None:
+        text = Path(proto_file).read_text(encoding="utf-8")
+        self.proto_desc = _Parser(text, proto_file).parse(DataFeed(pipe_command="cat"))
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Set how many samples make up a batch; TypeError for what is no integer."""
+        if not isinstance(batch_size, int):
+            raise TypeError(f"batch_size must be int, not {type(batch_size).__name__}")
+        self.proto_desc.batch_size = batch_size
+
+    def set_dense_slots(self, dense_slots_name: Iterable[str]) -> None:
+        """Let slots have as many values as their shape says. KeyError for unknown ones."""
+        for name in dense_slots_name:
+            self._slot(name, "set_dense_slots").is_dense = True
+
+    def set_use_slots(self, use_slots_name: Iterable[str]) -> None:
+        """Let slots be fed to programs. KeyError for unknown ones."""
+        for name in use_slots_name:
+            self._slot(name, "set_use_slots").is_used = True
+
+    def _slot(self, name: str, method: str) -> Slot:
+        if self.proto_desc.name != "MultiSlotDataFeed":
+            kind = self.proto_desc.name
+            raise ValueError(f"{method} is for MultiSlotDataFeed, but the description is of {kind}")
+        known = {slot.name: slot for slot in self.proto_desc.multi_slot_desc.slots}
+        if name not in known:
+            raise KeyError(f"there is no slot {name!r}; there are {', '.join(known)}")
+        return known[name]
+
+    def desc(self) -> str:
+        """The description as text."""
+        return feed_text(self.proto_desc)

@@ -1,0 +1,236 @@
+"""`Layer`: an object with parameters and sublayers, whose call appends ops to a program."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, NoReturn
+
+from fluid import unique_name
+from fluid.dygraph.layer_object_helper import LayerObjectHelper
+from fluid.framework import Parameter, Variable
+from fluid.var_types import VarDesc
+
+__all__ = ["HookRemoveHelper", "Layer"]
+
+VarType = VarDesc.VarType
+Named = dict[str, Any]
+
+
+class HookRemoveHelper:
+    """Takes a hook back: what registering it returns."""
+
+    def __init__(self, hooks: list[Callable[..., Any]], hook: Callable[..., Any]) -> None:
+        self._hooks, self._hook = hooks, hook
+
+    def remove(self) -> None:
+        """Take the hook back, if that has not been done."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+
+class Layer:
+    """A layer with parameters and sublayers; derived classes define `forward`.
+
+    Parameters and layers that are set as attributes belong to it. Parameters are called after the
+    layer: `<name_scope>_<n>.w_<k>`; `name_scope` is the class in snake case unless it is given.
+    """
+
+    training = True
+
+    def __init__(self, name_scope: str | None = None, dtype: Any = VarType.FP32) -> None:
+        scope = name_scope or _snake_case(type(self).__name__)
+        fields: Named = {"_parameters": {}, "_sub_layers": {}, "_built": False, "_dtype": dtype}
+        vars(self).update(fields, _pre_hooks=[], _post_hooks=[])
+        self._full_name = unique_name.generate(scope)
+        self._helper = LayerObjectHelper(self._full_name)
+
+    def full_name(self) -> str:
+        """The name of the layer, which is unique."""
+        return self._full_name
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Append the layer's ops; NotImplementedError where a derived class does not define it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+
+    def backward(self, *inputs: Any) -> NoReturn:
+        """Raises ValueError: `append_backward` records gradients."""
+        raise ValueError("Layer shouldn't implement backward")
+
+    def _build_once(self, *inputs: Any, **kwargs: Any) -> None:
+        """Make what the first inputs decide; called before the first `forward`."""
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Append the layer's ops to the current program; its output, as the hooks change it."""
+        for hook in self._pre_hooks:
+            changed = hook(self, inputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+        if not self._built:
+            self._build_once(*inputs, **kwargs)
+            self._built = True
+        outputs = self.forward(*inputs, **kwargs)
+        for hook in self._post_hooks:
+            changed = hook(self, inputs, outputs)
+            outputs = outputs if changed is None else changed
+        return outputs
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
+        """Call `hook(layer, inputs)` before `forward`, with what it returns as inputs."""
+        self._pre_hooks.append(hook)
+        return HookRemoveHelper(self._pre_hooks, hook)
+
+    def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookRemoveHelper:
+        """Call `hook(layer, inputs, outputs)` after `forward`, with what it returns as outputs."""
+        self._post_hooks.append(hook)
+        return HookRemoveHelper(self._post_hooks, hook)
+
+    def train(self) -> None:
+        """Let this layer and its sublayers append ops as they are in training."""
+        self._set_training(True)
+
+    def eval(self) -> None:
+        """Let this layer and its sublayers append ops as they are in tests."""
+        self._set_training(False)
+
+    def _set_training(self, training: bool) -> None:
+        for layer in (self, *self.sublayers()):
+            vars(layer)["training"] = training
+
+    # ---- parameters and variables
+
+    def create_parameter(
+        self,
+        shape: Any,
+        attr: Any = None,
+        dtype: Any = "float32",
+        is_bias: bool = False,
+        default_initializer: Any = None,
+    ) -> Any:
+        """A parameter of the layer in both programs; None where `attr` is False."""
+        attr = None if isinstance(attr, str) and not attr else copy.deepcopy(attr)
+        return self._helper.create_parameter(attr, shape, dtype, is_bias, default_initializer)
+
+    def create_variable(
+        self,
+        name: str | None = None,
+        persistable: bool | None = None,
+        dtype: Any = None,
+        type: int = VarType.LOD_TENSOR,
+    ) -> Variable:
+        """A variable of the current block, called after the layer."""
+        whole = f"{self._full_name}.{name}" if name is not None else None
+        if whole is None:
+            whole = unique_name.generate(f"{self._full_name}._generated_var")
+        return self._helper.create_variable(
+            name=whole, persistable=persistable, dtype=dtype, type=type
+        )
+
+    def parameters(self, include_sublayers: bool = True) -> list[Parameter]:
+        """Its parameters, and those of its sublayers."""
+        return [param for _, param in self.named_parameters("", include_sublayers)]
+
+    def named_parameters(
+        self, prefix: str = "", include_sublayers: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Each parameter once, with its name below the layer: `linear.weight`."""
+        seen: set[int] = set()
+        for path, layer in self.named_sublayers(prefix, include_sublayers, include_self=True):
+            for key, param in layer._parameters.items():
+                if param is not None and id(param) not in seen:
+                    seen.add(id(param))
+                    yield (f"{path}.{key}" if path else key), param
+
+    def sublayers(self, include_sublayers: bool = True) -> list[Layer]:
+        """Its sublayers, and theirs."""
+        return [layer for _, layer in self.named_sublayers("", include_sublayers)]
+
+    def named_sublayers(
+        self,
+        prefix: str = "",
+        include_sublayers: bool = True,
+        include_self: bool = False,
+        layers_set: set[Layer] | None = None,
+    ) -> Iterator[tuple[str, Layer]]:
+        """Each sublayer once, with its name below the layer: `block.conv`."""
+        seen = set() if layers_set is None else layers_set
+        if include_self and self not in seen:
+            seen.add(self)
+            yield prefix, self
+        for key, layer in self._sub_layers.items() if include_sublayers else ():
+            if layer is not None:
+                path = f"{prefix}.{key}" if prefix else key
+                yield from layer.named_sublayers(path, True, True, seen)
+
+    def state_dict(
+        self,
+        destination: MutableMapping[str, Parameter] | None = None,
+        include_sublayers: bool = True,
+        structured_name_prefix: str = "",
+    ) -> MutableMapping[str, Parameter]:
+        """Its parameters by name below the layer, added to `destination`."""
+        found: MutableMapping[str, Parameter] = {} if destination is None else destination
+        for key, param in self._parameters.items():
+            if param is not None:
+                found[structured_name_prefix + key] = param
+        for key, layer in self._sub_layers.items() if include_sublayers else ():
+            if layer is not None:
+                layer.state_dict(found, True, f"{structured_name_prefix}{key}.")
+        return found
+
+    def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
+        """Take a sublayer under a name; AssertionError for what is no Layer."""
+        assert isinstance(sublayer, Layer), f"{name!r} must be a Layer, not {sublayer!r:.60}"
+        self._sub_layers[name] = sublayer
+        return sublayer
+
+    def add_parameter(self, name: str, parameter: Parameter | None) -> Parameter | None:
+        """Take a parameter, or none, under a name; TypeError for anything else."""
+        _expect(parameter, Parameter, name)
+        self._parameters[name] = parameter
+        return parameter
+
+    # ---- attributes
+
+    def __getattr__(self, name: str) -> Any:
+        for held in ("_parameters", "_sub_layers"):
+            if name in vars(self).get(held, {}):
+                return vars(self)[held][name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        for held, kind in (("_parameters", Parameter), ("_sub_layers", Layer)):
+            known = vars(self).get(held)
+            if isinstance(value, kind) and known is None:
+                raise ValueError("super(YourLayer, self).__init__() should be called first")
+            if isinstance(value, kind) or name in (known or ()):
+                _expect(value, kind, name)
+                self._forget(name)
+                vars(self)[held][name] = value
+                return
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if not self._forget(name):
+            object.__delattr__(self, name)
+
+    def _forget(self, name: str) -> bool:
+        """Drop an attribute of any kind; whether there was one."""
+        holders = (vars(self), self._parameters, self._sub_layers)
+        found = [held for held in holders if name in held]
+        for held in found:
+            del held[name]
+        return bool(found)
+
+
+def _snake_case(name: str) -> str:
+    """`Conv2DTranspose` as `conv2d_transpose`."""
+    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
+
+
+def _expect(value: Any, kind: type, name: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        given = type(value).__name__
+        raise TypeError(f"{name!r} should be of type {kind.__name__} or None, but got {given!r}")

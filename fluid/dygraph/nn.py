@@ -1,0 +1,22 @@
+"""All layers that are objects, under the name of the module that release 1.8.5 keeps them in."""
+
+from fluid.dygraph.convolutions import Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose, Pool2D
+from fluid.dygraph.dense import (
+    NCE,
+    BilinearTensorProduct,
+    Dropout,
+    Embedding,
+    GRUUnit,
+    Linear,
+    PRelu,
+    TreeConv,
+)
+from fluid.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
+from fluid.dygraph.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, SpectralNorm
+
+__all__ = [
+    "BCELoss", "BatchNorm", "BilinearTensorProduct", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Conv3DTranspose", "Dropout", "Embedding", "GRUUnit", "GroupNorm", "InstanceNorm", "L1Loss",
+    "LayerNorm", "Linear", "MSELoss", "NCE", "NLLLoss", "PRelu", "Pool2D", "SpectralNorm",
+    "TreeConv",
+]  # fmt: skip

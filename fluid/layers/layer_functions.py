@@ -1,0 +1,93 @@
+"""Layers made of op types, and decorators of layers."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from compiler.ir.opdef import find
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper, append_simple_op
+
+__all__ = ["autodoc", "deprecated", "generate_activation_fn", "generate_layer_fn", "templatedoc"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def generate_layer_fn(op_type: str) -> Callable[..., Variable]:
+    """The layer that is one op: its inputs and attributes are the layer's arguments, by name.
+
+    Inputs that are given without a name go to the slots in order; slots may be named in lower case.
+    Returns the op's first output. Raises UnknownOp for a type that is not registered.
+    """
+    defn = find(op_type)
+    slots = [name for name, slot in defn.inputs().items() if not slot.companion]
+    outputs = [name for name, slot in defn.outputs().items() if not slot.companion]
+
+    def layer(*args: Any, **kwargs: Any) -> Variable:
+        act, name = kwargs.pop("act", None), kwargs.pop("name", None)
+        helper = LayerHelper(op_type, act=act, name=name)
+        inputs = dict(zip(slots, args, strict=False))
+        for slot in slots:
+            given = slot if slot in kwargs else slot.lower()
+            if given in kwargs:
+                inputs[slot] = kwargs.pop(given)
+        first = next(iter(inputs.values()))
+        dtype = (first[0] if isinstance(first, list | tuple) else first).dtype
+        made = {slot: helper.create_variable_for_type_inference(dtype) for slot in outputs}
+        helper.append_op(op_type, inputs, made, kwargs)
+        return helper.append_activation(made[outputs[0]])
+
+    layer.__name__ = op_type
+    layer.__doc__ = defn.__doc__
+    return layer
+
+
+def generate_activation_fn(op_type: str) -> Callable[..., Variable]:
+    """The layer that applies an op to each element: it takes `x` and `name`.
+
+    Raises UnknownOp for a type that is not registered.
+    """
+    defn = find(op_type)
+
+    def layer(x: Variable, name: str | None = None) -> Variable:
+        return append_simple_op(op_type, {"X": x}, name=name)
+
+    layer.__name__ = op_type
+    layer.__doc__ = defn.__doc__
+    return layer
+
+
+def deprecated(func_or_class: F) -> F:
+    """The function, which warns that it will go whenever it is called."""
+
+    @functools.wraps(func_or_class)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        name = func_or_class.__name__
+        warnings.warn(f"API {name} is deprecated since 1.0.0", DeprecationWarning, stacklevel=2)
+        return func_or_class(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def autodoc(comment: str = "") -> Callable[[F], F]:
+    """A decorator that documents a layer by the op of its name, with `comment` before."""
+
+    def decorate(function: F) -> F:
+        function.__doc__ = comment + (find(function.__name__).__doc__ or "")
+        return function
+
+    return decorate
+
+
+def templatedoc(op_type: str | None = None) -> Callable[[F], F]:
+    """A decorator that puts what an op says of itself in the place of `${comment}`."""
+
+    def decorate(function: F) -> F:
+        said = find(op_type or function.__name__).__doc__ or ""
+        function.__doc__ = (function.__doc__ or "").replace("${comment}", said)
+        return function
+
+    return decorate
