@@ -153,7 +153,8 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             drawn = others_of(source, nodes, positives, count)
             found = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
             there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
-            slots["Out"].append(np.where(there, found, 0))
+            chosen: Array = np.where(there, found, 0)
+            slots["Out"].append(chosen)
             slots["Labels"].append(there & (np.arange(found.shape[1]) < kept))
             slots["Mask"].append(there)
         dtype = element_type(self.dtype)
