@@ -39,10 +39,15 @@ def call_meaning(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> None
     frame.line(f"result = {function}({', '.join([attributes_of(frame, op.kind, owner), *given])})")
     picker = frame.function(pick)
     for slot in op.outputs:
-        part = f"{picker}(result, {slot.removesuffix(GRAD)!r})"
+        part = f"{picker}(result, {result_key(op.defn, slot)!r})"
         for index, operand in enumerate(listed(values[slot])):
             item = f"{part}[{index}]" if op.defn.slots[slot].many else part
             frame.line(f"np.copyto({operand}, np.reshape({item}, {shape_text(operand.shape)}))")
+
+
+def result_key(defn: OpDef, slot: str) -> str:
+    """The name a meaning gives an output: gradients go by the forward slot's."""
+    return slot.removesuffix(GRAD) if isinstance(defn, GradOp) else slot
 
 
 def body_of(defn: OpDef) -> tuple[OpDef, str]:

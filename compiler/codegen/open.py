@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from compiler.codegen.frame import Frame, shape_text
-from compiler.codegen.meaning import attributes_of, body_of, pick
+from compiler.codegen.meaning import attributes_of, body_of, pick, result_key
 from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape
@@ -100,12 +100,8 @@ class _Meaning:
 
     def item(self, slot: str, index: int) -> str:
         """One output of what the meaning returned."""
-        picked = f"{self.frame.function(pick)}(result, {self.key(slot)!r})"
+        picked = f"{self.frame.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
         return f"{picked}[{index}]" if self.op.defn.slots[slot].many else picked
-
-    def key(self, slot: str) -> str:
-        """The name a meaning gives an output: gradients go by the forward slot's."""
-        return slot.removesuffix(GRAD) if isinstance(self.op.defn, GradOp) else slot
 
     def store(self, value: Value, item: str) -> None:
         """Make what was returned the value, or copy it to where the value is."""

@@ -18,6 +18,7 @@ from compiler.ir.infer import check_slots
 from compiler.ir.opdef import find
 from compiler.ir.program import GRAD, Block, OpDesc, OpRole, VarKind
 from compiler.ir.scan import LOD, ROWS, Scan, Slots, copying
+from compiler.ir.shared_memory import SharedMemory
 from compiler.ir.types import SAVED, DType, Shape, TensorType, from_fluid
 
 SUB_BLOCK = "sub_block"
@@ -60,6 +61,7 @@ class BlockScan(Scan):
         default_factory=lambda: dict[str, tuple["BlockScan", list[Kept]]]()
     )
     is_gradient: bool = False
+    shared: SharedMemory = field(default_factory=SharedMemory)
 
     def feed(self, name: str, fed: Shape | TensorType) -> None:
         """Declare a feed in the shape that is given, with its element type or the declared."""
@@ -116,6 +118,18 @@ class BlockScan(Scan):
             self._add_to_pot(op)
         else:
             super().add(op)
+        self.shared.written(op)
+
+    def read(self, name: str, op: OpDesc) -> Var:
+        """The var a name stands for; made anew where it shares memory that was written."""
+        self.shared.renew(self, name)
+        return super().read(name, op)
+
+    def coalesce(self, op: OpDesc) -> None:
+        """Add a `coalesce_tensor`, whose outputs share memory from here on."""
+        types = [self.read(name, op).type for name in op.inputs["Input"]]
+        super().add(op)
+        self.shared.coalesced(op, types)
 
     def sees(self, name: str) -> bool:
         """True where a name has a value here or further out."""

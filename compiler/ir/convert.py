@@ -71,6 +71,7 @@ _OWNERS: Handlers = {
     "while_grad": unwind_loop,
 }
 _HANDLERS: Handlers = {
+    "coalesce_tensor": BlockScan.coalesce,
     "delete_var": _deleted,
     "fetch_barrier": _fetched,
     "print": _named_print,
@@ -100,5 +101,6 @@ def to_graph(
     for op in block.ops:
         if op.type not in _EDGES:
             scan.add(op)
+    scan.shared.renew_results(scan, fetch)
     scan.graph.results = [var for fetched in fetch for var in scan.result(fetched)]
     return scan.graph

@@ -148,6 +148,10 @@ class OpDef(Traits, TurnRules, MemoryRules):
         """The op that does the same to tensor arrays, where that is another one."""
         return ""
 
+    def for_attributes(self) -> str:
+        """The op that computes the same with these attributes, where that is another one."""
+        return ""
+
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
         """The types of what stands in input slots, as `infer_types` takes them."""
         held = {slot: [each.type for each in items] for slot, items in inputs.items()}
@@ -258,6 +262,11 @@ class GradOp(GradTurnRules, GradMemoryRules, OpDef):
         return self.origin
 
     turn_rules = forward_rules
+
+    def for_attributes(self) -> str:
+        """The gradient of the op that the forward op is replaced by."""
+        found = self.origin.for_attributes()
+        return found and f"{found}_grad"
 
     def written_as(self, body: str) -> tuple[OpDef, str]:
         """The forward op, whose class has the code of its gradient."""

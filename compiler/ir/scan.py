@@ -82,8 +82,10 @@ class Scan:
         return {**inputs, "Before": before}, {**outputs, "After": [self.last_token]}
 
     def _chosen(self, op: OpDesc) -> OpDesc:
-        """The op in the form that suits what it reads: for tensor arrays, for sparse rows."""
+        """The op in the form that suits its attributes and what it reads: arrays, sparse rows."""
         defn = bind(op)
+        if kind := defn.for_attributes():
+            return OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
         kind = defn.for_arrays()
         if kind and any(self.read(name, op).type.is_array for name in op.reads()):
             return OpDesc(kind, op.inputs, op.outputs, {}, op.source)
@@ -389,11 +391,6 @@ def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> 
 def copying(var: Var) -> str:
     """The op that copies a var."""
     return "copy_array" if var.type.is_array else "assign"
-
-
-def offsets_type(count: Size) -> TensorType:
-    """The type of a LoD level of so many sequences."""
-    return TensorType(DType.INT64, (count + 1,))
 
 
 def _item(inferred: Any, index: int) -> TensorType | None:

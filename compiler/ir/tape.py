@@ -84,11 +84,19 @@ class Tape(Parts):
     def _walk_over(self, op: OpDesc) -> None:
         self._expect_gradient(op)
         owner = block_owner(op)
-        made = gradient_ops(op, self.grad) if owner is None else [self._of_block(op, owner)]
+        made = self._gradient_ops(op) if owner is None else [self._of_block(op, owner)]
         kept = [each for each in made if self.add(each)]
         self.counters.read.update(op.reads())
         over = [name for name in op.writes() if name in self.renewed]
         self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
+
+    def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
+        """The gradient ops of an op that owns no block; none where it would only update state."""
+        asked = op.inputs.get(find(op.type).updates_if, ())
+        found = [self.block.lookup(name) for name in asked]
+        if any(desc is None or desc.stop_gradient for desc in found):
+            return []
+        return gradient_ops(op, self.grad)
 
     def _expect_gradient(self, op: OpDesc) -> None:
         """CompileError for a gradient op without a gradient, if anything asked for hangs on it."""

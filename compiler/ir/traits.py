@@ -38,6 +38,9 @@ class Traits:
     """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
     tells_sizes: ClassVar[bool] = False
     """True where the `triton` body tells the sizes of outputs that only data decides."""
+    updates_if: ClassVar[str] = ""
+    """The input that must not stop gradients for the op's gradient to be computed, where that
+    updates a parameter and is no tensor."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
     stays_on_host: ClassVar[str] = ""

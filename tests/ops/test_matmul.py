@@ -72,8 +72,8 @@ def test_operands_that_do_not_fit_are_both_named(kind, x, y, attrs):
 
 
 def test_fusions_of_the_reference_are_refused():
-    with pytest.raises(BadAttribute, match="head_number"):
-        infer("matmul", (3, 4), (4, 5), head_number=2)
+    with pytest.raises(BadAttribute, match="fused_"):
+        infer("matmul", (3, 4), (4, 5), fused_reshape_Out=[1])
 
 
 def test_a_stack_before_one_matrix_is_one_tall_matrix():

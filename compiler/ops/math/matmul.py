@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.accepted import at_least
 from compiler.ir.dims import Size, product
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
@@ -218,41 +219,76 @@ class Matmul(Product, op="matmul"):
     """Out = alpha * X @ Y over the last two axes, each operand transposed before where asked.
 
     Leading axes are a stack, which one operand may lack. A single axis is a row on the left and a
-    column on the right, and is dropped again from Out. What the reference's CPU library can fuse
-    into the product must be left at its default. Reference: matmul_op.cc.
+    column on the right, and is dropped again from Out. With a `head_number` above 1 the graph has
+    `matmul_heads` instead. What the reference's CPU library can fuse into the product must be left
+    at its default. Reference: matmul_op.cc.
     """
 
     transpose_X = attr(False)
     transpose_Y = attr(False)
     alpha = attr(1.0)
-    head_number = attr(1)
+    head_number = attr(1, at_least(1))
     fused_reshape_Out = attr_list(int)
     fused_transpose_Out = attr_list(int)
 
     def options(self) -> tuple[bool, bool, float]:
-        """As its attributes say."""
+        """As its attributes say; ValueError for several heads, which are another op in a graph."""
+        require_one_head(self.head_number)
         return self.transpose_X, self.transpose_Y, self.alpha
+
+    def for_attributes(self) -> str:
+        """The product head by head, where there are several."""
+        return "matmul_heads" if self.head_number > 1 else ""
 
     def infer(self, X: TensorType, Y: TensorType) -> TensorType:
         require_same_dtype("matmul", X=X, Y=Y)
-        if self.head_number != 1 or self.fused_reshape_Out or self.fused_transpose_Out:
-            raise BadAttribute("matmul: 'head_number' and 'fused_…' must be left at their defaults")
+        if self.fused_reshape_Out or self.fused_transpose_Out:
+            raise BadAttribute("matmul: 'fused_…' attributes must be left at their defaults")
+        if self.head_number > 1:
+            return self.infer_heads(X, Y)
         x, y = _row(X.shape), _column(Y.shape)
         rows, inner = x[-2:][::-1] if self.transpose_X else x[-2:]
         depth, columns = y[-2:][::-1] if self.transpose_Y else y[-2:]
-        stacks = [product(shape[:-2]) for shape in (x, y) if len(shape) > 2]
-        if differ(inner, depth) or (len(stacks) == 2 and differ(*stacks)):
-            asked = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
-            raise ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {asked}")
+        if differ(inner, depth) or self.stacks_differ(x, y):
+            raise self.unfit(X, Y)
         kept = () if X.rank == 1 and rows == 1 else (rows,)
         kept += () if Y.rank == 1 and columns == 1 else (columns,)
         return X.with_shape((*(x[:-2] or y[:-2]), *kept) or (1,))
+
+    def stacks_differ(self, x: Shape, y: Shape) -> bool:
+        """Whether both operands are stacks, of different sizes."""
+        stacks = [product(shape[:-2]) for shape in (x, y) if len(shape) > 2]
+        return len(stacks) == 2 and differ(*stacks)
+
+    def unfit(self, X: TensorType, Y: TensorType) -> ShapeError:
+        """What is wrong where the shapes do not go together."""
+        asked = f"transpose_X={self.transpose_X}, transpose_Y={self.transpose_Y}"
+        heads = f", head_number={self.head_number}" if self.head_number > 1 else ""
+        return ShapeError(f"matmul: {shown(X=X, Y=Y)} do not fit with {asked}{heads}")
+
+    def infer_heads(self, X: TensorType, Y: TensorType) -> TensorType:
+        """The type of Out where the product is made head by head; both have two axes at least."""
+        if X.rank < 2 or Y.rank < 2 or self.stacks_differ(X.shape, Y.shape):
+            raise self.unfit(X, Y)
+        rows, inner = X.shape[-2:][::-1] if self.transpose_X else X.shape[-2:]
+        depth, columns = Y.shape[-2:][::-1] if self.transpose_Y else Y.shape[-2:]
+        heads, cut = self.head_number, columns if self.cuts_columns(X.shape, Y.shape) else depth
+        divided = all(not isinstance(size, int) or size % heads == 0 for size in (inner, cut))
+        if not divided or (cut is columns and differ(inner, depth * heads)):
+            raise self.unfit(X, Y)
+        across = columns if cut is columns else columns * heads
+        return X.with_shape((*(X.shape[:-2] or Y.shape[:-2]), rows, across))
+
+    def cuts_columns(self, X: Shape, Y: Shape) -> bool:
+        """Whether a head takes some of the columns of Y, not some of its rows: Y is less deep."""
+        return differ(X[-2 if self.transpose_X else -1], Y[-1 if self.transpose_Y else -2])
 
     def views(self, X: Shape, Y: Shape) -> Views:
         """As matrices or stacks of them; of a single axis a row or a column."""
         return flattened(_row(X), _column(Y), self.transpose_X, self.transpose_Y)
 
     def numpy(self, X: Array, Y: Array) -> Array:
+        require_one_head(self.head_number)
         x, y = stack_of(X, 0), stack_of(Y, -1)
         out = np.matmul(turned(x, self.transpose_X), turned(y, self.transpose_Y)) * self.alpha
         stack = X.shape[:-2] or Y.shape[:-2]
@@ -261,9 +297,16 @@ class Matmul(Product, op="matmul"):
         return out.reshape((*stack, *rows, *columns) or (1,))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        require_one_head(self.head_number)
         x, y = stack_of(X, 0), stack_of(Y, -1)
         by_x, by_y = slopes(x, y, d_Out * self.alpha, self.transpose_X, self.transpose_Y)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
+
+
+def require_one_head(heads: int) -> None:
+    """ValueError where a product would be made head by head, which is `matmul_heads` in a graph."""
+    if heads > 1:
+        raise ValueError(f"matmul with 'head_number' {heads} is 'matmul_heads' in a graph")
 
 
 def stack_of(array: Array, single: int) -> Array:

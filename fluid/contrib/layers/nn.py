@@ -16,6 +16,12 @@ from fluid.contrib.layers.matching import (
     tree_conv,
     var_conv_2d,
 )
+from fluid.contrib.layers.retrieval import (
+    rank_attention,
+    search_pyramid_hash,
+    tdm_child,
+    tdm_sampler,
+)
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -28,8 +34,12 @@ __all__ = [
     "multiclass_nms2",
     "partial_concat",
     "partial_sum",
+    "rank_attention",
+    "search_pyramid_hash",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tdm_child",
+    "tdm_sampler",
     "tree_conv",
     "var_conv_2d",
 ]

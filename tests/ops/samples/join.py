@@ -15,6 +15,8 @@ def whole(*sizes: int) -> np.ndarray:
 
 
 SAMPLES = [
+    Sample("coalesce_tensor", {"Input": [numbers(2, 3), numbers(4)]}, {"copy_data": True}),
+    Sample("coalesce_tensor", {"Input": [numbers(2, 3), numbers(4)]}, {"set_constant": True}),
     *(Sample("concat", {"X": [A, B]}, {"axis": axis}, ("X",)) for axis in (0, 2, -2)),
     Sample("join_offsets", {"X": [np.array([0, 1, 3]), np.array([0, 3, 4, 4])]}),
     Sample("concat", {"X": [A, numbers(2, 5, 4)]}, {"axis": 1}, ("X",)),

@@ -1,0 +1,209 @@
+"""Contributed layers for retrieval and ranking: trees of items, ranks, hashed runs of words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.checks import check_dtype
+from fluid.framework import Variable, convert_np_dtype_to_dtype_
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper
+from fluid.layers.indexing import slice
+from fluid.layers.nn import reshape
+from fluid.param_attr import ParamAttr
+
+__all__ = ["rank_attention", "search_pyramid_hash", "tdm_child", "tdm_sampler"]
+
+INDICES = ["int32", "int64"]
+
+
+def tdm_child(
+    x: Variable, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
+) -> tuple[Variable, Variable]:
+    """Children of the nodes `x` of a tree, [*x, child_nums], and 1 for each that has an item.
+
+    A new parameter of shape [node_nums, 3 + child_nums] and element type `dtype` has item, layer,
+    parent and children of each node; 0 stands for no item and no child. Raises TypeError unless
+    `dtype` is int32 or int64.
+    """
+    helper = LayerHelper("tdm_child", param_attr=param_attr)
+    check_dtype(dtype, "dtype", INDICES, "fluid.contrib.layers.tdm_child")
+    tree = _table(helper, helper.param_attr, [node_nums, 3 + child_nums], dtype)
+    tree.stop_gradient = True
+    made = [helper.create_variable_for_type_inference(dtype, stop_gradient=True) for _ in range(2)]
+    helper.append_op(
+        "tdm_child",
+        inputs={"X": x, "TreeInfo": tree},
+        outputs={"Child": made[0], "LeafMask": made[1]},
+        attrs={"child_nums": child_nums, "dtype": convert_np_dtype_to_dtype_(dtype)},
+    )
+    return made[0], made[1]
+
+
+def tdm_sampler(
+    x: Variable,
+    neg_samples_num_list: Sequence[int],
+    layer_node_num_list: Sequence[int],
+    leaf_node_num: int,
+    tree_travel_attr: Any = None,
+    tree_layer_attr: Any = None,
+    output_positive: bool = True,
+    output_list: bool = True,
+    seed: int = 0,
+    tree_dtype: Any = "int32",
+    dtype: Any = "int32",
+) -> tuple[Any, Any, Any]:
+    """For each leaf `x` [rows, 1] and each layer of a tree its node and others, labels and masks.
+
+    New parameters have the way to each leaf, [leaf_node_num, layers], and the nodes of all layers,
+    [nodes, 1]. `neg_samples_num_list` other nodes are drawn in each layer. Labels are 1 for nodes
+    on the way, which are in front if `output_positive`; masks are 0 where the way has ended. With
+    `output_list` each is a list with a [rows, samples, 1] for each layer, else [rows, samples].
+    Raises ValueError where the lists differ in length or a layer has too few nodes, TypeError for
+    element types other than int32 and int64, AssertionError for more leaves than nodes.
+    """
+    helper = LayerHelper("tdm_sampler")
+    for value, name in ((tree_dtype, "tree_dtype"), (dtype, "dtype")):
+        check_dtype(value, name, INDICES, "fluid.contrib.layers.tdm_sampler")
+    offsets = _layer_offsets(neg_samples_num_list, layer_node_num_list)
+    assert leaf_node_num < offsets[-1], f"{leaf_node_num} leaves of {offsets[-1]} nodes"
+    shape = [leaf_node_num, len(layer_node_num_list)]
+    travel = _table(helper, tree_travel_attr, shape, tree_dtype)
+    layer = _table(helper, tree_layer_attr, [offsets[-1], 1], tree_dtype)
+    slots = ("Out", "Labels", "Mask")
+    made = {s: helper.create_variable_for_type_inference(dtype, stop_gradient=True) for s in slots}
+    attrs = {
+        "neg_samples_num_list": list(neg_samples_num_list), "output_positive": output_positive,
+        "layer_offset_lod": offsets, "seed": seed, "dtype": convert_np_dtype_to_dtype_(dtype),
+    }  # fmt: skip
+    inputs = {"X": x, "Travel": travel, "Layer": layer}
+    helper.append_op("tdm_sampler", inputs=inputs, outputs=made, attrs=attrs)
+    if not output_list:
+        return made["Out"], made["Labels"], made["Mask"]
+    counts = [count + bool(output_positive) for count in neg_samples_num_list]
+    out, labels, mask = (_by_layer(made[slot], counts) for slot in slots)
+    return out, labels, mask
+
+
+def _table(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any) -> Variable:
+    """A parameter of indices, zeros unless an initializer says otherwise."""
+    found = ParamAttr._to_attr(attr)
+    return helper.create_parameter(found, shape, dtype, default_initializer=Constant(0))
+
+
+def _layer_offsets(drawn: Sequence[int], nodes: Sequence[int]) -> list[int]:
+    """Where the nodes of each layer begin, and the last ones end; ValueError for too few nodes."""
+    if len(drawn) != len(nodes):
+        raise ValueError(
+            f"neg_samples_num_list has {len(drawn)} layers, layer_node_num_list {len(nodes)}: "
+            "expected as many"
+        )
+    for layer, (count, size) in enumerate(zip(drawn, nodes, strict=True)):
+        if count >= size:
+            raise ValueError(
+                f"{count} negative samples of the {size} nodes of layer {layer}: expected fewer"
+            )
+    return [sum(nodes[:layer]) for layer in range(len(nodes) + 1)]
+
+
+def _by_layer(value: Variable, counts: Sequence[int]) -> list[Variable]:
+    """The columns of each layer, as [rows, samples, 1]."""
+    found: list[Variable] = []
+    for layer, count in enumerate(counts):
+        start = sum(counts[:layer])
+        part = slice(value, axes=[1], starts=[start], ends=[start + count])
+        part = reshape(part, [-1, count, 1])
+        part.stop_gradient = True
+        found.append(part)
+    return found
+
+
+def rank_attention(
+    input: Variable,
+    rank_offset: Variable,
+    rank_param_shape: Sequence[int],
+    rank_param_attr: Any,
+    max_rank: int = 3,
+) -> Variable:
+    """Rows of `input` times matrices that ranks choose, added up by `rank_offset`.
+
+    `input` is [rows, features], `rank_offset` int32 [rows, 1 + 2 · max_rank]: a rank from 1 up,
+    then rank and row of each item beside it, 0 for none. The new parameter has the shape
+    `rank_param_shape`, [features · max_rank², columns]. Returns [rows, columns]. Raises
+    AssertionError where the shapes do not fit.
+    """
+    rows = input.shape[1] * max_rank * max_rank
+    assert rows == rank_param_shape[0], f"{rank_param_shape} of rank_param, expected {rows} rows"
+    helper = LayerHelper("rank_attention", input=input)
+    dtype = helper.input_dtype()
+    param = helper.create_parameter(rank_param_attr, list(rank_param_shape), dtype)
+    param.stop_gradient = False
+    inputs = {"X": input, "RankOffset": rank_offset, "RankParam": param}
+    return helper.append_result("rank_attention", inputs, {"MaxRank": max_rank})
+
+
+def search_pyramid_hash(
+    input: Variable,
+    num_emb: int,
+    space_len: int,
+    pyramid_layer: int,
+    rand_len: int,
+    drop_out_percent: float,
+    is_training: bool,
+    use_filter: bool,
+    white_list_len: int,
+    black_list_len: int,
+    seed: int,
+    lr: float,
+    param_attr: Any = None,
+    param_attr_wl: Any = None,
+    param_attr_bl: Any = None,
+    name: str | None = None,
+    distribute_update_vars: list[str] | None = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """A vector of `num_emb` numbers for each run of 2 to `pyramid_layer` ids within a sequence.
+
+    `input` is int32 [rows, 1] with a LoD of one level. Vectors are put together from `rand_len`
+    numbers at places of a new table [space_len + rand_len, 1] that hashes choose. Filters, float32
+    [length, 1] with the bytes of a Bloom filter, say which runs are wanted and which are not. The
+    backward pass takes `lr` times the gradient off the table, if `input` does not stop gradients.
+    Raises ValueError where `distribute_update_vars` names a parameter that is none of these.
+    """
+    helper = LayerHelper("search_pyramid_hash", name=name)
+    tables = {"W": (param_attr, space_len + rand_len)}
+    if white_list_len > 0:
+        tables["WhiteList"] = (param_attr_wl, white_list_len)
+    if black_list_len > 0:
+        tables["BlackList"] = (param_attr_bl, black_list_len)
+    inputs = {"X": input}
+    for slot, (attr, length) in tables.items():
+        found = ParamAttr._to_attr(attr)
+        inputs[slot] = helper.create_parameter(found, [length, 1], dtype)
+        inputs[slot].stop_gradient = True
+    attrs = {
+        "num_emb": num_emb, "space_len": space_len, "pyramid_layer": pyramid_layer,
+        "rand_len": rand_len, "drop_out_percent": drop_out_percent,
+        "is_training": int(is_training), "use_filter": use_filter,
+        "white_list_len": white_list_len, "black_list_len": black_list_len, "seed": seed, "lr": lr,
+        "distribute_update_vars": _updated(
+            distribute_update_vars, (param_attr, param_attr_wl, param_attr_bl)
+        ),
+    }  # fmt: skip
+    out = helper.create_variable_for_type_inference(dtype)
+    others = {
+        "DropPos": helper.create_variable_for_type_inference("int32", stop_gradient=True),
+        "X_Temp_Out": helper.create_variable_for_type_inference(dtype, stop_gradient=True),
+    }
+    helper.append_op("pyramid_hash", inputs=inputs, outputs={"Out": out, **others}, attrs=attrs)
+    return out
+
+
+def _updated(names: list[str] | None, attrs: Sequence[Any]) -> str:
+    """Names of parameters as the op has them; ValueError for one that is none of some."""
+    known = [attr.name for attr in attrs if attr]
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f"search_pyramid_hash has no parameter {name!r}, but {known}")
+    return ",".join(names or ())
