@@ -46,6 +46,7 @@ from runtime.cuda import gpu_count
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.reader import EOFException
 from runtime.scope import Scope
+from runtime.selected_rows import SelectedRows
 
 __all__ = [
     "AnalysisConfig",
@@ -68,6 +69,7 @@ __all__ = [
     "PaddleTensor",
     "Place",
     "Scope",
+    "SelectedRows",
     "VarDesc",
     "ZeroCopyTensor",
     "avx_supported",

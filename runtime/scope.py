@@ -13,20 +13,37 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from compiler.ir.types import Array
+from runtime.selected_rows import SelectedRows
 from runtime.tensor import Clock, LoDTensor
 
 
 class Variable:
     """The place of a name in a scope; the handle `find_var` gives."""
 
-    __slots__ = ("_tensor",)
+    __slots__ = ("_rows", "_tensor")
 
     def __init__(self, tensor: LoDTensor) -> None:
         self._tensor = tensor
+        self._rows: SelectedRows | None = None
 
     def get_tensor(self) -> LoDTensor:
-        """The tensor kept here; empty until it is set."""
+        """The tensor kept here; empty until it is set. ValueError where rows are kept here."""
+        if self._rows is not None:
+            raise ValueError("the variable holds SelectedRows: call get_selected_rows")
         return self._tensor
+
+    def get_selected_rows(self) -> SelectedRows:
+        """The rows kept here, empty until they are set. ValueError where a tensor is kept here."""
+        if self._tensor.peek() is not None:
+            raise ValueError("the variable holds a LoDTensor: call get_tensor")
+        if self._rows is None:
+            self._rows = SelectedRows()
+        return self._rows
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether it is SelectedRows that are kept here."""
+        return self._rows is not None
 
 
 class Scope:
@@ -125,7 +142,7 @@ class Arrays(MutableMapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         found = self._scope.find_var(name)
-        tensor = found.get_tensor() if found else None
+        tensor = found.get_tensor() if found and not found.holds_rows else None
         array = None if tensor is None else tensor.peek() if self._peeks else tensor.array
         if array is None:
             raise KeyError(name)
@@ -138,7 +155,7 @@ class Arrays(MutableMapping[str, Array]):
     def on_device(self, name: str, device: str) -> Any:
         """The twin of an array on a device, as `LoDTensor.on_device` has it; KeyError if empty."""
         found = self._scope.find_var(name)
-        if found is None or found.get_tensor().peek() is None:
+        if found is None or found.holds_rows or found.get_tensor().peek() is None:
             raise KeyError(name)
         return found.get_tensor().on_device(device)
 

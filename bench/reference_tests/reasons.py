@@ -30,7 +30,8 @@ def skipped_because(error):
 
 def reason_of(error, trace):
     """The kind of an error, its first line, and the last line of a test that it went through."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    message = str(error).rpartition("Error Message Summary:")[2]
+    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     frames = [(file, line) for file, line in FRAME.findall(trace) if "test_" in file]
     where = "" if not frames else " (line {1} of {0})".format(*last(frames))
     return (type(error).__name__ + ": " + " ".join(lines[:2]))[:LONGEST] + where
