@@ -44,6 +44,11 @@ class Variable:
         """Whether something else than a tensor is kept here, which steps do not see."""
         return self._held is not None
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether sparse rows are kept here."""
+        return isinstance(self._held, SelectedRows)
+
     def get_selected_rows(self) -> SelectedRows:
         """The sparse rows kept here, without rows until some are set."""
         return self._keep(SelectedRows)

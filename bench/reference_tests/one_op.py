@@ -23,6 +23,7 @@ class OneOp:
         self.proto = OpProtoHolder.instance().get_op_proto(kind)
         self.expect_slots(inputs, outputs)
         self.feed = dict(variables(inputs))
+        self.dtypes = {name: parted(value)[0].dtype for name, value in variables(outputs)}
         self.inputs = {slot: names(slot, value) for slot, value in inputs.items()}
         self.outputs = {slot: names(slot, value) for slot, value in outputs.items()}
         for slot in self.proto.outputs:
@@ -52,10 +53,12 @@ class OneOp:
             )
         for name in self.written():
             if not block.has_var(name):
-                block.create_var(name=name)
-        return block.append_op(
-            type=self.kind, inputs=self.inputs, outputs=self.outputs, attrs=self.attrs
-        )
+                block.create_var(name=name, dtype=self.dtypes.get(name, "float32"))
+        slots = [
+            {slot: [block.var(name) for name in found] for slot, found in side.items()}
+            for side in (self.inputs, self.outputs)
+        ]
+        block.append_op(type=self.kind, inputs=slots[0], outputs=slots[1], attrs=self.attrs)
 
     def written(self):
         """The names of all outputs."""
@@ -89,12 +92,20 @@ class OneOp:
 
 def append_loss_ops(block, output_names):
     """Append the mean over the means of these variables; returns it."""
-    program = block.program
-    with fluid.program_guard(program, fluid.Program()):
-        means = [fluid.layers.mean(block.var(name)) for name in output_names]
-        if len(means) == 1:
-            return means[0]
-        return fluid.layers.scale(fluid.layers.sums(means), scale=1.0 / len(means))
+    means = [appended(block, "mean", block.var(name)) for name in output_names]
+    if len(means) == 1:
+        return means[0]
+    total = appended(block, "sum", means)
+    return appended(block, "scale", total, scale=1.0 / len(means))
+
+
+def appended(block, kind, inputs, **attrs):
+    """Append an op that reads X and writes Out; returns its output, of the type of its input."""
+    first = inputs[0] if isinstance(inputs, list) else inputs
+    name = fluid.unique_name.generate("loss_of_the_test")
+    out = block.create_var(name=name, dtype=first.dtype, shape=[1])
+    block.append_op(type=kind, inputs={"X": inputs}, outputs={"Out": out}, attrs=attrs)
+    return out
 
 
 def variables(slots):

@@ -6,7 +6,8 @@ import re
 
 ABSENT = {
     "dygraph": re.compile(
-        r"never run line by line|No module named '?paddle\.fluid\.(dygraph|imperative)"
+        r"never run line by line|there is no dygraph mode|"
+        r"No module named '?paddle\.fluid\.(dygraph|imperative)"
     ),
     "compression": re.compile(r"no compression of models here"),
     "IrGraph": re.compile(r"graphs of the native library are not here"),
@@ -23,14 +24,15 @@ FRAME = re.compile(r'^  File "(.*?)", line (\d+)', re.MULTILINE)
 
 def skipped_because(error):
     """The first of `ABSENT` that an error says is missing; empty for other errors."""
-    if not isinstance(error, (AttributeError, ImportError, NotImplementedError)):
+    if not isinstance(error, (AttributeError, ImportError, NotImplementedError, RuntimeError)):
         return ""
     return next((name for name, words in ABSENT.items() if words.search(str(error))), "")
 
 
 def reason_of(error, trace):
     """The kind of an error, its first line, and the last line of a test that it went through."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    message = str(error).rpartition("Error Message Summary:")[2]
+    lines = [line.strip(" -") for line in message.splitlines() if line.strip(" -")]
     frames = [(file, line) for file, line in FRAME.findall(trace) if "test_" in file]
     where = "" if not frames else " (line {1} of {0})".format(*last(frames))
     return (type(error).__name__ + ": " + " ".join(lines[:2]))[:LONGEST] + where

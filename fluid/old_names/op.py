@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from compiler.ir.opdef import find
 from fluid.executor import Executor
 from fluid.framework import Program, program_guard
+from fluid.old_names.op_variables import Result, declare, sparse_result
 from fluid.op_protos import get_all_op_protos
+from fluid.var_types import VarDesc
 from runtime.device import Place
 from runtime.scope import Scope
-from runtime.tensor import LoDTensor
 
 __all__ = ["Operator", "get_all_op_protos"]
 
@@ -68,40 +69,30 @@ class Operator:
         return [name for names in self._outputs.values() for name in names]
 
     def run(self, scope: Scope, place: Place) -> None:
-        """Compute the outputs from the tensors of a scope, and put them there.
+        """Compute the outputs from the variables of a scope, and put them there.
 
-        Raises ValueError for an input that is not in the scope.
+        Inputs may be tensors or SelectedRows. Sparse outputs become SelectedRows, and their rows
+        are those of the reference: a sum has each row once. Raises ValueError for an input that is
+        not in the scope.
         """
-        feed = {name: _tensor(scope, name) for name in dict.fromkeys(self.input_vars())}
         program = Program()
         with program_guard(program, Program()):
-            block = program.global_block()
-            for name, tensor in feed.items():
-                array, levels = tensor.array, len(tensor.lod())
-                assert array is not None
-                block.create_var(
-                    name=name, shape=list(array.shape), dtype=str(array.dtype), lod_level=levels
-                )
+            block, feed = program.global_block(), {}
+            for name in dict.fromkeys(self.input_vars()):
+                feed |= declare(block, scope, name)
             for name in self.output_vars():
-                if name not in feed:
+                if not block.has_var(name):
                     block.create_var(name=name)
             block.append_op(self._type, self._inputs, self._outputs, self._attrs)
-        self._store(scope, place, program, feed)
+            found = [self._result(block, name) for name in dict.fromkeys(self.output_vars())]
+        fetch = [name for result in found for name in result.fetched]
+        values = iter(Executor(place).run(program, feed, fetch, return_numpy=False))
+        for result in found:
+            result.store(scope, place, [next(values) for _ in result.fetched])
 
-    def _store(
-        self, scope: Scope, place: Place, program: Program, feed: Mapping[str, LoDTensor]
-    ) -> None:
-        names = self.output_vars()
-        found = Executor(place).run(program, feed=feed, fetch_list=names, return_numpy=False)
-        for name, value in zip(names, found, strict=True):
-            tensor = scope.var(name).get_tensor()
-            tensor.set(value.array, place)
-            tensor.set_lod(value.lod())
-
-
-def _tensor(scope: Scope, name: str) -> LoDTensor:
-    var = scope.find_var(name)
-    tensor = None if var is None else var.get_tensor()
-    if tensor is None or tensor.array is None:
-        raise ValueError(f"variable {name!r} has no value in the scope")
-    return tensor
+    def _result(self, block: Any, name: str) -> Result:
+        """What is fetched of an output."""
+        var = block.var(name)
+        if var.type != VarDesc.VarType.SELECTED_ROWS:
+            return Result(name, [name])
+        return sparse_result(block, name, merged=self._type == "sum")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.errors import CompileError
 from fluid.layers.nested import convert_to_list, copy_mutable_vars, hold_mutable_vars
 from fluid.old_names import debugger, default_scope_funcs, install_check, log_helper
 from fluid.old_names.annotations import deprecated
@@ -166,3 +167,61 @@ def test_declarations_of_ops_are_read():
     with pytest.raises(ValueError, match="nix"):
         holder.get_op_proto("nix")
     assert proto in fluid.framework.get_all_op_protos()
+
+
+def rows_of_a_scope(scope, name, rows, values):
+    """SelectedRows of a table of ten rows."""
+    made = scope.var(name).get_selected_rows()
+    made.set_height(10)
+    made.set_rows(rows)
+    made.get_tensor().set(np.array(values, "float32"), fluid.CPUPlace())
+    return made
+
+
+@pytest.mark.parametrize(
+    ("terms", "rows", "sums"),
+    [
+        ([[7, 1], [5, 2]], [7, 1, 5, 2], [1, 5, 1, 5]),
+        ([[7, 1, 7], [5, 2]], [1, 2, 5, 7], [5, 5, 1, 10]),
+        ([[7, 1], []], [7, 1], [1, 5]),
+        ([[1, 1]], [1], [6]),
+    ],
+)
+def test_a_sum_of_rows_has_each_once(terms, rows, sums):
+    """Numbers are those of release 1.8.5."""
+    scope, names = fluid.Scope(), [f"x{i}" for i in range(len(terms))]
+    for name, numbers in zip(names, terms, strict=True):
+        values = np.arange(len(numbers) * 4).reshape(len(numbers), 4)
+        rows_of_a_scope(scope, name, numbers, values)
+    out = scope.var("Out").get_selected_rows()
+    Operator("sum", X=names, Out="Out").run(scope, fluid.CPUPlace())
+    assert (out.rows(), out.height()) == (rows, 10)
+    assert np.array(out.get_tensor())[:, 1].tolist() == sums
+
+
+def test_rows_of_a_scope_update_a_parameter():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    gradient = rows_of_a_scope(scope, "g", [0, 4, 0], [[1, 2]] * 3)
+    assert (gradient.numel(), gradient.rows()) == (6, [0, 4, 0])
+    weights = scope.var("w").get_tensor()
+    weights.set(np.full((10, 2), 5.0, "float32"), place)
+    scope.var("rate").get_tensor().set(np.full(1, 2.0, "float32"), place)
+    Operator("sgd", Param="w", Grad="g", ParamOut="w", LearningRate="rate").run(scope, place)
+    assert np.array(weights)[[0, 1, 4]].tolist() == [[1, -3], [5, 5], [3, 1]]
+
+
+def test_rows_of_a_scope_that_do_not_fit():
+    scope, place = fluid.Scope(), fluid.CPUPlace()
+    rows_of_a_scope(scope, "g", [0, 10], [[1, 2]] * 2)
+    scale = Operator("merge_selected_rows", X="g", Out="y")
+    with pytest.raises(ValueError, match="'g' has the row number 10, and a height of 10"):
+        scale.run(scope, place)
+    scope.var("g").get_selected_rows().set_rows([0])
+    with pytest.raises(ValueError, match=r"'g' has values of shape \(2, 2\) and 1 row numbers"):
+        scale.run(scope, place)
+    with pytest.raises(CompileError, match=r"a tensor was asked of .* that holds SelectedRows"):
+        scope.find_var("g").get_tensor()
+    scope.var("x").get_tensor().set(np.ones(2, "float32"), place)
+    with pytest.raises(CompileError, match=r"a SelectedRows was asked of .* that holds LoDTensor"):
+        scope.find_var("x").get_selected_rows()
+    assert "g" not in scope.arrays()

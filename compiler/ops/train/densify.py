@@ -1,4 +1,4 @@
-"""From the sparse form of a gradient to the dense one, for ops that do not know rows."""
+"""From the sparse form of a gradient to dense values and to its row numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from compiler.ir.accepted import WIDE
 from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.lanes import add_rows, fill
-from compiler.ops.train.rows import lower_add_rows
+from compiler.ops.lanes import add_rows, copy, fill
+from compiler.ops.train.rows import lower_add_rows, rows_type
 
 
 class DensifyRows(OpDef, op="densify_rows"):
@@ -35,3 +35,22 @@ class DensifyRows(OpDef, op="densify_rows"):
     def triton(self, k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
         fill(k, Out, 0)
         add_rows(k, X, X_rows, Out)
+
+
+class RowNumbers(OpDef, op="row_numbers"):
+    """Out = the row numbers of sparse rows, int64, in the order of their values."""
+
+    X = reads()
+    X_rows = reads_rows("X")
+    Out = writes()
+
+    def infer(self, X: TensorType) -> TensorType:
+        return rows_type(X.shape[0])
+
+    def numpy(self, X: Array, X_rows: Array | None) -> Array:
+        if X_rows is None:
+            raise ValueError("row_numbers takes sparse rows, but X is dense")
+        return X_rows
+
+    def triton(self, k: Lanes, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
+        copy(k, X_rows, Out)

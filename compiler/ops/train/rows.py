@@ -31,6 +31,13 @@ def merge_rows(values: Array, rows: Array) -> tuple[Array, Array]:
     return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
 
 
+def merge_repeated(values: Array, rows: Array) -> tuple[Array, Array]:
+    """The same where row numbers repeat; else copies, in the order they have."""
+    if np.unique(rows).size == rows.size:
+        return rows.copy(), values.copy()
+    return merge_rows(values, rows)
+
+
 def lower_places(k: Kernel, rows: Operand, width: Size) -> str:
     """Write where the elements of rows lie in a flat table: an expression for int64 positions."""
     count = rows.type.numel
@@ -74,6 +81,8 @@ def merge_in_place(values: Array, rows: Array) -> tuple[Array, Array, int]:
 class MergeSelectedRows(OpDef, op="merge_selected_rows"):
     """Out has every row of X once: the sum of those with its number.
 
+    Rows are in rising order, or as they were where no number repeats.
+
     Row numbers are known where a graph is made; a program declares the shape of the whole.
     Reference: merge_selected_rows_op.h.
     """
@@ -92,7 +101,7 @@ class MergeSelectedRows(OpDef, op="merge_selected_rows"):
     def numpy(self, X: Array, X_rows: Array | None) -> dict[str, Array]:
         if X_rows is None:
             raise ValueError("merge_selected_rows takes a sparse gradient, but X is dense")
-        rows, values = merge_rows(X, X_rows)
+        rows, values = merge_repeated(X, X_rows)
         return {"Out": values, "Out_rows": rows}
 
 

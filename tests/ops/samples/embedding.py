@@ -21,6 +21,7 @@ SAMPLES = [
     Sample("merge_selected_rows", ROWS),
     Sample("merge_rows", ROWS),
     Sample("get_tensor_from_selected_rows", ROWS),
+    Sample("row_numbers", ROWS),
     Sample("sum_rows", TERMS),
     Sample("elementwise_mul_rows", ROWS | {"Y": ONE}),
     Sample("scale_rows", ROWS, {"scale": 0.25}),
