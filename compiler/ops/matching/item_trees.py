@@ -155,7 +155,8 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
             chosen: Array = np.where(there, found, 0)
             slots["Out"].append(chosen)
-            slots["Labels"].append(there & (np.arange(found.shape[1]) < kept))
+            way: Array = there & (np.arange(found.shape[1]) < kept)
+            slots["Labels"].append(way)
             slots["Mask"].append(there)
         dtype = element_type(self.dtype)
         return {
