@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from fluid import unique_name
-from fluid.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import (
+    asserting_shapes,
+    check_dtype,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+)
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.math import result_called
@@ -189,8 +195,8 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises ValueError where the axis does not fall into
-    such parts.
+    One size may be -1 and takes what remains. Raises AssertedShapeError, a ValueError, where the
+    axis does not fall into such parts.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -218,7 +224,8 @@ def split(
         told, attrs["sections"] = spelled(helper, num_or_sections, "num_or_sections", slots)
         inputs |= told
     parts = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
-    helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
+    with asserting_shapes():
+        helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
     return parts
 
 

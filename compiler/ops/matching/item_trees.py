@@ -151,11 +151,11 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             positives = Travel[X[:, 0], layer]
             nodes = Layer[starts[layer] : starts[layer + 1], 0]
             drawn = others_of(source, nodes, positives, count)
-            found = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
+            found: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
             there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
             chosen: Array = np.where(there, found, 0)
             slots["Out"].append(chosen)
-            way: Array = there & (np.arange(found.shape[1]) < kept)
+            way: Array = np.logical_and(there, np.arange(found.shape[1]) < kept)
             slots["Labels"].append(way)
             slots["Mask"].append(there)
         dtype = element_type(self.dtype)
