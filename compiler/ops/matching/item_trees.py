@@ -155,8 +155,9 @@ class TdmSampler(OpDef, op="tdm_sampler"):
             there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
             chosen: Array = np.where(there, found, 0)
             slots["Out"].append(chosen)
-            way: Array = np.logical_and(there, np.arange(found.shape[1]) < kept)
-            slots["Labels"].append(way)
+            label: Array = np.zeros_like(found)
+            label[:, :kept] = there[:, :kept]
+            slots["Labels"].append(label)
             slots["Mask"].append(there)
         dtype = element_type(self.dtype)
         return {
