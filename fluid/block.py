@@ -190,6 +190,7 @@ class Block(ir.Block):
         check_type(attrs, "attrs", (Mapping, NoneType), type)
         self.program._grow()
         op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
+        op.recorded = True
         self.ops.insert(index, op)
         self._claim(op)
         self.program.touch()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from compiler.errors import ShapeError
 from compiler.ir.types import DType
 from fluid.variable import Variable, convert_np_dtype_to_dtype_
 
 __all__ = [
+    "AssertedShapeError",
     "SizesError",
+    "asserting_shapes",
     "check_dtype",
     "check_type",
     "check_variable",
@@ -22,6 +26,21 @@ __all__ = [
 
 class SizesError(ValueError, AssertionError):
     """Sizes that are no shape; the reference asserts here."""
+
+
+class AssertedShapeError(ShapeError, AssertionError):
+    """Shapes do not go together in a layer where the reference asserts that they do."""
+
+
+@contextmanager
+def asserting_shapes() -> Generator[None]:
+    """Turn a ShapeError of an op that is appended into one that is an AssertionError, too."""
+    try:
+        yield
+    except ShapeError as error:
+        raise AssertedShapeError(
+            error.message, op=error.op, source=error.source, hint=error.hint
+        ) from None
 
 
 FLOATS = ("float16", "float32", "float64", "bfloat16")

@@ -26,9 +26,10 @@ from fluid import feed_checks, flags, parameter_server
 from fluid.branches_taken import BranchesTaken
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
-from fluid.fed import declared, feed_arrays, sole
+from fluid.fed import declared, feed_arrays, with_batches
 from fluid.fetch_names import names_of
 from fluid.fetched import as_numpy, as_tensor, number_like
+from fluid.file_ops import FileStages
 from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
 from fluid.module_cache import compiled_once
@@ -90,6 +91,7 @@ class Executor(RunsDatasets):
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._branches = BranchesTaken(self._core)
+        self._files = FileStages()
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -148,10 +150,13 @@ class Executor(RunsDatasets):
                 self.run(before, scope=scope)
             parameter_server.serve(program, scope, self.place, self._compile_here)
             return []
-        arrays = feed_arrays(program, _with_batches(program, feed))
+        arrays = feed_arrays(program, with_batches(program, feed))
         fetch = program._called_now(names_of(fetch_list))
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
+        if files := self._files.stages(program, fetch):
+            values = files.run(partial(self.run, scope=scope), arrays, fetch, scope)
+            return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
             warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
@@ -345,13 +350,6 @@ def _digest(program: Program) -> str:
 
 
 # What is fed
-
-
-def _with_batches(program: Program, feed: Any) -> Any:
-    """A feed with the next batch of every reader of the program whose variables it leaves out."""
-    if not program._reads:
-        return feed
-    return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})
 
 
 def _compile_lent(

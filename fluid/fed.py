@@ -16,7 +16,7 @@ from runtime.fed import Declared
 from runtime.sizes import LOD
 from runtime.tensor import LoDTensor
 
-__all__ = ["declared", "expect_names", "feed_arrays", "sole"]
+__all__ = ["declared", "expect_names", "feed_arrays", "sole", "with_batches"]
 
 
 def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
@@ -113,3 +113,10 @@ def declared(program: Program, name: str) -> Declared:
     shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
     exact = var.persistable or var.need_check_feed
     return Declared(var.element, shape, var.persistable, exact, program._called(name))
+
+
+def with_batches(program: Program, feed: Any) -> Any:
+    """A feed with the next batch of every reader of the program whose variables it leaves out."""
+    if not program._reads:
+        return feed
+    return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

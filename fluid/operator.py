@@ -19,11 +19,16 @@ __all__ = ["Operator"]
 
 
 class Operator(ir.OpDesc):
-    """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical."""
+    """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical.
+
+    `recorded` is True for an op that a script of this process appended, False for one that was
+    decoded or that fluid put in place of another; a copy of an op has that of the op.
+    """
 
     def __init__(self, block: Any, *fields: Any) -> None:
         super().__init__(*fields)
         self.block = block
+        self.recorded = False
 
     @property
     def desc(self) -> OpDesc:
@@ -130,9 +135,10 @@ class Operator(ir.OpDesc):
 
     def _copy(self, block: Any) -> Operator:
         """The same op in a copy of its block."""
-        return Operator(
-            block, self.type, self.inputs, self.outputs, plain_values(self.attrs), self.source
-        )
+        attrs = plain_values(self.attrs)
+        made = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)
+        made.recorded = self.recorded
+        return made
 
     def _is_optimize_op(self) -> bool:
         return bool(self.role & OpRole.OPTIMIZE)

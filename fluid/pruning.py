@@ -39,18 +39,18 @@ def keep_needed(program: Program, feeds: Collection[str], targets: Collection[st
     for op in reversed(main.ops):
         if not op.role & OpRole.OPTIMIZE and needed.intersection(op.writes()):
             kept.insert(0, op)
-            needed |= {name for name in _reads(program, op) if name not in feeds}
+            needed |= {name for name in reads_of(program, op) if name not in feeds}
     main.ops = kept
     drop_blocks(program)
     _drop_vars(program, _used(program) | set(feeds) | set(targets))
 
 
-def _reads(program: Program, op: OpDesc) -> Iterator[str]:
+def reads_of(program: Program, op: OpDesc) -> Iterator[str]:
     """What an op reads, in its blocks as well."""
     yield from op.reads()
     for ref in _refs(op):
         for inner in program.blocks[ref].ops:
-            yield from _reads(program, inner)
+            yield from reads_of(program, inner)
 
 
 def _refs(op: OpDesc) -> list[int]:

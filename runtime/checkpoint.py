@@ -138,10 +138,15 @@ def tensor_writer(name: str, array: Array, lod: Lod = ()) -> Writer:
 
 def combined_writer(items: Mapping[str, Tensor]) -> Writer:
     """A function that writes records in the order of their names, for `save_files`."""
+    return records_writer([(name, items[name]) for name in sorted(items)])
+
+
+def records_writer(items: Sequence[tuple[str, Tensor]]) -> Writer:
+    """A function that writes records in their order, for `save_files`."""
 
     def write(stream: BufferedIOBase) -> None:
-        for name in sorted(items):
-            write_tensor(stream, *items[name], name)
+        for name, tensor in items:
+            write_tensor(stream, *tensor, name)
 
     return write
 
@@ -152,13 +157,18 @@ def load_combined(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
     Raises FileNotFoundError, and CheckpointError where the file holds fewer tensors or more.
     """
     wanted = sorted(set(names))
-    found: dict[str, Tensor] = {}
+    return dict(zip(wanted, load_in_order(path, wanted), strict=True))
+
+
+def load_in_order(path: str | Path, wanted: Sequence[str]) -> list[Tensor]:
+    """All tensors of a combined file in its order, called `wanted` in errors; raises as above."""
+    found: list[Tensor] = []
     with _opened(path) as source:
         for name in wanted:
             if not source.left:
                 given = f"{len(found)}: the file ends before {name!r}"
                 source.refuse(f"{len(wanted)} tensors", given)
-            found[name] = _read_record(replace(source, name=f"{path} ({name})"))
+            found.append(_read_record(replace(source, name=f"{path} ({name})")))
         if source.left:
             given = len(wanted) + _count_records(source)
             source.refuse(f"{len(wanted)} tensors", f"{given}: name all that were saved")

@@ -39,6 +39,10 @@ class CheckpointError(ValueError):
         super().__init__(printable_lines(message))
 
 
+class FileAccessError(CompileError):
+    """An op of a program must not read or write the file that it names, or cannot."""
+
+
 class TooLarge(CompileError, MemoryError):
     """A value would take more memory than there is."""
 

@@ -21,6 +21,7 @@ from runtime.cuda import Mirror
 from runtime.device import Place, expect_place
 from runtime.element_access import ElementAccess
 from runtime.errors import LodError
+from runtime.tensor_text import tensor_text
 
 Lod = list[list[int]]
 
@@ -121,10 +122,11 @@ class LoDTensor(ElementAccess):
     def set(self, array: object, place: Place) -> None:
         """Copy values in, in place where shape and type stay as they are; the LoD stays.
 
+        A uint16 array has the bits of float16 numbers, as in release 1.8.5.
         Raises TypeError for elements no fluid type has, or for what is not a place.
         """
         expect_place(place)
-        values = np.asarray(array)
+        values = _as_elements(np.asarray(array))
         _expect_elements(values)
         if self._fits(values):
             np.copyto(cast(Array, self.array), values)
@@ -214,6 +216,16 @@ class LoDTensor(ElementAccess):
             return "LoDTensor(empty)"
         return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"
 
+    def __str__(self) -> str:
+        array = self.array
+        return repr(self) if array is None else tensor_text(array, self._lod)
+
+    def _copy(self, place: object) -> LoDTensor:
+        """A tensor of its own with the same elements and LoD; `place` is any place."""
+        copied = LoDTensor(None if self.array is None else np.array(self.array))
+        copied.set_lod(self._lod)
+        return copied
+
 
 def _levels(given: Sequence[Sequence[int]]) -> Lod:
     """Lengths or offsets as lists; TypeError for what is no list of lists of whole numbers."""
@@ -224,6 +236,11 @@ def _levels(given: Sequence[Sequence[int]]) -> Lod:
             "the lengths or offsets of sequences are a list of levels, each a list of whole "
             f"numbers, not {given!r:.60}"
         ) from None
+
+
+def _as_elements(values: Array) -> Array:
+    """The bits of float16 numbers as such; other values as they are."""
+    return values.view(np.float16) if values.dtype == np.uint16 else values
 
 
 def _expect_elements(values: Array) -> None:

@@ -61,6 +61,17 @@ def _fetched(scan: BlockScan, op: OpDesc) -> None:
     scan.add(OpDesc("fetched", {}, {}, attrs, op.source))
 
 
+def _on_file(scan: BlockScan, op: OpDesc) -> None:
+    """CompileError for an op on a file: what is compiled never touches one."""
+    raise CompileError(
+        f"{op.type} is on the file {op.attrs.get('file_path', '')!r:.200}, which no compiled "
+        "program reads or writes",
+        op=op_text(op),
+        source=op.source,
+        hint="fluid.Executor runs such ops of the main block on one device",
+    )
+
+
 _OWNERS: Handlers = {
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
@@ -75,6 +86,7 @@ _HANDLERS: Handlers = {
     "delete_var": _deleted,
     "fetch_barrier": _fetched,
     "print": _named_print,
+    **dict.fromkeys(("load", "load_combine", "save", "save_combine"), _on_file),
     **_OWNERS,
 }
 

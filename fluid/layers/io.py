@@ -16,7 +16,19 @@ from fluid.layer_helper import LayerHelper
 from fluid.layers.blocks import BlockGuard
 from fluid.var_types import VarDesc
 
-__all__ = ["data"]
+__all__ = ["data", "load"]
+
+
+def load(out: Variable, file_path: str, load_as_fp16: bool | None = None) -> None:
+    """Let `out` hold the tensor in a file, whenever the program runs; as float16 where asked.
+
+    The file is one of `save_vars` or of a `save` op. In Paddle 1.8.5 this layer forgets `out`.
+    """
+    helper = LayerHelper("load")
+    attrs: dict[str, Any] = {"file_path": file_path}
+    if load_as_fp16 is not None:
+        attrs["load_as_fp16"] = load_as_fp16
+    helper.append_op("load", inputs={}, outputs={"Out": out}, attrs=attrs)
 
 
 def data(

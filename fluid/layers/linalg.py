@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+from fluid.checks import (
+    FLOATS,
+    asserting_shapes,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+)
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.math import result_called
@@ -56,10 +62,14 @@ def matmul(
     alpha: float = 1.0,
     name: str | None = None,
 ) -> Variable:
-    """`alpha * x @ y` over the last two axes, each transposed first if asked."""
+    """`alpha * x @ y` over the last two axes, each transposed first if asked.
+
+    Raises AssertedShapeError for shapes that do not fit.
+    """
     _check_both("matmul", x, y)
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
-    return append_simple_op("matmul", {"X": x, "Y": y}, attrs, name=name)
+    with asserting_shapes():
+        return append_simple_op("matmul", {"X": x, "Y": y}, attrs, name=name)
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:

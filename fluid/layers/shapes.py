@@ -10,6 +10,7 @@ import numpy as np
 from fluid import unique_name
 from fluid.checks import (
     SizesError,
+    asserting_shapes,
     check_dtype,
     check_type,
     check_variable,
@@ -195,8 +196,8 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises SizesError where the axis does not fall into
-    such parts.
+    One size may be -1 and takes what remains. Raises SizesError or AssertedShapeError, both
+    ValueErrors, where the axis does not fall into such parts.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -229,7 +230,8 @@ def split(
         told, attrs["sections"] = spelled(helper, num_or_sections, "num_or_sections", slots)
         inputs |= told
     parts = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
-    helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
+    with asserting_shapes():
+        helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
     return parts
 
 

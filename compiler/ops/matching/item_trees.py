@@ -146,18 +146,18 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     def numpy(self, X: Array, Travel: Array, Layer: Array) -> dict[str, Array]:
         require_rows("tdm_sampler", X, len(Travel), "Travel")
         source, starts = generator(self.seed), self.layer_offset_lod
-        kept = int(self.output_positive)
-        slots: dict[str, list[Array]] = {"Out": [X], "Labels": [X], "Mask": [X]}
+        kept, slots = int(self.output_positive), {"Out": [X], "Labels": [X], "Mask": [X]}
         for layer, count in enumerate(self.neg_samples_num_list):
             positives = Travel[X[:, 0], layer]
             nodes = Layer[starts[layer] : starts[layer + 1], 0]
             drawn = others_of(source, nodes, positives, count)
-            found = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
+            found: Array = np.concatenate([positives[:, None], drawn], axis=1)[:, 1 - kept :]
             there: Array = np.broadcast_to(positives[:, None] != 0, found.shape)
             chosen: Array = np.where(there, found, 0)
             slots["Out"].append(chosen)
-            labels: Array = there & (np.arange(found.shape[1]) < kept)
-            slots["Labels"].append(labels)
+            label: Array = np.zeros_like(found)
+            label[:, :kept] = there[:, :kept]
+            slots["Labels"].append(label)
             slots["Mask"].append(there)
         dtype = element_type(self.dtype)
         return {

@@ -108,30 +108,6 @@ class FakeInit(OpDef, op="fake_init"):
         return np.broadcast_to(np.float32(0.0), self.shape)
 
 
-class Save(HostOp, op="save"):
-    """Write X to the file `file_path`; on a server, below the directory of `checkpoint_notify`.
-
-    The runtime does it: no module contains this op. Reference: save_op.cc.
-    """
-
-    stays_on_host = "it writes a file"
-
-    X = reads()
-    kLookupTablePath = writes(optional=True)
-    overwrite = attr(True)
-    save_as_fp16 = attr(False)
-    file_path = required(str)
-
-    def infer(self) -> dict[str, TensorType]:
-        return {}
-
-    def numpy(self, X: Array) -> dict[str, Array]:
-        raise RuntimeError(
-            f"a server saves {self.file_path!r} when checkpoint_notify asks for it; save other "
-            "variables by fluid.io.save_vars"
-        )
-
-
 class CheckpointNotify(Exchange, op="checkpoint_notify"):
     """Let the servers `epmap` save their part of `lookup_table` below `dir`.
 

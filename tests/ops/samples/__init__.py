@@ -26,8 +26,9 @@ _ARRAYS = (
 
 _SERVED = (
     "checkpoint_notify distributed_lookup_table fetch_barrier fetched listen_and_serv prefetch recv "
-    "recv_save remote_hierarchical_sigmoid remote_nce save send send_barrier sum_over_servers"
+    "recv_save remote_hierarchical_sigmoid remote_nce send send_barrier sum_over_servers"
 ).split()
+_FILES = "load load_combine save save_combine".split()
 
 WITHOUT_NUMBERS = {
     "feed": "the executor hands its value over",
@@ -39,6 +40,7 @@ WITHOUT_NUMBERS = {
     "fusion_seqexpand_concat_fc": "its first X alone has a LoD, see test_recorded.py",
     "py_func": "the program has the function, see test_host.py",
     **dict.fromkeys(_SERVED, "parameter servers have its numbers, see test_servers.py"),
+    **dict.fromkeys(_FILES, "it reads or writes a file: see tests/fluid/test_file_ops.py"),
     **dict.fromkeys(_BLOCKS, "its meaning is that of the ops in its block"),
     **dict.fromkeys(_ARRAYS, "it reads or makes a tensor array, see test_arrays.py"),
 }

@@ -1,0 +1,63 @@
+"""Ops that write tensors to files and read them: `fluid.Executor` does it between other ops.
+
+No module contains them, so what is compiled never touches a file: see fluid/file_ops.py.
+"""
+
+from __future__ import annotations
+
+from compiler.ir.opdef import HostOp, attr, attr_list, reads, required, writes
+from compiler.ir.types import TensorType
+
+
+class FileOp(HostOp):
+    """An op on the file `file_path`; the types of what it reads are those of the file."""
+
+    stays_on_host = "it reads or writes a file"
+
+    file_path = required(str)
+
+    def infer(self) -> dict[str, TensorType]:
+        return {}
+
+
+class Save(FileOp, op="save"):
+    """Write X to a file; on a parameter server, below the directory of `checkpoint_notify`.
+
+    Without `overwrite` a file that is there is an error. Reference: save_op.cc.
+    """
+
+    X = reads()
+    kLookupTablePath = writes(optional=True)
+    overwrite = attr(True)
+    save_as_fp16 = attr(False)
+
+
+class SaveCombine(FileOp, op="save_combine"):
+    """Write all of X to one file, one behind the other. Reference: save_combine_op.cc."""
+
+    X = reads(many=True)
+    Y = writes(optional=True)
+    overwrite = attr(True)
+    save_as_fp16 = attr(False)
+    save_to_memory = attr(False)
+
+
+class Load(FileOp, op="load"):
+    """Out = the tensor in a file.
+
+    With a `seek` from 0 up, the elements from there on that fill the shape `shape`.
+    Reference: load_op.cc.
+    """
+
+    Out = writes()
+    load_as_fp16 = attr(False)
+    seek = attr(-1)
+    shape = attr_list(int)
+
+
+class LoadCombine(FileOp, op="load_combine"):
+    """Out = all tensors of a file, in its order. Reference: load_combine_op.cc."""
+
+    Out = writes(many=True)
+    load_as_fp16 = attr(False)
+    model_from_memory = attr(False)
