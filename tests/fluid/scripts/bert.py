@@ -27,8 +27,12 @@ class BertModel(object):
 
     def _embedding(self, ids, rows, name):
         return fluid.layers.embedding(
-            input=ids, size=[rows, HIDDEN], dtype=self._dtype,
-            param_attr=fluid.ParamAttr(name=name, initializer=fluid.initializer.TruncatedNormal(scale=0.02)),
+            input=ids,
+            size=[rows, HIDDEN],
+            dtype=self._dtype,
+            param_attr=fluid.ParamAttr(
+                name=name, initializer=fluid.initializer.TruncatedNormal(scale=0.02)
+            ),
         )
 
     def _build(self, src_ids, position_ids, sentence_ids, input_mask):
@@ -46,41 +50,72 @@ class BertModel(object):
 
     def _heads(self, x):
         return fluid.layers.transpose(
-            fluid.layers.reshape(x, shape=[0, 0, HEADS, HIDDEN // HEADS], inplace=True), perm=[0, 2, 1, 3]
+            fluid.layers.reshape(x, shape=[0, 0, HEADS, HIDDEN // HEADS], inplace=True),
+            perm=[0, 2, 1, 3],
         )
 
     def _fc(self, x, size, name, act=None):
         return fluid.layers.fc(
-            input=x, size=size, num_flatten_dims=2, act=act,
-            param_attr=fluid.ParamAttr(name=name + ".w_0"), bias_attr=name + ".b_0",
+            input=x,
+            size=size,
+            num_flatten_dims=2,
+            act=act,
+            param_attr=fluid.ParamAttr(name=name + ".w_0"),
+            bias_attr=name + ".b_0",
         )
 
     def _layer(self, x, bias, name):
-        q, k, v = [self._heads(self._fc(x, HIDDEN, name + "_" + each)) for each in ("query", "key", "value")]
-        scores = fluid.layers.matmul(x=fluid.layers.scale(q, scale=(HIDDEN // HEADS) ** -0.5), y=k, transpose_y=True)
+        q, k, v = [
+            self._heads(self._fc(x, HIDDEN, name + "_" + each))
+            for each in ("query", "key", "value")
+        ]
+        scores = fluid.layers.matmul(
+            x=fluid.layers.scale(q, scale=(HIDDEN // HEADS) ** -0.5), y=k, transpose_y=True
+        )
         weights = fluid.layers.softmax(scores + bias, use_cudnn=True)
-        weights = fluid.layers.dropout(weights, dropout_prob=0.0, dropout_implementation="upscale_in_train")
+        weights = fluid.layers.dropout(
+            weights, dropout_prob=0.0, dropout_implementation="upscale_in_train"
+        )
         ctx = fluid.layers.transpose(fluid.layers.matmul(weights, v), perm=[0, 2, 1, 3])
         ctx = fluid.layers.reshape(ctx, shape=[0, 0, HIDDEN], inplace=True)
-        x = fluid.layers.layer_norm(x + self._fc(ctx, HIDDEN, name + "_out"), begin_norm_axis=2, name=name + "_post_att")
+        x = fluid.layers.layer_norm(
+            x + self._fc(ctx, HIDDEN, name + "_out"), begin_norm_axis=2, name=name + "_post_att"
+        )
         ffn = self._fc(self._fc(x, HIDDEN * 4, name + "_ffn_0", "gelu"), HIDDEN, name + "_ffn_1")
         return fluid.layers.layer_norm(x + ffn, begin_norm_axis=2, name=name + "_post_ffn")
 
     def get_pretraining_output(self, mask_label, mask_pos, labels):
         mask_pos = fluid.layers.cast(x=mask_pos, dtype="int32")
         first = fluid.layers.slice(input=self._enc_out, axes=[1], starts=[0], ends=[1])
-        pooled = fluid.layers.fc(input=first, size=HIDDEN, act="tanh", param_attr="pooled_fc.w_0", bias_attr="pooled_fc.b_0")
+        pooled = fluid.layers.fc(
+            input=first,
+            size=HIDDEN,
+            act="tanh",
+            param_attr="pooled_fc.w_0",
+            bias_attr="pooled_fc.b_0",
+        )
         flat = fluid.layers.reshape(x=self._enc_out, shape=[-1, HIDDEN])
         masked = fluid.layers.gather(input=flat, index=mask_pos)
-        masked = fluid.layers.fc(input=masked, size=HIDDEN, act="gelu", param_attr="trans.w_0", bias_attr="trans.b_0")
+        masked = fluid.layers.fc(
+            input=masked, size=HIDDEN, act="gelu", param_attr="trans.w_0", bias_attr="trans.b_0"
+        )
         bias = fluid.layers.create_parameter(
-            shape=[VOCAB], dtype=self._dtype, attr=fluid.ParamAttr(name="mask_lm_out_fc.b_0"), is_bias=True
+            shape=[VOCAB],
+            dtype=self._dtype,
+            attr=fluid.ParamAttr(name="mask_lm_out_fc.b_0"),
+            is_bias=True,
         )
         table = fluid.default_main_program().global_block().var(self._emb)
         words = fluid.layers.matmul(x=masked, y=table, transpose_y=True) + bias
-        mask_loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(logits=words, label=mask_label))
-        following = fluid.layers.fc(input=pooled, size=2, param_attr="next.w_0", bias_attr="next.b_0")
-        loss, probs = fluid.layers.softmax_with_cross_entropy(logits=following, label=labels, return_softmax=True)
+        mask_loss = fluid.layers.mean(
+            fluid.layers.softmax_with_cross_entropy(logits=words, label=mask_label)
+        )
+        following = fluid.layers.fc(
+            input=pooled, size=2, param_attr="next.w_0", bias_attr="next.b_0"
+        )
+        loss, probs = fluid.layers.softmax_with_cross_entropy(
+            logits=following, label=labels, return_softmax=True
+        )
         acc = fluid.layers.accuracy(input=probs, label=labels)
         return acc, mask_loss, mask_loss + fluid.layers.mean(loss)
 
@@ -89,7 +124,15 @@ def create_model(pyreader_name):
     size = args.max_seq_len
     pyreader = fluid.layers.py_reader(
         capacity=8,
-        shapes=[[-1, size, 1], [-1, size, 1], [-1, size, 1], [-1, size, 1], [-1, 1], [-1, 1], [-1, 1]],
+        shapes=[
+            [-1, size, 1],
+            [-1, size, 1],
+            [-1, size, 1],
+            [-1, size, 1],
+            [-1, 1],
+            [-1, 1],
+            [-1, 1],
+        ],
         dtypes=["int64", "int64", "int64", "float32", "int64", "int64", "int64"],
         lod_levels=[0] * 7,
         name=pyreader_name,
@@ -118,21 +161,32 @@ def data_generator():
         pos = np.tile(np.arange(longest).reshape(1, -1, 1), (4, 1, 1)).astype("int64")
         sent = (pos > 3).astype("int64")
         labels = rng.randint(0, 2, (4, 1)).astype("int64")
-        yield src, pos, sent, mask, np.array(masked).reshape(-1, 1), np.array(places).reshape(-1, 1), labels
+        yield (
+            src,
+            pos,
+            sent,
+            mask,
+            np.array(masked).reshape(-1, 1),
+            np.array(places).reshape(-1, 1),
+            labels,
+        )
 
 
 train_program, startup_prog = fluid.Program(), fluid.Program()
 with fluid.program_guard(train_program, startup_prog):
     with fluid.unique_name.guard():
         pyreader, acc, mask_loss, total_loss = create_model("train_reader")
-        rate = fluid.layers.noam_decay(1 / (4 * 0.01 ** 2), 4)
+        rate = fluid.layers.noam_decay(1 / (4 * 0.01**2), 4)
         optimizer = fluid.optimizer.Adam(learning_rate=rate)
         fluid.clip.set_gradient_clip(clip=fluid.clip.GradientClipByGlobalNorm(clip_norm=1.0))
         _, param_grads = optimizer.minimize(total_loss)
         for param, _ in param_grads:
             if "layer_norm" in param.name or param.name.endswith("b_0"):
                 continue
-            with param.block.program._optimized_guard([param, _]), fluid.framework.name_scope("weight_decay"):
+            with (
+                param.block.program._optimized_guard([param, _]),
+                fluid.framework.name_scope("weight_decay"),
+            ):
                 fluid.layers.assign(output=param, input=param - param * 0.01 * rate)
 
 exe = fluid.Executor(fluid.CPUPlace())

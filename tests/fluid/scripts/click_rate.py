@@ -27,13 +27,17 @@ def write(path, seed):
 def ctr_dnn_model():
     dense = fluid.layers.data(name="dense_input", shape=[DENSE], dtype="float32")
     slots = [
-        fluid.layers.data(name="C%d" % i, shape=[1], lod_level=1, dtype="int64") for i in range(SLOTS)
+        fluid.layers.data(name="C%d" % i, shape=[1], lod_level=1, dtype="int64")
+        for i in range(SLOTS)
     ]
     label = fluid.layers.data(name="label", shape=[1], dtype="int64")
 
     def embedding_layer(input):
         emb = fluid.layers.embedding(
-            input=input, is_sparse=True, size=[ROWS, WIDTH], param_attr=fluid.ParamAttr(name="SparseFeatFactors")
+            input=input,
+            is_sparse=True,
+            size=[ROWS, WIDTH],
+            param_attr=fluid.ParamAttr(name="SparseFeatFactors"),
         )
         return fluid.layers.sequence_pool(input=emb, pool_type="average")
 
@@ -43,7 +47,9 @@ def ctr_dnn_model():
     cost = fluid.layers.cross_entropy(input=predict, label=label)
     avg_cost = fluid.layers.reduce_sum(cost)
     acc = fluid.layers.accuracy(input=predict, label=label)
-    auc, batch_auc, auc_states = fluid.layers.auc(input=predict, label=label, num_thresholds=2 ** 8, slide_steps=20)
+    auc, batch_auc, auc_states = fluid.layers.auc(
+        input=predict, label=label, num_thresholds=2**8, slide_steps=20
+    )
     return avg_cost, auc, acc, [dense] + slots + [label]
 
 
@@ -75,8 +81,12 @@ for kind in ("QueueDataset",):
     dataset.set_filelist(files)
     for epoch in range(2):
         exe.train_from_dataset(
-            program=fluid.default_main_program(), dataset=dataset, fetch_list=[auc], fetch_info=["auc"],
-            print_period=1000, debug=False,
+            program=fluid.default_main_program(),
+            dataset=dataset,
+            fetch_list=[auc],
+            fetch_info=["auc"],
+            print_period=1000,
+            debug=False,
         )
         told.append(float(np.abs(np.array(scope.find_var("SparseFeatFactors").get_tensor())).sum()))
 told += [float(np.abs(np.array(scope.find_var(name).get_tensor())).sum()) for name in names]

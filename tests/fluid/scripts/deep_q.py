@@ -86,7 +86,9 @@ class Agent(object):
 
     def predict(self, obs):
         obs = np.expand_dims(obs, axis=0)
-        found = self.exe.run(self.predict_program, feed={"obs": obs.astype("float32")}, fetch_list=[self.value])[0]
+        found = self.exe.run(
+            self.predict_program, feed={"obs": obs.astype("float32")}, fetch_list=[self.value]
+        )[0]
         return int(np.argmax(np.squeeze(found, axis=0)))
 
     def learn(self, batch):
@@ -102,7 +104,9 @@ agent = Agent(model, target, 0.05)
 scope = fluid.global_scope()
 rng = np.random.RandomState(7)
 for each in (model, target):
-    each.set_weights(scope, [rng.uniform(-0.5, 0.5, SHAPES[n]).astype("float32") for n in each.names()])
+    each.set_weights(
+        scope, [rng.uniform(-0.5, 0.5, SHAPES[n]).astype("float32") for n in each.names()]
+    )
 
 told = []
 for step in range(8):

@@ -9,12 +9,19 @@ NOISE = 4
 
 
 def named(name):
-    return {"param_attr": fluid.ParamAttr(name=name + "_w"), "bias_attr": fluid.ParamAttr(name=name + "_b")}
+    return {
+        "param_attr": fluid.ParamAttr(name=name + "_w"),
+        "bias_attr": fluid.ParamAttr(name=name + "_b"),
+    }
 
 
 def bn(x, name, act=None):
     return fluid.layers.batch_norm(
-        x, act=act, moving_mean_name=name + "_mean", moving_variance_name=name + "_variance", **named(name)
+        x,
+        act=act,
+        moving_mean_name=name + "_mean",
+        moving_variance_name=name + "_variance",
+        **named(name),
     )
 
 
@@ -22,7 +29,14 @@ def generator(z):
     y = bn(fluid.layers.fc(z, 4 * 4 * 4, **named("g_fc")), "g_bn", act="relu")
     y = fluid.layers.reshape(y, shape=[-1, 4, 4, 4])
     return fluid.layers.conv2d_transpose(
-        input=y, num_filters=1, output_size=[8, 8], filter_size=3, stride=2, padding=1, act="tanh", **named("g_up")
+        input=y,
+        num_filters=1,
+        output_size=[8, 8],
+        filter_size=3,
+        stride=2,
+        padding=1,
+        act="tanh",
+        **named("g_up"),
     )
 
 
@@ -35,7 +49,9 @@ def discriminator(images):
 
 
 def cost(logit, value):
-    label = fluid.layers.fill_constant_batch_size_like(logit, dtype="float32", shape=[-1, 1], value=value)
+    label = fluid.layers.fill_constant_batch_size_like(
+        logit, dtype="float32", shape=[-1, 1], value=value
+    )
     return fluid.layers.mean(fluid.layers.sigmoid_cross_entropy_with_logits(x=logit, label=label))
 
 

@@ -17,9 +17,15 @@ CLASSES = 5
 
 
 def conv_bn_pool(input, out_ch, pool=True, is_test=False):
-    tmp = fluid.layers.conv2d(input=input, num_filters=out_ch, filter_size=3, padding=1, bias_attr=False)
+    tmp = fluid.layers.conv2d(
+        input=input, num_filters=out_ch, filter_size=3, padding=1, bias_attr=False
+    )
     tmp = fluid.layers.batch_norm(input=tmp, act="relu", is_test=is_test)
-    return fluid.layers.pool2d(input=tmp, pool_size=2, pool_type="max", pool_stride=2, ceil_mode=True) if pool else tmp
+    return (
+        fluid.layers.pool2d(input=tmp, pool_size=2, pool_type="max", pool_stride=2, ceil_mode=True)
+        if pool
+        else tmp
+    )
 
 
 def encoder_net(images):
@@ -29,7 +35,9 @@ def encoder_net(images):
     )
     fc_1, fc_2 = [fluid.layers.fc(input=sliced, size=8 * 3, bias_attr=False) for _ in range(2)]
     gru_forward = fluid.layers.dynamic_gru(input=fc_1, size=8, candidate_activation="relu")
-    gru_backward = fluid.layers.dynamic_gru(input=fc_2, size=8, is_reverse=True, candidate_activation="relu")
+    gru_backward = fluid.layers.dynamic_gru(
+        input=fc_2, size=8, is_reverse=True, candidate_activation="relu"
+    )
     return fluid.layers.fc(input=[gru_forward, gru_backward], size=CLASSES + 1)
 
 
@@ -73,6 +81,8 @@ told = []
 for step in range(6):
     results = exe.run(feed=get_feeder_data(2 + step % 2), fetch_list=[sum_cost, error, seq_num])
     told += [float(results[0]), float(results[1].sum()), float(results[2])]
-out = exe.run(inference, feed=get_feeder_data(2), fetch_list=[decoded, sum_cost], return_numpy=False)
+out = exe.run(
+    inference, feed=get_feeder_data(2), fetch_list=[decoded, sum_cost], return_numpy=False
+)
 told += np.array(out[0]).ravel().tolist() + [float(np.array(out[1]).sum())]
 print(json.dumps([float(each) for each in told]))

@@ -10,7 +10,16 @@ CLASSES, SIDE = 4, 32
 
 def mobile_net(img):
     def conv_bn(x, channels, stride, groups=1):
-        y = fluid.layers.conv2d(x, channels, 3, stride=stride, padding=1, groups=groups, use_cudnn=False, bias_attr=False)
+        y = fluid.layers.conv2d(
+            x,
+            channels,
+            3,
+            stride=stride,
+            padding=1,
+            groups=groups,
+            use_cudnn=False,
+            bias_attr=False,
+        )
         return fluid.layers.batch_norm(y, act="relu")
 
     def depthwise(x, channels, stride):
@@ -20,8 +29,17 @@ def mobile_net(img):
     one = depthwise(conv_bn(img, 4, 2), 6, 2)
     two = depthwise(one, 8, 2)
     return fluid.layers.multi_box_head(
-        inputs=[one, two], image=img, num_classes=CLASSES, min_ratio=20, max_ratio=90, min_sizes=[8.0, 14.0],
-        max_sizes=[[], 24.0], aspect_ratios=[[2.0], [2.0, 3.0]], base_size=SIDE, offset=0.5, flip=True,
+        inputs=[one, two],
+        image=img,
+        num_classes=CLASSES,
+        min_ratio=20,
+        max_ratio=90,
+        min_sizes=[8.0, 14.0],
+        max_sizes=[[], 24.0],
+        aspect_ratios=[[2.0], [2.0, 3.0]],
+        base_size=SIDE,
+        offset=0.5,
+        flip=True,
     )
 
 
@@ -34,7 +52,14 @@ nmsed_out = fluid.layers.detection_output(locs, confs, box, box_var, nms_thresho
 test_program = fluid.default_main_program().clone(for_test=True)
 with fluid.program_guard(test_program):
     map_eval = fluid.metrics.DetectionMAP(
-        nmsed_out, gt_label, gt_box, difficult, CLASSES, overlap_threshold=0.5, evaluate_difficult=False, ap_version="11point"
+        nmsed_out,
+        gt_label,
+        gt_box,
+        difficult,
+        CLASSES,
+        overlap_threshold=0.5,
+        evaluate_difficult=False,
+        ap_version="11point",
     )
     cur_map, accum_map = map_eval.get_map_var()
 loss = fluid.layers.reduce_sum(fluid.layers.ssd_loss(locs, confs, gt_box, gt_label, box, box_var))
@@ -69,9 +94,15 @@ feeder = fluid.DataFeeder([image, gt_box, gt_label, difficult], place)
 told = []
 for step in range(4):
     fed = feeder.feed(list(batch(2)))
-    told.append(float(exe.run(feed={n: fed[n] for n in ("image", "gt_box", "gt_label")}, fetch_list=[loss])[0]))
+    told.append(
+        float(
+            exe.run(feed={n: fed[n] for n in ("image", "gt_box", "gt_label")}, fetch_list=[loss])[0]
+        )
+    )
 map_eval.reset(exe)
 for _ in range(2):
-    now, accum = exe.run(test_program, feed=feeder.feed(list(batch(2))), fetch_list=[cur_map, accum_map])
+    now, accum = exe.run(
+        test_program, feed=feeder.feed(list(batch(2))), fetch_list=[cur_map, accum_map]
+    )
     told += [float(now), float(accum)]
 print(json.dumps(told))

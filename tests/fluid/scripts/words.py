@@ -15,14 +15,24 @@ rng = np.random.RandomState(9)
 def skip_gram():
     word = fluid.layers.data(name="input_word", shape=[1], dtype="int64")
     predict = fluid.layers.data(name="predict_word", shape=[1], dtype="int64")
-    emb = fluid.layers.embedding(word, size=[VOCAB, WIDTH], is_sparse=True, param_attr=fluid.ParamAttr(name="embeding"))
+    emb = fluid.layers.embedding(
+        word, size=[VOCAB, WIDTH], is_sparse=True, param_attr=fluid.ParamAttr(name="embeding")
+    )
     always_three = [1.0 if i == 3 else 0.0 for i in range(VOCAB)]
     cost = fluid.layers.nce(
-        num_total_classes=VOCAB, input=emb, label=predict, num_neg_samples=2, sampler="custom_dist",
-        custom_dist=always_three, param_attr=fluid.ParamAttr(name="nce_w"), bias_attr="nce_b",
+        num_total_classes=VOCAB,
+        input=emb,
+        label=predict,
+        num_neg_samples=2,
+        sampler="custom_dist",
+        custom_dist=always_three,
+        param_attr=fluid.ParamAttr(name="nce_w"),
+        bias_attr="nce_b",
     )
     loss = fluid.layers.reduce_mean(cost)
-    rate = fluid.layers.exponential_decay(learning_rate=0.5, decay_steps=2, decay_rate=0.9, staircase=True)
+    rate = fluid.layers.exponential_decay(
+        learning_rate=0.5, decay_steps=2, decay_rate=0.9, staircase=True
+    )
     fluid.optimizer.SGD(learning_rate=rate).minimize(loss)
     return loss
 
@@ -32,14 +42,23 @@ def dssm():
     clicked = fluid.layers.data(name="clicked", shape=[1], dtype="int64")
     samples = fluid.layers.data(name="samples", shape=[4], dtype="int64")
     chances = fluid.layers.data(name="chances", shape=[4], dtype="float32")
-    emb = fluid.layers.embedding(query, size=[VOCAB, WIDTH], param_attr=fluid.ParamAttr(name="query_emb"))
+    emb = fluid.layers.embedding(
+        query, size=[VOCAB, WIDTH], param_attr=fluid.ParamAttr(name="query_emb")
+    )
     vector = fluid.layers.fc(fluid.layers.sequence_pool(emb, "sum"), WIDTH, act="tanh")
-    other = fluid.layers.embedding(clicked, size=[VOCAB, WIDTH], param_attr=fluid.ParamAttr(name="doc_emb"))
+    other = fluid.layers.embedding(
+        clicked, size=[VOCAB, WIDTH], param_attr=fluid.ParamAttr(name="doc_emb")
+    )
     score = fluid.layers.cos_sim(vector, other)
     logits = fluid.layers.fc(vector, VOCAB)
     softmax = fluid.layers.sampled_softmax_with_cross_entropy(
-        logits, clicked, num_samples=3, use_customized_samples=True, customized_samples=samples,
-        customized_probabilities=chances, remove_accidental_hits=True,
+        logits,
+        clicked,
+        num_samples=3,
+        use_customized_samples=True,
+        customized_samples=samples,
+        customized_probabilities=chances,
+        remove_accidental_hits=True,
     )
     loss = fluid.layers.mean(softmax) + fluid.layers.mean(fluid.layers.square(score - 1.0))
     fluid.optimizer.Adam(learning_rate=0.05).minimize(loss)
@@ -62,7 +81,10 @@ with fluid.program_guard(first, first_startup):
     loss = skip_gram()
 initialised(exe, first, first_startup)
 for _ in range(5):
-    feed = {name: rng.randint(0, VOCAB, (6, 1)).astype("int64") for name in ("input_word", "predict_word")}
+    feed = {
+        name: rng.randint(0, VOCAB, (6, 1)).astype("int64")
+        for name in ("input_word", "predict_word")
+    }
     told.append(float(exe.run(first, feed=feed, fetch_list=[loss.name])[0]))
 told.append(float(np.abs(np.array(fluid.global_scope().find_var("embeding").get_tensor())).sum()))
 
@@ -73,9 +95,13 @@ initialised(exe, second, second_startup)
 for _ in range(5):
     lengths = rng.randint(1, 5, 3).tolist()
     clicked = rng.randint(0, VOCAB, (3, 1)).astype("int64")
-    samples = np.concatenate([clicked, np.tile(rng.choice(VOCAB, 3, replace=False), (3, 1))], axis=1)
+    samples = np.concatenate(
+        [clicked, np.tile(rng.choice(VOCAB, 3, replace=False), (3, 1))], axis=1
+    )
     feed = {
-        "query": fluid.create_lod_tensor(rng.randint(0, VOCAB, (sum(lengths), 1)).astype("int64"), [lengths], exe.place),
+        "query": fluid.create_lod_tensor(
+            rng.randint(0, VOCAB, (sum(lengths), 1)).astype("int64"), [lengths], exe.place
+        ),
         "clicked": clicked,
         "samples": samples.astype("int64"),
         "chances": np.full((3, 4), 1.0 / VOCAB, "float32"),
