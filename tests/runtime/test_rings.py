@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -229,21 +230,20 @@ def test_a_rank_that_raised_is_named_with_its_error() -> None:
 
 
 def test_a_rank_that_stalls_is_named_at_the_deadline() -> None:
-    done = []
+    done = threading.Event()
 
     def body(rings: Rings, rank: int) -> None:
         array = np.ones(1)
         rings.all_reduce(0, "x", "sum", array)
         if rank == 1:
-            while not done:
-                pass
+            done.wait()
         rings.all_reduce(0, "x", "sum", array)
 
     def run(rings: Rings, rank: int) -> None:
         try:
             body(rings, rank)
         finally:
-            done.append(rank)
+            done.set()
 
     error = world(2, run, deadline=2.0)[0]
     assert isinstance(error, RankError)
