@@ -14,7 +14,17 @@ from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from fluid.data_feed_desc import DataFeed, feed_text
 from fluid.data_feed_desc import Slot as DescribedSlot
-from fluid.multi_slot import Row, Slot, as_feed, as_line, batches, parsed, rows_of_file, slot_of
+from fluid.multi_slot import (
+    Row,
+    Slot,
+    as_feed,
+    as_line,
+    batches,
+    parsed,
+    rows_of_file,
+    slot_of,
+    without_zeros,
+)
 from fluid.reader_decorators import in_processes
 from fluid.variable import Variable
 from runtime.reader import prefetched
@@ -161,7 +171,10 @@ class QueueDataset(DatasetBase):
 
 
 class InMemoryDataset(DatasetBase):
-    """Samples that are read once, kept, and shuffled in this process or over all trainers."""
+    """Samples that are read once, kept, and shuffled in this process or over all trainers.
+
+    Zeros are left out where a slot takes any number of values, as release 1.8.5 does.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,6 +188,9 @@ class InMemoryDataset(DatasetBase):
         shares = self._shares()
         read = [partial(self._rows, share) for share in shares]
         self._kept = list(read[0]() if len(read) == 1 else in_processes(read))
+
+    def _rows(self, files: Iterable[str]) -> Iterator[Row]:
+        return (without_zeros(row, self._slots) for row in super()._rows(files))
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Read all files in the background; `wait_preload_done` waits for it."""

@@ -23,7 +23,13 @@ from fluid.variable import Variable
 from runtime.errors import FeedError
 from runtime.tensor import LoDTensor
 
-__all__ = ["Row", "Slot", "as_feed", "as_line", "batches", "parsed", "rows_of_file", "slot_of"]
+__all__ = [
+    "Row", "Slot", "as_feed", "as_line", "batches", "parsed", "rows_of_file", "slot_of",
+    "without_zeros",
+]  # fmt: skip
+
+NEAR_ZERO = np.float32(1e-6)
+"""Floats that are smaller count as zeros where zeros are left out."""
 
 Row = list[Array]
 """The values of each slot of a sample, one-dimensional."""
@@ -122,6 +128,22 @@ def _values(tokens: Sequence[bytes], slot: Slot, where: str) -> Array:
     except (ValueError, OverflowError) as error:
         kind = "numbers" if slot.is_float else "ids from 0 to 2**64 - 1"
         raise FeedError(f"{where}: {slot.name!r} takes {kind}, but {error}") from error
+
+
+def without_zeros(row: Row, slots: Sequence[Slot]) -> Row:
+    """A sample without the zeros of slots that take any number of values, as 1.8.5 keeps it.
+
+    Numbers below 1e-6 in size count as zeros; a slot that had nothing else keeps one 0.
+    """
+    return [
+        values if slot.shape is not None else _kept(values)
+        for values, slot in zip(row, slots, strict=True)
+    ]
+
+
+def _kept(values: Array) -> Array:
+    kept = values[np.abs(values) >= NEAR_ZERO] if values.dtype.kind == "f" else values[values != 0]
+    return kept if kept.size else np.zeros(1, values.dtype)
 
 
 def as_line(row: Row, slots: Sequence[Slot]) -> bytes:

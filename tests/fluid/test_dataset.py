@@ -133,6 +133,33 @@ def test_samples_in_memory_are_shuffled(tmp_path, capsys):
     assert dataset.get_memory_data_size() == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "ids", "floats"),
+    [
+        ("QueueDataset", [[0, 5, 0], [0], [7, 8]], [[0, 1.5], [2.5, 1e-7, 0], [0]]),
+        ("InMemoryDataset", [[5], [0], [7, 8]], [[1.5], [2.5], [0]]),
+    ],
+)
+def test_zeros_of_slots_of_any_length_are_left_out_in_memory(tmp_path, kind, ids, floats):
+    """As release 1.8.5 does; what a shape counts is kept, and no slot is empty."""
+    variables = [
+        fluid.layers.data("a", [1], dtype="int64", lod_level=1),
+        fluid.layers.data("f", [1], lod_level=1),
+        fluid.layers.data("d", [2], dtype="int64"),
+    ]
+    text = "3 0 5 0 2 0.0 1.5 2 0 0\n1 0 3 2.5 1e-7 0 2 1 0\n2 7 8 1 0 2 1 0\n"
+    (tmp_path / "part").write_text(text)
+    dataset = make(kind, variables, [str(tmp_path / "part")])
+    if kind == "InMemoryDataset":
+        dataset.load_into_memory()
+    (feed,) = dataset._feeds()
+    for name, rows in (("a", ids), ("f", floats)):
+        assert feed[name].recursive_sequence_lengths() == [[len(row) for row in rows]]
+        found = np.array(feed[name]).ravel()
+        np.testing.assert_array_equal(found, np.concatenate(rows).astype(found.dtype))
+    np.testing.assert_array_equal(feed["d"], [[0, 0], [1, 0], [1, 0]])
+
+
 def test_files_are_read_in_the_background(tmp_path):
     variables, _ = click_model()
     dataset = make("InMemoryDataset", variables, write_files(tmp_path))

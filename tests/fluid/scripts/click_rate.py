@@ -72,13 +72,15 @@ files = [os.path.join(folder, "part-%d" % i) for i in range(2)]
 for i, path in enumerate(files):
     write(path, i)
 told = []
-for kind in ("QueueDataset",):
+for kind in ("QueueDataset", "InMemoryDataset"):
     dataset = fluid.DatasetFactory().create_dataset(kind)
     dataset.set_use_var(inputs)
     dataset.set_pipe_command("cat")
     dataset.set_batch_size(4)
     dataset.set_thread(1)
     dataset.set_filelist(files)
+    if kind == "InMemoryDataset":
+        dataset.load_into_memory()
     for epoch in range(2):
         exe.train_from_dataset(
             program=fluid.default_main_program(),
