@@ -29,4 +29,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'compiler' has no attribute {name!r}")
 
 
-fill_later(lambda: load(lambda: import_module("compiler.ops")))
+fill_later(lambda: import_module("compiler.ops"))

@@ -54,7 +54,7 @@ class Lines(unittest.TestResult):
     addError = addFailure
 
     def addSubTest(self, test, subtest, err):
-        """A part of a test; only one that failed is told."""
+        """Record a subtest, if it failed."""
         if err is not None:
             self.spoilt.add(test)
             self.addFailure(subtest, err)

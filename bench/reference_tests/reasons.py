@@ -12,7 +12,7 @@ ABSENT = {
     "compression": re.compile(r"no compression of models here"),
     "IrGraph": re.compile(r"graphs of the native library are not here"),
 }
-"""What this package leaves out on purpose, by the words in which it says so."""
+"""What this package leaves out on purpose, by patterns of its error messages."""
 KINDS = {
     "CUDA": re.compile(r"cuda|gpu|cudnn|nccl", re.IGNORECASE),
     "MKL-DNN": re.compile(r"mkl|onednn", re.IGNORECASE),

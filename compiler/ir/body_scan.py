@@ -121,7 +121,7 @@ class BlockScan(Scan):
         self.shared.written(op)
 
     def read(self, name: str, op: OpDesc) -> Var:
-        """The var a name stands for; made anew where it shares memory that was written."""
+        """The var of a name; created again where memory that it shares was written."""
         self.shared.renew(self, name)
         return super().read(name, op)
 

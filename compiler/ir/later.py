@@ -19,7 +19,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 FORK_WAITS = 10.0
-"""Seconds that a fork waits for imports of other threads; then it goes on, as others would."""
+"""Seconds that a fork waits for imports of other threads at most."""
 
 _LATER: list[Callable[[], object]] = []
 _FILLING = RLock()

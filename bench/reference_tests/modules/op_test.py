@@ -231,7 +231,7 @@ def randomize_probability(batch_size, class_num, dtype="float32"):
 
 
 def skip_check_grad_ci(reason=None):
-    """Mark a test class that checks no gradient; a reason is asked for."""
+    """Mark a test class that checks no gradient; `reason` is required."""
     if not isinstance(reason, str):
         raise AssertionError("skip_check_grad_ci needs a reason, a string")
 

@@ -19,7 +19,7 @@ from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.alone import Alone
 from compiler.ops.collective.base import InPlace
 from compiler.ops.collective.move import CBroadcast
-from compiler.ops.collective.reduce import CReduceSum, all_reduced
+from compiler.ops.collective.reduce import AllReduce, CReduceSum, all_reduced
 
 P = TypeVar("P", Operand, DeviceOperand)
 
@@ -165,17 +165,10 @@ class StartAllReduce(InPlace, op="start_all_reduce"):
         return {"Out": out}
 
 
-class AllReduceBucket(InPlace, op="all_reduce_bucket"):
-    """Out = the sum of X over all ranks of ring `ring_id`, on each of them.
+class AllReduceBucket(AllReduce, op="all_reduce_bucket"):
+    """`c_allreduce_sum` of a bucket; `described` is as `start_all_reduce` has it."""
 
-    `described` is as `start_all_reduce` has it.
-    """
-
-    ring_id = attr(0)
     described = attr("")
-
-    def call(self, out: str) -> str:
-        return f"collective.all_reduce({self.ring_id}, {self.variable!r}, 'sum', {out})"
 
     def numpy(self, X: Array) -> dict[str, Array]:
         return {"Out": all_reduced(self.collective, self.ring_id, self.variable, "sum", X)}

@@ -41,7 +41,7 @@ class RankAttention(OpDef, op="rank_attention"):
     """Out[i] = the sum over the items k beside item i of X[row of k] @ a matrix for both ranks.
 
     X is [rows, features], RankOffset int32 [rows, 1 + 2 `MaxRank`]: the rank of the item, counted
-    from 1, then rank and row of each item beside it; a rank of 0 stands for none. RankParam is
+    from 1, then rank and row of each item beside it; a rank of 0 means none. RankParam is
     [`MaxRank`² features, columns], a matrix for each pair of ranks. X has no gradient.
     Reference: rank_attention_op.cu.
     """

@@ -49,8 +49,8 @@ def xx_stripes(lanes: Array, seeds: Array) -> Array:
     for place, lane in enumerate(lanes):
         mixed = states[place % 4] + lane * np.uint32(XX_2)
         states[place % 4] = left(mixed, 13) * np.uint32(XX_1)
-    turned = [left(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)]
-    return turned[0] + turned[1] + turned[2] + turned[3]
+    rotated = [left(state, by) for state, by in zip(states, (1, 7, 12, 18), strict=True)]
+    return rotated[0] + rotated[1] + rotated[2] + rotated[3]
 
 
 def murmur_128(words: Array, seed: int) -> tuple[Array, Array]:

@@ -37,8 +37,8 @@ class Heads(Composite):
 
     def one(self) -> dict[str, Any]:
         """The attributes of the product of one head."""
-        turned = {"transpose_X": self.transpose_X, "transpose_Y": self.transpose_Y}
-        return {**turned, "alpha": self.alpha}
+        transposes = {"transpose_X": self.transpose_X, "transpose_Y": self.transpose_Y}
+        return {**transposes, "alpha": self.alpha}
 
 
 class MatmulHeads(Heads, op="matmul_heads"):
