@@ -23,12 +23,12 @@ import fluid
 from bench.nets import transformer, zoo
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
-from compiler.account import Account
+from compiler.cost.gpu_limits import GPUS, Gpu
+from compiler.cost.plan_cost import Account
+from compiler.debugging.explanation import Study, study_graph
 from compiler.driver import feed_shapes
-from compiler.gpus import GPUS, Gpu
-from compiler.ir.convert import to_graph
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.options import Options
-from compiler.study import Study, study_graph
 from fluid.contrib.mixed_precision import decorate
 
 PICTURES = {"image": 224, "classes": 1000}

@@ -32,7 +32,7 @@ from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import TARGETS, feed_shapes, without_collections
 from compiler.freeze import freeze
-from compiler.ir.convert import to_graph
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import Timer

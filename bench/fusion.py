@@ -28,11 +28,11 @@ from bench.nets.timed import Recorded, fed
 from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import compile_stages, feed_shapes
-from compiler.ir.convert import to_graph
+from compiler.ir.analysis.liveness import kernels
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.graph import Graph
-from compiler.ir.liveness import kernels
-from fluid.inference_model import InferenceModel, read_inference_model
-from fluid.predictor import Predictor
+from fluid.inference.predictor import Predictor
+from fluid.saving.inference_model import InferenceModel, read_inference_model
 
 LIMIT = 1e-4
 """Relative difference of any result, at most."""

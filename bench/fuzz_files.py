@@ -37,11 +37,11 @@ from bench.support.small_runs import runs
 from bench.support.table import Row, goal, table
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
-from compiler.ir.proto import Message, ProtoError, dump, parse
-from compiler.ir.serial import dump_program, load_program
+from compiler.ir.model_format.program_desc import dump_program, load_program
+from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
 from fluid.framework import Program
-from fluid.state_file import load_state
-from runtime.checkpoint import CheckpointError, load_combined, load_tensor
+from fluid.saving.state_file import load_state
+from runtime.files.checkpoint import CheckpointError, load_combined, load_tensor
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "golden"
 CHUNK = 2_500

@@ -43,7 +43,7 @@ from bench.support.table import Row, goal, table
 from compiler import Options
 from compiler.driver import Compiled, compile_stages
 from compiler.ir.types import Array
-from fluid.fed import declared
+from fluid.running.feeds import declared
 from runtime.sizes import LOD, name_sizes, twins_of
 
 NAMES = tuple(zoo.MODELS)

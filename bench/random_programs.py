@@ -23,7 +23,7 @@ from bench.support.table import goal, table
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
 from compiler.ir.graph import Graph
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.passes.base import Context, Pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named

@@ -29,9 +29,9 @@ from bench.real.packages import cache_folder, provide
 from bench.real.tasks import MODELS, Model, Request
 from bench.support.lines import append
 from bench.support.table import Row, goal, table
-from compiler.ir.proto import dump, parse
+from compiler.ir.model_format.protobuf import dump, parse
 from fluid.cli.layout import saved_names
-from runtime.checkpoint import load_combined, load_tensor, save_combined, save_tensor
+from runtime.files.checkpoint import load_combined, load_tensor, save_combined, save_tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENCE = 1e-4

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from compiler.codegen.module import Module
-from compiler.ir.later import fill_later, load
+from compiler.ir.opdef.lazy_loading import fill_later, load
 from compiler.options import Options
 
 __all__ = ["Module", "Options"]
@@ -23,9 +23,9 @@ def __getattr__(name: str) -> Any:
     if name == "compile":
         return load(lambda: import_module("compiler.driver")).compile
     if name == "explain":
-        return load(lambda: import_module("compiler.study")).explain
+        return load(lambda: import_module("compiler.debugging.explanation")).explain
     if name == "digest":
-        return load(lambda: import_module("compiler.ir.text")).digest
+        return load(lambda: import_module("compiler.ir.text.printer")).digest
     raise AttributeError(f"module 'compiler' has no attribute {name!r}")
 
 

@@ -13,18 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from compiler.codegen.numpy import NumpyTarget
+from compiler.debugging.explanation import study_graph
 from compiler.errors import ParseError
 from compiler.escape import one_line, printable_lines
 from compiler.freeze import freeze
-from compiler.ir.draw import dot
 from compiler.ir.graph import Graph
-from compiler.ir.text import parse, show
+from compiler.ir.text.dot import dot
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context, Pass
 from compiler.passes.dump import Dump
 from compiler.passes.manager import Observer, run_passes
 from compiler.passes.pipeline import PASSES, left_out, named, pipeline
-from compiler.study import study_graph
 
 EMITTERS: Mapping[str, Callable[[Graph], str]] = {
     "ir": show,

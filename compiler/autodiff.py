@@ -4,7 +4,8 @@ A gradient is called `x@GRAD`. Where several ops give parts of it, the parts are
 `x@GRAD@RENAME@block0@k` and a `sum` stands right before the first op that reads the whole, or at
 the end. An op takes part if a gradient of something it writes has come up: what does not lead to
 the loss, or only to variables that stop gradients, is never written down. The gradient of a block
-that an op owns is a block too, which the op's gradient owns. `compiler.ir.tape` does the walk.
+that an op owns is a block too, which the op's gradient owns. `compiler.ir.autodiff.reverse_walk`
+does the walk.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.ir.parts import PART
+from compiler.ir.autodiff.gradient_sums import PART
+from compiler.ir.autodiff.reverse_walk import OnAppend, Tape
 from compiler.ir.program import Block, OpDesc, OpRole
-from compiler.ir.tape import OnAppend, Tape
 
 __all__ = ["PART", "OnAppend", "append_backward", "append_gradients", "note_parameters"]
 

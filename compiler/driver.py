@@ -19,13 +19,13 @@ from compiler.codegen.triton.target import TritonTarget
 from compiler.codegen.writer import LONGEST_NAME
 from compiler.errors import CompileError, did_you_mean
 from compiler.freeze import freeze
-from compiler.ir.convert import to_graph
+from compiler.ir.analysis.placement import runs_on_device
+from compiler.ir.conversion.block_walk import LOD, ROWS
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim, Size, parse_size
 from compiler.ir.graph import Graph
 from compiler.ir.program import Program, VarDesc
-from compiler.ir.scan import LOD, ROWS
-from compiler.ir.sides import runs_on_device
-from compiler.ir.text import show
+from compiler.ir.text.printer import show
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.options import Options
 from compiler.passes.base import Context

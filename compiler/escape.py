@@ -12,7 +12,7 @@ so by the function here for that language; `expect_one_line` is for who collects
 | DOT | `dot_string` |
 | HTML | `html_text`, and `script_json` for data that its script reads |
 | JSON, a value a line | `json_line` |
-| `.ir` text | `compiler.ir.literal.name_text`, since names are read back |
+| `.ir` text | `compiler.ir.text.literals.name_text`, since names are read back |
 """
 
 from __future__ import annotations

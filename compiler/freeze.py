@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
+from compiler.ir.analysis.liveness import kernels, lives
+from compiler.ir.analysis.placement import device_vars
+from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.dims import Dim, Size
 from compiler.ir.graph import Graph, Op, Var, without_tokens
-from compiler.ir.liveness import kernels, lives
 from compiler.ir.region import are_apart, at_most, end
-from compiler.ir.sides import device_vars
 from compiler.plan import Buffer, Place, Plan, PlannedOp, Step, Tensor, Value, tensor
 from compiler.plan_check import check_plan
 

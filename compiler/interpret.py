@@ -14,11 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.body_scan import CAPTURED, RUNS, WRITTEN
+from compiler.ir.analysis.memory_writes import linked, written
+from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
 from compiler.ir.graph import Graph, Op, Var, without_tokens
 from compiler.ir.opdef import Slot, listed
 from compiler.ir.region import are_apart
-from compiler.ir.sharing import linked, written
 from compiler.ir.types import Array, TensorType, is_floating
 
 Watch = Callable[[Op, list[tuple[Var, Array]]], list[tuple[Var, Array]]]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from compiler.errors import PlanError
+from compiler.ir.analysis.memory_writes import linked, written
 from compiler.ir.opdef import Pointwise
 from compiler.ir.region import are_apart
-from compiler.ir.sharing import linked, written
 from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
 
 _Memory = tuple[Place, "str | int"]

@@ -74,7 +74,7 @@ class Stage:
 
     @property
     def text(self) -> str:
-        """The graph as `compiler.ir.text.show` writes it."""
+        """The graph as `compiler.ir.text.printer.show` writes it."""
         lines = [*self.head, *(line for op in self.ops for line in op.lines), *self.tail]
         return "\n".join(lines) + "\n"
 

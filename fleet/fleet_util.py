@@ -23,7 +23,7 @@ from fluid.executor import global_scope
 from fluid.framework import Program
 from fluid.parameter_server.saving import merged_values
 from runtime.device import CPUPlace, Place
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 __all__ = ["FleetUtil", "check_all_trainers_ready"]
 

@@ -30,9 +30,15 @@ from fluid import (
     transpiler,
     unique_name,
 )
-from fluid.as_paddle import install_as_paddle
 from fluid.backward import gradients
-from fluid.compiled import load_compiled
+from fluid.compatibility.as_paddle import install_as_paddle
+from fluid.compatibility.installed import (
+    disable_dygraph,
+    disable_imperative,
+    enable_dygraph,
+    enable_imperative,
+)
+from fluid.compatibility.missing import not_yet
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.data import data
 from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
@@ -80,8 +86,9 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
+from fluid.inference.packages import load_compiled
+from fluid.inference.predictor import Predictor, create_predictor
 from fluid.input import embedding, one_hot
-from fluid.installed import disable_dygraph, disable_imperative, enable_dygraph, enable_imperative
 from fluid.io import load, load_program_state, save, set_program_state
 from fluid.lod_tensor import (
     LoDTensor,
@@ -89,10 +96,8 @@ from fluid.lod_tensor import (
     create_lod_tensor,
     create_random_int_lodtensor,
 )
-from fluid.missing import not_yet
 from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
-from fluid.predictor import Predictor, create_predictor
 from fluid.transpiler import (
     DistributeTranspiler,
     DistributeTranspilerConfig,
@@ -101,7 +106,7 @@ from fluid.transpiler import (
     release_memory,
 )
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 Tensor = LoDTensor
 

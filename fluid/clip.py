@@ -9,9 +9,9 @@ from typing import Any
 
 from compiler.autodiff import PART
 from fluid import layers
-from fluid.arguments import typed
 from fluid.framework import Parameter, Program, Variable, default_main_program, name_scope
-from fluid.var_types import VarDesc
+from fluid.recording.arguments import typed
+from fluid.recording.var_types import VarDesc
 
 __all__ = [
     "ErrorClipByValue",

@@ -16,9 +16,9 @@ from fluid.data_parallel.runner import DataParallel
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.data_parallel.trainers import trainers_of
 from fluid.framework import Program
-from fluid.places import cpu_places, cuda_places
+from fluid.running.places import cpu_places, cuda_places
 from runtime.device import PLACES, CPUPlace, Place
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.arguments import typed
-from fluid.atomic import atomic
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
 
 __all__ = ["data"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fluid.arguments import typed
-from fluid.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
 from fluid.framework import Program, Variable, default_main_program
-from fluid.places import cpu_places, cuda_places
+from fluid.recording.arguments import typed
+from fluid.recording.checks import check_dtype, check_type, check_variable_and_dtype, convert_dtype
+from fluid.running.places import cpu_places, cuda_places
 from runtime.device import CUDAPlace, Place
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["DataFeeder", "check_dtype", "check_type", "check_variable_and_dtype", "convert_dtype"]
 

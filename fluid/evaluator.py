@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fluid import detection_map, layers, unique_name
+from fluid import layers, unique_name
 from fluid.framework import Program, Variable, program_guard
 from fluid.layer_helper import LayerHelper
+from fluid.metrics import detection_map
 
 __all__ = ["ChunkEvaluator", "DetectionMAP", "EditDistance"]
 

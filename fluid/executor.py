@@ -17,33 +17,34 @@ from weakref import WeakKeyDictionary
 
 import compiler
 from compiler.codegen.module import Module
-from compiler.ir.infer import op_text
+from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
-from compiler.ir.program_text import program_digest
+from compiler.ir.text.program_printer import program_digest
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
-from fluid import feed_checks, flags, parameter_server
-from fluid.branches_taken import BranchesTaken
+from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
-from fluid.fed import declared, feed_arrays, with_batches
-from fluid.fetch_names import names_of
-from fluid.fetched import as_numpy, as_tensor, number_like
-from fluid.file_ops import FileStages
 from fluid.framework import Program, Variable, default_main_program
-from fluid.lent import Lent, changes_state
-from fluid.module_cache import compiled_once
 from fluid.profiler import recorder
-from fluid.train_from_dataset import FetchHandler, RunsDatasets
+from fluid.running import feed_checks, flags
+from fluid.running.branch_selection import BranchesTaken
+from fluid.running.feeds import declared, feed_arrays, with_batches
+from fluid.running.fetch_names import names_of
+from fluid.running.fetched_values import as_numpy, as_tensor, number_like
+from fluid.running.file_ops import FileStages
+from fluid.running.half_precision_weights import Lent, changes_state
+from fluid.running.module_cache import compiled_once
+from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective import rings_of
 from runtime.device import CPUPlace, Place, expect_place, target_of
 from runtime.errors import missing_feed
 from runtime.loader import Counters, Params
-from runtime.scope import Scope
 from runtime.serving import Library
 from runtime.sizes import Pattern
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
 
 __all__ = ["Executor", "FetchHandler", "as_numpy", "global_scope", "scope_guard"]
 
@@ -248,7 +249,7 @@ class Executor(RunsDatasets):
         fetch_list: Any = None,
         scope: Scope | None = None,
     ) -> Any:
-        """What the compiler made of a program that this Executor ran: a `compiler.study.Study`.
+        """The compilation of a program that this Executor ran, as a `Study`.
 
         It prints as tables of the passes and the memory; `save("report.html")` writes the page that
         `fluid inspect` does. It is of the last run, with its sizes, or of the last kind of run that

@@ -16,27 +16,27 @@ from textwrap import indent
 from typing import Any
 
 from compiler.ir import program as ir
-from compiler.ir.own_names import has_reuses, restore_own_names
+from compiler.ir.conversion.reused_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
-from fluid import current_state, pruning
-from fluid.arguments import ArgumentError, typed
-from fluid.block import Block
-from fluid.descs import ProgramDesc
-from fluid.flags import get_flags, set_flags
-from fluid.installed import in_dygraph_mode, load_op_library, require_version
-from fluid.op_protos import OpProtoHolder, get_all_op_protos
-from fluid.operator import Operator
-from fluid.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
-from fluid.program_bytes import program_bytes, program_from_bytes
-from fluid.proto_text import program_text
-from fluid.recording import must_be_bool, user_line
-from fluid.variable import (
+from fluid.compatibility.installed import in_dygraph_mode, load_op_library, require_version
+from fluid.compatibility.op_protos import OpProtoHolder, get_all_op_protos
+from fluid.recording import current_state, pruning
+from fluid.recording.arguments import ArgumentError, typed
+from fluid.recording.block import Block
+from fluid.recording.descs import ProgramDesc
+from fluid.recording.op_records import must_be_bool, user_line
+from fluid.recording.operator import Operator
+from fluid.recording.program_bytes import program_bytes, program_from_bytes
+from fluid.recording.proto_text import program_text
+from fluid.recording.variable import (
     Parameter,
     Variable,
     convert_np_dtype_to_dtype_,
     dtype_is_floating,
     grad_var_name,
 )
+from fluid.running.flags import get_flags, set_flags
+from fluid.running.places import cpu_places, cuda_pinned_places, cuda_places, is_compiled_with_cuda
 
 __all__ = [
     "Block",

@@ -14,8 +14,8 @@ import numpy as np
 
 from compiler.ir.types import HALVES, DType
 from fluid import unique_name
-from fluid.arguments import typed
 from fluid.framework import Block, Operator, Variable
+from fluid.recording.arguments import typed
 
 __all__ = [
     "Bilinear",

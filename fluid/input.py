@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.arguments import typed
-from fluid.atomic import atomic
 from fluid.framework import Variable
-from fluid.layers.indexing import one_hot_rows
-from fluid.layers.lookup import append_lookup, lookup_attributes
+from fluid.layers.mathematics.indexing import one_hot_rows
+from fluid.layers.recommending.lookup import append_lookup, lookup_attributes
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
 
 __all__ = ["embedding", "one_hot"]
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from fluid.dataloader import Dataset
-from fluid.inference_model import (
+from fluid.reader import DataLoader, PyReader, default_collate_fn
+from fluid.reading.decorators import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    multiprocess_reader,
+    shuffle,
+    xmap_readers,
+)
+from fluid.saving.inference_model import (
     append_fetch_ops,
     load_inference_model,
     prepend_feed_ops,
     save_inference_model,
 )
-from fluid.persistables import (
+from fluid.saving.persistables import (
     get_parameter_value,
     get_parameter_value_by_name,
     get_program_parameter,
@@ -24,21 +38,7 @@ from fluid.persistables import (
     save_persistables,
     save_vars,
 )
-from fluid.program_state import load, load_program_state, save, set_program_state
-from fluid.reader import DataLoader, PyReader, default_collate_fn
-from fluid.reader_decorators import (
-    ComposeNotAligned,
-    batch,
-    buffered,
-    cache,
-    chain,
-    compose,
-    firstn,
-    map_readers,
-    multiprocess_reader,
-    shuffle,
-    xmap_readers,
-)
+from fluid.saving.program_state import load, load_program_state, save, set_program_state
 
 __all__ = [
     "save_vars",

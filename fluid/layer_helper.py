@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fluid import unique_name
-from fluid.checks import check_type, check_variable
 from fluid.framework import (
     Operator,
     Parameter,
@@ -19,8 +18,9 @@ from fluid.framework import (
 )
 from fluid.initializer import Constant, Initializer, Xavier
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
-from fluid.var_types import VarDesc
-from fluid.weight_norm import create_normalized_weight
+from fluid.recording.checks import check_type, check_variable
+from fluid.recording.var_types import VarDesc
+from fluid.recording.weight_norm import create_normalized_weight
 
 __all__ = ["LayerHelper", "append_simple_op"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fluid.arguments import typed
-from runtime import tensor
-from runtime.held_values import LoDTensorArray
-from runtime.tensor import LoDTensor
+from fluid.recording.arguments import typed
+from runtime.tensors import lod_tensor as tensor
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope_values import LoDTensorArray
 
 __all__ = ["LoDTensor", "LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid import layers
-from fluid.arguments import typed
-from fluid.atomic import atomic
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = [
     "glu",

@@ -13,8 +13,8 @@ from typing import Any
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.executor import Executor, global_scope
 from fluid.framework import Program, default_main_program
-from fluid.places import cpu_places, cuda_places
-from runtime.scope import Scope
+from fluid.running.places import cpu_places, cuda_places
+from runtime.tensors.scope import Scope
 
 __all__ = ["ParallelExecutor"]
 

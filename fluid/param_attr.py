@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.arguments import typed
 from fluid.initializer import Initializer
+from fluid.recording.arguments import typed
 from fluid.regularizer import WeightDecayRegularizer
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]

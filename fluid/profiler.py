@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from fluid.arguments import typed
-from fluid.files import replace_file
+from fluid.recording.arguments import typed
+from fluid.saving.files import replace_file
 from runtime.profiler import SORTS, Recorder, rows, table, trace
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any
 from fluid.dataloader import BatchSampler, Dataset, default_collate_fn
 from fluid.dataset import DatasetBase
 from fluid.framework import Variable
-from fluid.generator_loader import (
+from fluid.reading.decorators import in_processes
+from fluid.reading.generator_loader import (
     DataLoaderBase,
     GeneratorLoader,
     Source,
@@ -18,9 +19,8 @@ from fluid.generator_loader import (
     device_feeds,
     to_tensors,
 )
-from fluid.reader_decorators import in_processes
-from runtime.reader import Queue, prefetched
-from runtime.tensor import LoDTensor
+from runtime.prefetching_reader import Queue, prefetched
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = [
     "DataLoader",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fluid.arguments import typed
 from fluid.framework import Block, Parameter, Variable, name_scope
-from fluid.var_types import VarDesc
+from fluid.recording.arguments import typed
+from fluid.recording.var_types import VarDesc
 
 __all__ = [
     "L1Decay",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fluid.arguments import typed
+from fluid.recording.arguments import typed
 
 __all__ = ["UniqueNameGenerator", "generate", "generate_with_ignorable_key", "guard", "switch"]
 

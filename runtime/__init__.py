@@ -3,8 +3,8 @@
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace, Place
 from runtime.errors import FeedError, LodError, NotInitialized, PlaceError
 from runtime.loader import Counters, Executable, MemoryReport, load
-from runtime.scope import Scope
-from runtime.tensor import LoDTensor, create_lod_tensor
+from runtime.tensors.lod_tensor import LoDTensor, create_lod_tensor
+from runtime.tensors.scope import Scope
 
 __all__ = [
     "load",

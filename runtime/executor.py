@@ -22,13 +22,13 @@ from compiler.errors import CompileError, ShapeError
 from compiler.ir.types import Array
 from runtime.device import CPUPlace, Place
 from runtime.errors import NotInitialized, StepError
-from runtime.fed import Declared, Fed, fed_as
+from runtime.feeds import Declared, Fed, fed_as
 from runtime.fetch_layout import Layout
 from runtime.forks import renew_in_children
 from runtime.loader import Counters, Executable, Params, check_shapes, load
 from runtime.profiler import Recorder
-from runtime.scope import Arrays, Scope
 from runtime.sizes import LOD, Pattern, twins_of
+from runtime.tensors.scope import Arrays, Scope
 
 KEPT_PLANS = 1024
 """Kinds of run remembered for a program and a scope; past it they are all forgotten."""

@@ -11,7 +11,7 @@ from typing import Any
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from runtime.sizes import LOD
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,17 @@ from compiler.ir.dims import evaluate, solve
 from compiler.ir.types import Array
 from compiler.pack import Life
 from compiler.plan import Tensor
-from runtime.arena import Arena
-from runtime.blame import blame
 from runtime.blas import elements, with_few_threads
-from runtime.cuda import DeviceArena, Mirrors, current, device_of, host_block
 from runtime.device import CPUPlace, CUDAPlace, Place, expect_target
+from runtime.error_location import blame
 from runtime.errors import missing_feed, wrong_dtype, wrong_shape
-from runtime.memory import Block, Memory, Places
-from runtime.memory_limit import check_limit
-from runtime.scope import Arrays, Scope
+from runtime.gpu.cuda import DeviceArena, Mirrors, current, device_of, host_block
+from runtime.memory.arena import Arena
+from runtime.memory.arenas import Block, Memory, Places
+from runtime.memory.limit import check_limit
+from runtime.memory.params import Params, state_arrays
 from runtime.source_lines import SourceLines
-from runtime.state import Params, state_arrays
+from runtime.tensors.scope import Arrays, Scope
 
 KEPT_BINDINGS = 16
 """Bindings an Executable keeps unless told otherwise; the least recently used goes first."""

@@ -17,13 +17,7 @@ from typing import Any
 from compiler.codegen.module import Module, lives_of
 from compiler.pack import Life
 from compiler.plan import Buffer
-from runtime.chrome_trace import (
-    Event,
-    complete_event,
-    counter_event,
-    thread_name,
-    trace_text,
-)
+from runtime.chrome_trace import Event, complete_event, counter_event, thread_name, trace_text
 
 MARK = "mark"
 """The name that a tapped source calls with the number of the step it comes to."""

@@ -22,8 +22,8 @@ from compiler.ir.types import Array
 from runtime.executor import Executor, Program, Signature
 from runtime.forks import renew_in_children
 from runtime.loader import Params
-from runtime.scope import Scope
 from runtime.sizes import Pattern
+from runtime.tensors.scope import Scope
 
 __all__ = ["Lanes", "Library"]
 

@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from compiler.account import Cost, Side, account
-from compiler.accounts import graph_account, stage_accounts
 from compiler.codegen.triton.target import TritonTarget
+from compiler.cost.gpu_limits import GPUS, HOST
+from compiler.cost.plan_cost import Cost, Side, account
+from compiler.cost.stage_costs import graph_account, stage_accounts
+from compiler.debugging.explanation import study_graph
 from compiler.driver import TARGETS
 from compiler.freeze import freeze
-from compiler.gpus import GPUS, HOST
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.ir.types import DType
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import pipeline
 from compiler.report.roofline import Roofline
-from compiler.study import study_graph
 
 H200 = GPUS["h200"]
 

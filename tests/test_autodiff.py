@@ -10,11 +10,11 @@ import compiler  # noqa: F401 -- fills the registry
 from compiler.autodiff import append_backward, append_gradients, note_parameters
 from compiler.errors import CompileError, UnknownOp
 from compiler.interpret import run
-from compiler.ir import opdef
-from compiler.ir.convert import to_graph
-from compiler.ir.gradients import gradient_ops
-from compiler.ir.infer import infer_op
+from compiler.ir.autodiff.grad_ops import gradient_ops
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef import definition as opdef
+from compiler.ir.opdef.type_inference import infer_op
 from compiler.ir.program import Block, OpDesc, OpRole, Program
 from compiler.ir.types import DType
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiler.autodiff import append_backward
 from compiler.interpret import run
-from compiler.ir.convert import to_graph
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.program import Block
 from compiler.ir.types import DType
 from tests.test_autodiff import SIZE, add, block, values

@@ -1,29 +1,24 @@
-"""`compiler.bisect` finds faults that are put into passes, and the smallest program that shows one."""
+"""`compiler.debugging.bisect` finds faults that are put into passes, and the smallest program that shows one."""
 
 from typing import Any
 
 import pytest
 
 import runtime
-from compiler.bisect import CODE, Finding, Trial, bisect
 from compiler.codegen.module import Module
+from compiler.debugging.bisect import CODE, Finding, Trial, bisect
+from compiler.debugging.values import inputs, numbers, repeatable
 from compiler.errors import CompileError
+from compiler.ir.analysis.liveness import lives
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.liveness import lives
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.ir.types import Array
-from compiler.numbers import inputs, numbers, repeatable
 from compiler.options import Options
-from compiler.passes import (
-    fold_constants,
-    fuse_batch_norm,
-    merge_common,
-    remove_dropout,
-    remove_identities,
-)
 from compiler.passes.base import Context
-from compiler.passes.reuse_memory import ReuseMemory
-from compiler.passes.same_value import merge
+from compiler.passes.fusion import fuse_batch_norm
+from compiler.passes.memory.reuse_memory import ReuseMemory
+from compiler.passes.simplify import fold_constants, merge_common, remove_dropout, remove_identities
+from compiler.passes.simplify.value_replacement import merge
 
 NETWORK = """graph main {
   feed x: f32[N, 2, 4, 4]

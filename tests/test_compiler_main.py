@@ -11,10 +11,10 @@ import pytest
 
 from compiler.__main__ import main
 from compiler.codegen.module import Module
+from compiler.debugging.explanation import explain
 from compiler.driver import compile_graph
-from compiler.ir.text import parse, same
+from compiler.ir.text.printer import parse, same
 from compiler.options import Options
-from compiler.study import explain
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = """\

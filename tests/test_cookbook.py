@@ -10,7 +10,7 @@ import pytest
 from compiler.errors import CompileError, PassOrderError
 from compiler.interpret import run
 from compiler.ir.opdef import find
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.options import Options
 from compiler.passes import Context, Fact, Pass, register_pass
 from compiler.passes.manager import run_passes

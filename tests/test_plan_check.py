@@ -11,9 +11,9 @@ from compiler import Options
 from compiler.driver import compile_stages
 from compiler.errors import PlanError
 from compiler.freeze import freeze
+from compiler.ir.analysis.liveness import lives
 from compiler.ir.graph import Graph
-from compiler.ir.liveness import lives
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.plan import Place, Plan, Value
 from compiler.plan_check import check_plan
 

@@ -8,7 +8,7 @@ import pytest
 
 from compiler.codegen.ahead import build
 from compiler.private_folders import is_private
-from runtime import cuda
+from runtime.gpu import cuda
 
 
 def quietly(folder: Path) -> bool:

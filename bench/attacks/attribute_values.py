@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.opdef import find, listed
+from compiler.ir.opdef.slots import Attr
 from compiler.ir.program import GRAD
-from compiler.ir.slots import Attr
 from tests.ops.backward import weights_for
 from tests.ops.samples import Sample, samples
 

@@ -29,8 +29,8 @@ from bench.support.table import goal, table
 from compiler.driver import compile_graph
 from compiler.errors import CompileError
 from compiler.ir.graph import Graph, Var
-from compiler.ir.infer import bind, infer_types
 from compiler.ir.opdef import OpDef, listed, type_of
+from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
 
 RESULT, LARGE, REFUSED, TYPED, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (

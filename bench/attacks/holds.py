@@ -18,24 +18,24 @@ from bench.attacks.payloads import CODE, Names, steers
 from bench.attacks.renaming import Original, renamed, saved
 from bench.attacks.texts import shape_of_dot, shape_of_html, shape_of_python
 from compiler.codegen.module import Module
+from compiler.debugging.explanation import Study, study_graph
 from compiler.driver import feed_shapes
-from compiler.ir.convert import to_graph
-from compiler.ir.draw import dot
-from compiler.ir.parse import parse, parse_program
-from compiler.ir.proto import Message, dump
-from compiler.ir.serial import load_program
-from compiler.ir.text import show
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.model_format.program_desc import load_program
+from compiler.ir.model_format.protobuf import Message, dump
+from compiler.ir.text.dot import dot
+from compiler.ir.text.parser import parse, parse_program
+from compiler.ir.text.printer import show
 from compiler.passes.dump import row
-from compiler.study import Study, study_graph
 from fluid.cli import main as cli
-from fluid.compiled import load_compiled
 from fluid.framework import Program
-from fluid.inference_model import InferenceModel, edges
-from fluid.predictor import Predictor
+from fluid.inference.packages import load_compiled
+from fluid.inference.predictor import Predictor
+from fluid.saving.inference_model import InferenceModel, edges
 from runtime.device import CUDAPlace
 from runtime.loader import load
 from runtime.sizes import LOD
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from compiler.ir.model_format.protobuf import AttrType, Message, build, dump, parse
 from compiler.ir.program import EMPTY
-from compiler.ir.proto import AttrType, Message, build, dump, parse
-from fluid.inference_model import read_inference_model
-from runtime.checkpoint import save_combined
-from runtime.tensor import LoDTensor
+from fluid.saving.inference_model import read_inference_model
+from runtime.files.checkpoint import save_combined
+from runtime.tensors.lod_tensor import LoDTensor
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "inference"
 BOOKS = frozenset({"op_namescope", "op_device"})

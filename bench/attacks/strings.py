@@ -22,9 +22,9 @@ from bench.attacks.payloads import PAYLOADS, Names, executed, families, steers
 from bench.attacks.renaming import Original, originals, spots, with_string
 from bench.support.table import goal
 from compiler.errors import CompileError
-from compiler.ir.parse import parse_program
-from compiler.ir.text import show
-from runtime.checkpoint import CheckpointError
+from compiler.ir.text.parser import parse_program
+from compiler.ir.text.printer import show
+from runtime.files.checkpoint import CheckpointError
 
 TYPED = (CompileError, CheckpointError)
 """What a user may get instead of a result."""

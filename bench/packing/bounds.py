@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from compiler import Options
 from compiler.codegen.module import lives_of
 from compiler.driver import Compiled
+from compiler.ir.analysis.liveness import lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph
-from compiler.ir.liveness import lives
 from compiler.pack import Life, lower_bound
 from compiler.passes.pipeline import pipeline
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
+from compiler.ir.model_format.protobuf import Message
 from compiler.ir.program import EMPTY
-from compiler.ir.proto import Message
 
 TELLING_BYTES = (0, 1, 2, 3, 5, 7, 8, 15, 16, 0x7F, 0x80, 0xFF)
 TELLING_INTEGERS = (0, 1, -1, 2, 3, 5, 7, 11, 17, 99, 1 << 20, (1 << 31) - 1, -(1 << 31))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.codegen.frame import Frame
+from compiler.codegen.bind_and_run import Frame
 from compiler.ir.region import leading_axes
 from compiler.plan import Place, PlannedOp, Step, Value
 

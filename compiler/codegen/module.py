@@ -24,7 +24,7 @@ from types import CodeType
 from typing import Any, cast
 
 from compiler.errors import ParseError
-from compiler.ir.cached import cached_property
+from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import Size, evaluate, parse_size
 from compiler.pack import Life
 from compiler.plan import Buffer, Tensor

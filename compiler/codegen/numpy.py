@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compiler.codegen.bodies import BODIES, emit_body
+from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.collectives import alone_source, collectives
+from compiler.codegen.control_flow import BODIES, emit_body
+from compiler.codegen.dynamic_values import emit_open
 from compiler.codegen.epilogue import head_and_tail
-from compiler.codegen.frame import Frame
-from compiler.codegen.meaning import ShapeOf, call_meaning
+from compiler.codegen.half_precision import narrow, reads_half, widened
 from compiler.codegen.module import KernelSpec, Module
-from compiler.codegen.numbers import check_outputs
-from compiler.codegen.open import emit_open
+from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.pointwise import emit_pointwise
-from compiler.codegen.widening import narrow, reads_half, widened
+from compiler.codegen.reference_calls import ShapeOf, call_meaning
 from compiler.errors import CompileError
 from compiler.escape import expect_one_line
 from compiler.ir.dims import Dim, Size

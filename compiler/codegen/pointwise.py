@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.codegen.frame import Frame, NumpyOperand, shape_text
+from compiler.codegen.bind_and_run import Frame, NumpyOperand, shape_text
 from compiler.codegen.trace import BY_KEY, REDUCTIONS, Expr, Term, Tracer, all_parts, ordered
 from compiler.ir.opdef import Pointwise, call, listed, reduced_axes
 from compiler.ir.philox import uniform_by_key

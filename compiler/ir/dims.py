@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.errors import ShapeError
-from compiler.ir.cached import cached_property
+from compiler.ir.cached_property import cached_property
 from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 
 Size: TypeAlias = "int | Dim"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.slots import Share
+from compiler.ir.opdef.slots import Share
 from compiler.ir.types import Shape, TensorType
 
 

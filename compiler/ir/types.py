@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from compiler.ir.cached import cached_property
+from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
 
 Shape: TypeAlias = tuple[Size, ...]

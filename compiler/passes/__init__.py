@@ -7,7 +7,7 @@ for: graphs bring networkx along, which who only wants `passes.norm_folding` nee
 from importlib import import_module
 from typing import Any
 
-from compiler.ir.later import load
+from compiler.ir.opdef.lazy_loading import load
 
 
 def __getattr__(name: str) -> Any:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from compiler.errors import CompileError
 from compiler.escape import json_line
-from compiler.ir.draw import dot
+from compiler.ir.conversion.graph_to_program import to_program, var_names
 from compiler.ir.graph import Graph
+from compiler.ir.model_format.program_desc import dump_program
 from compiler.ir.program import Program, VarKind
-from compiler.ir.serial import dump_program
-from compiler.ir.to_program import to_program, var_names
+from compiler.ir.text.dot import dot
 from compiler.passes.base import Context, Pass
 from compiler.passes.observers import Recorder
 from compiler.record import Stage

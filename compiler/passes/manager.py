@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from compiler.errors import PassOrderError
+from compiler.ir.analysis.allocation import check_stored
+from compiler.ir.analysis.verifier import check_grouped, check_ordered, verify
 from compiler.ir.graph import Graph
 from compiler.ir.region import WHOLE
-from compiler.ir.stored import check_stored
-from compiler.ir.verify import check_grouped, check_ordered, verify
 from compiler.passes.base import Context, Fact, Pass
 
 

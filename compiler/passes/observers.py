@@ -11,11 +11,11 @@ import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.interpret import run
+from compiler.ir.analysis.liveness import kernels, lives
 from compiler.ir.dims import evaluate
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.liveness import kernels, lives
 from compiler.ir.program import OpRole
-from compiler.ir.text import said
+from compiler.ir.text.printer import said
 from compiler.ir.types import TOKEN, Array, TensorType
 from compiler.passes.base import Context, Pass
 from compiler.record import Declined, OpNote, Stage, VarNote

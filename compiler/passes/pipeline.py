@@ -6,31 +6,31 @@ from collections.abc import Iterable
 
 from compiler.errors import did_you_mean
 from compiler.options import Options
-from compiler.passes.assign_targets import AssignTargets, Supports
 from compiler.passes.base import Pass
+from compiler.passes.device.assign_targets import AssignTargets, Supports
+from compiler.passes.device.draw_keys import DrawKeys
+from compiler.passes.device.layout import Layout
+from compiler.passes.device.name_sizes import NameSizes
+from compiler.passes.device.narrow_floats import NarrowFloats
 from compiler.passes.distribute.bucket_all_reduces import BucketAllReduces, CompressAllReduces
-from compiler.passes.draw_keys import DrawKeys
-from compiler.passes.eliminate_dead import EliminateDead
-from compiler.passes.fold_constants import FoldConstants
-from compiler.passes.fuse_batch_norm import FuseBatchNorm
-from compiler.passes.fuse_epilogue import FuseEpilogue
-from compiler.passes.fuse_pointwise import FusePointwise
-from compiler.passes.group_updates import GroupUpdates
-from compiler.passes.insert_deletes import InsertDeletes
-from compiler.passes.layout import Layout
-from compiler.passes.merge_common import MergeCommon
-from compiler.passes.merge_reshapes import MergeReshapes
-from compiler.passes.merge_squares import MergeSquares
-from compiler.passes.merge_transposes import MergeTransposes
-from compiler.passes.name_sizes import NameSizes
-from compiler.passes.narrow_floats import NarrowFloats
-from compiler.passes.recompute import Recompute
+from compiler.passes.fusion.fuse_batch_norm import FuseBatchNorm
+from compiler.passes.fusion.fuse_epilogue import FuseEpilogue
+from compiler.passes.fusion.fuse_pointwise import FusePointwise
+from compiler.passes.fusion.group_updates import GroupUpdates
+from compiler.passes.fusion.merge_squares import MergeSquares
+from compiler.passes.fusion.split_batch_norm import SplitBatchNorm
+from compiler.passes.memory.insert_deletes import InsertDeletes
+from compiler.passes.memory.recompute import Recompute
+from compiler.passes.memory.reuse_memory import ReuseMemory
+from compiler.passes.memory.schedule import Schedule
 from compiler.passes.registry import added_names, with_added
-from compiler.passes.remove_dropout import RemoveDropout
-from compiler.passes.remove_identities import RemoveIdentities
-from compiler.passes.reuse_memory import ReuseMemory
-from compiler.passes.schedule import Schedule
-from compiler.passes.split_batch_norm import SplitBatchNorm
+from compiler.passes.simplify.eliminate_dead import EliminateDead
+from compiler.passes.simplify.fold_constants import FoldConstants
+from compiler.passes.simplify.merge_common import MergeCommon
+from compiler.passes.simplify.merge_reshapes import MergeReshapes
+from compiler.passes.simplify.merge_transposes import MergeTransposes
+from compiler.passes.simplify.remove_dropout import RemoveDropout
+from compiler.passes.simplify.remove_identities import RemoveIdentities
 
 PASSES: tuple[type[Pass], ...] = (
     RemoveDropout,

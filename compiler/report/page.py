@@ -22,11 +22,11 @@ from compiler.ir.dims import evaluate
 from compiler.record import OpNote, Stage
 from compiler.report.changes import Change, Row, compare, lines_of
 from compiler.report.changes import text as changes_text
-from compiler.report.code import Kernel
+from compiler.report.kernel_lines import Kernel
 from compiler.report.memory import Bar
-from compiler.report.picture import Node, Picture, picture
 from compiler.report.roofline import Roofline
-from compiler.report.sources import Sources
+from compiler.report.stage_graph import Node, Picture, picture
+from compiler.report.user_lines import Sources
 
 _FOLDER = Path(__file__).with_name("page")
 _SCRIPTS = (

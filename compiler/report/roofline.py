@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.account import Account, Cost, Side
-from compiler.gpus import HOST, Gpu
+from compiler.cost.gpu_limits import HOST, Gpu
+from compiler.cost.plan_cost import Account, Cost, Side
 from compiler.report.table import count, table
 
 SHOWN = 12

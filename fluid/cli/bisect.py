@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compiler.bisect import CODE, Finding, Trial, bisect
+from compiler.debugging.bisect import CODE, Finding, Trial, bisect
+from compiler.debugging.values import Value, repeatable
 from compiler.driver import TARGETS
-from compiler.numbers import Value, repeatable
 from compiler.options import Options
 from compiler.passes.pipeline import left_out
 from compiler.report.table import count
-from fluid.cli.arrays import write_arrays
 from fluid.cli.infer_arguments import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import subject
-from fluid.cli.trials import arrays_for, execute, read_given
+from fluid.cli.values.arrays import write_arrays
+from fluid.cli.values.trials import arrays_for, execute, read_given
 
 BISECT = """\
 Find the pass of the compiler that first changes a number, and the op it changes it at; then write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.difference import Difference, difference
+from compiler.debugging.difference import Difference, difference
 from compiler.ir.types import Array
 from compiler.report.table import table
 from fluid.cli.model import CommandError

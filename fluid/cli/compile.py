@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from compiler.account import Account, Side, account
+from compiler.cost.plan_cost import Account, Side, account
 from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.options import Cache
@@ -18,7 +18,7 @@ from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.model import load_model
 from fluid.cli.terminal import progress_line
-from fluid.compiled import write_package
+from fluid.inference.packages import write_package
 
 COMPILE = """\
 Compile a saved model into a package: a folder with a module of generated code, the parameters as it

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import CompileError
-from compiler.ir.proto import Message, dump, parse
-from compiler.ir.serial import CALL_STACK, is_later, program_version
+from compiler.ir.model_format.program_desc import CALL_STACK, is_later, program_version
+from compiler.ir.model_format.protobuf import Message, dump, parse
 from compiler.report.memory import size_text
 from compiler.report.table import count
 from fluid import io
 from fluid.cli.layout import COMBINED_FILE, LATER_MODEL, LATER_PARAMS, Layout, locate, saved_names
 from fluid.cli.model import CommandError
 from fluid.executor import Executor, scope_guard
-from fluid.files import bytes_writer
-from fluid.inference_model import MODEL_FILE
-from fluid.persistables import value_of
-from runtime.checkpoint import Tensor, combined_writer, tensor_path, tensor_writer
+from fluid.saving.files import bytes_writer
+from fluid.saving.inference_model import MODEL_FILE
+from fluid.saving.persistables import value_of
 from runtime.errors import CheckpointError
-from runtime.saves import Writer, reading, save_files, visible_names
-from runtime.scope import Scope
+from runtime.files.atomic_saves import Writer, reading, save_files, visible_names
+from runtime.files.checkpoint import Tensor, combined_writer, tensor_path, tensor_writer
+from runtime.tensors.scope import Scope
 
 CONVERT = """\
 Write a saved model into other files: parameters in a file each or all in one, as __model__ or as

@@ -16,21 +16,21 @@ from textwrap import fill
 
 from compiler.errors import CompileError
 from compiler.escape import one_line
-from compiler.ir.infer import bind, check_slots, op_text
+from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.opdef import check_attributes
+from compiler.ir.opdef.type_inference import bind, check_slots, op_text
 from compiler.ir.program import OpDesc, VarKind
-from compiler.ir.serial import load_program
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
 from fluid.cli.layout import Layout
 from fluid.cli.model import shape_text
-from fluid.cli.pictures import takes_pictures
-from fluid.compiled import model_of
+from fluid.cli.values.images import takes_pictures
 from fluid.framework import Program, Variable
-from fluid.inference_model import edges
-from fluid.persistables import is_persistable
-from runtime.package import read_package
-from runtime.saves import reading
+from fluid.inference.packages import model_of
+from fluid.saving.inference_model import edges
+from fluid.saving.persistables import is_persistable
+from runtime.files.atomic_saves import reading
+from runtime.gpu.package import read_package
 
 __all__ = ["Description", "Obstacle", "describe", "described"]
 

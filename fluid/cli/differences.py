@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from compiler.codegen.module import Module
-from compiler.compare import compare, comparison_text
+from compiler.debugging.compare import compare, comparison_text
+from compiler.debugging.values import Numbers, inputs, numbers, repeatable
 from compiler.errors import ParseError
 from compiler.ir.types import Array
-from compiler.numbers import Numbers, inputs, numbers, repeatable
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
@@ -21,7 +21,7 @@ from fluid.cli.infer_arguments import TOLERANCE, tolerance
 from fluid.cli.inspect import size
 from fluid.cli.model import CommandError
 from fluid.cli.subject import Subject, subject
-from fluid.cli.trials import Arrays, arrays_for, execute, read_given
+from fluid.cli.values.trials import Arrays, arrays_for, execute, read_given
 
 COMPARE = """\
 Run two programs on the same numbers and tell where they first differ, and where most. Values meet

@@ -16,21 +16,21 @@ from compiler.errors import CompileError
 from compiler.escape import one_line
 from compiler.ir.types import Array
 from compiler.report.table import count
-from fluid.cli.arrays import expect_output, read_arrays, write_arrays
 from fluid.cli.compare import compare, compared
 from fluid.cli.describe import describe, described, package_described
-from fluid.cli.inputs import Feed, expect_sequences, read_feeds
 from fluid.cli.layout import Layout, locate
 from fluid.cli.limits import at_most, expect_small, within
 from fluid.cli.model import SavedModel, load_model, load_package
-from fluid.cli.pictures import PictureOptions
-from fluid.cli.results import shown
 from fluid.cli.terminal import progress_line
-from fluid.compiled import is_package
-from fluid.predictor import Predictor
+from fluid.cli.values.arrays import expect_output, read_arrays, write_arrays
+from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.inputs import Feed, expect_sequences, read_feeds
+from fluid.cli.values.results import shown
+from fluid.inference.packages import is_package
+from fluid.inference.predictor import Predictor
 from fluid.profiler import tracing
 from runtime.sizes import LOD
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
 
 WARM_UPS, REPEATS, PATIENCE = 2, 50, 1.0
 """Runs before the clock starts; runs that `--time` makes at most, and seconds after which it begins

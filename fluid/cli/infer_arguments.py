@@ -9,9 +9,9 @@ from typing import Any
 
 from compiler.options import NARROW, limit_bytes
 from fluid.cli.infer import infer
-from fluid.cli.inputs import lod_lengths
-from fluid.cli.pictures import PictureOptions
-from fluid.cli.results import NUMBERS
+from fluid.cli.values.images import PictureOptions
+from fluid.cli.values.inputs import lod_lengths
+from fluid.cli.values.results import NUMBERS
 
 INFER = """\
 Run a saved model: a folder or a program file of Paddle 1.x, or a .pdmodel of later releases.

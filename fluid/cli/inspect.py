@@ -14,17 +14,17 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from compiler.cost.gpu_limits import GPUS, Gpu
+from compiler.debugging.explanation import Study, study_graph
 from compiler.driver import TARGETS
 from compiler.escape import one_line
-from compiler.gpus import GPUS, Gpu
 from compiler.ir.graph import Graph
 from compiler.options import NARROW, Options
 from compiler.passes.pipeline import left_out
 from compiler.report.memory import size_text
-from compiler.report.sources import Sources
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
-from compiler.study import Study, study_graph
+from compiler.report.user_lines import Sources
 from fluid.cli.model import CommandError, SavedModel, shape_text
 from fluid.cli.subject import Subject, kinds, subject
 from runtime.profiler import Span, trace

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import VarKind
-from compiler.ir.serial import load_program
 from fluid.cli.model import CommandError
 from fluid.framework import Program
-from fluid.inference_model import MODEL_FILE
-from fluid.persistables import is_persistable
-from runtime.checkpoint import tensor_path
-from runtime.saves import reading, visible_names
+from fluid.saving.inference_model import MODEL_FILE
+from fluid.saving.persistables import is_persistable
+from runtime.files.atomic_saves import reading, visible_names
+from runtime.files.checkpoint import tensor_path
 
 LATER_MODEL, LATER_PARAMS = ".pdmodel", ".pdiparams"
 COMBINED_FILE = "__params__"

@@ -1,6 +1,6 @@
 """Limits of `fluid infer`: memory, and time.
 
-What sizes decide is held against the limit when they are bound (`runtime.memory_limit`). Values
+What sizes decide is held against the limit when they are bound (`runtime.memory.limit`). Values
 that only data sizes, and temporary arrays of NumPy, are known as they are made: there the operating
 system refuses memory, on Linux.
 """
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler.ir.serial import load_program
+from compiler.ir.model_format.program_desc import load_program
 from fluid.cli.layout import Layout
 from fluid.cli.model import CommandError
 from fluid.framework import Program
-from fluid.persistables import is_persistable
-from runtime.memory_limit import bytes_text
+from fluid.saving.persistables import is_persistable
+from runtime.memory.limit import bytes_text
 
 try:
     import resource

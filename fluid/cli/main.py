@@ -42,7 +42,7 @@ from fluid.cli.run import INTERRUPTED, prepare, run_script
 from fluid.cli.terminal import escaped_output
 from fluid.cli.weights import add_weights
 from fluid.demo.story import EPOCHS, SEED, demo
-from runtime.checkpoint import CheckpointError
+from runtime.files.checkpoint import CheckpointError
 
 DISTRIBUTION = "fluid-compiler"
 USAGE_ERROR, OUT_OF_TIME, PIPE_CLOSED = 2, 124, 141

@@ -9,13 +9,13 @@ from pathlib import Path
 from compiler.errors import CompileError
 from compiler.ir.types import Array
 from compiler.options import Options
-from fluid.compiled import load_compiled, model_of
 from fluid.framework import Program, Variable
-from fluid.inference_model import MODEL_FILE, InferenceModel, read_inference_model
-from fluid.predictor import Predictor
-from runtime.package import read_package
-from runtime.saves import reading, visible_names
-from runtime.tensor import LoDTensor
+from fluid.inference.packages import load_compiled, model_of
+from fluid.inference.predictor import Predictor
+from fluid.saving.inference_model import MODEL_FILE, InferenceModel, read_inference_model
+from runtime.files.atomic_saves import reading, visible_names
+from runtime.gpu.package import read_package
+from runtime.tensors.lod_tensor import LoDTensor
 
 
 class CommandError(Exception):

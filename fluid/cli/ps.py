@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fluid.files import replace_file
+from fluid.saving.files import replace_file
 from fluid.transpiler.distribute.endpoints import parse_endpoints
 from runtime.errors import WireError
 from runtime.ps.settings import Settings

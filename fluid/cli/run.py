@@ -15,11 +15,11 @@ from types import FrameType, TracebackType
 import numpy as np
 
 from fleet.launch.adopt import adopt
-from fluid.as_paddle import install_as_paddle
 from fluid.cli.model import CommandError
 from fluid.cli.on_cpu import use_cpu
-from fluid.missing import why_absent
-from fluid.old_python import mend
+from fluid.compatibility.as_paddle import install_as_paddle
+from fluid.compatibility.missing import why_absent
+from fluid.compatibility.old_python import mend
 from fluid.profiler import tracing
 
 __all__ = ["INTERRUPTED", "prepare", "run_script"]

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from compiler.driver import feed_shapes
 from compiler.errors import CompileError, ShapeError, did_you_mean
-from compiler.ir.convert import to_graph
+from compiler.ir.conversion.block_walk import LOD
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph
-from compiler.ir.parse import parse, parse_program
+from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.program import Block, OpDesc, OpRole, Program, VarKind
-from compiler.ir.scan import LOD
-from compiler.ir.serial import load_program
+from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.types import Array
 from fluid.cli.model import CommandError, SavedModel, load_model
-from runtime.saves import reading
+from runtime.files.atomic_saves import reading
 
 GRADIENT = "@GRAD"
 TEXT = (".ir", ".txt")

@@ -13,13 +13,13 @@ from compiler.errors import did_you_mean
 from compiler.ir.types import Array
 from compiler.report.memory import size_text
 from compiler.report.table import count, table
-from fluid.cli.arrays import expect_output, write_arrays
 from fluid.cli.layout import locate
 from fluid.cli.model import CommandError, load_model
-from runtime.checkpoint import load_tensor
+from fluid.cli.values.arrays import expect_output, write_arrays
 from runtime.errors import CheckpointError
-from runtime.save_record import TornSaveError
-from runtime.saves import reading, saved_files
+from runtime.files.atomic_saves import reading, saved_files
+from runtime.files.checkpoint import load_tensor
+from runtime.files.save_record import TornSaveError
 
 WEIGHTS = """\
 List the parameters of a saved model: names, element types, shapes and sizes. With --npz they are

@@ -1,5 +1,6 @@
 """Contributed parts of fluid 1.8.5 under the names they have there."""
 
+from fluid.compatibility.missing import not_yet
 from fluid.contrib import (
     decoder,
     extend_optimizer,
@@ -37,7 +38,6 @@ from fluid.contrib.memory_usage_calc import memory_usage
 from fluid.contrib.mixed_precision import AutoMixedPrecisionLists, decorate
 from fluid.contrib.op_frequence import op_freq_statistic
 from fluid.contrib.reader import distributed_batch_reader
-from fluid.missing import not_yet
 
 __all__ = [
     "AutoMixedPrecisionLists",

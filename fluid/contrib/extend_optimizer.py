@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fluid.framework import Variable, name_scope
-from fluid.layers.math import elementwise_sub
+from fluid.layers.mathematics.arithmetic import elementwise_sub
 from fluid.layers.tensor import assign
-from fluid.optimizer_base import Optimizer
+from fluid.optimizer.base import Optimizer
 
 __all__ = ["DecoupledWeightDecay", "extend_with_decoupled_weight_decay"]
 

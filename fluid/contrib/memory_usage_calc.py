@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from fluid.framework import Program, Variable
-from fluid.var_types import VarDesc
+from fluid.recording.var_types import VarDesc
 
 __all__ = ["memory_usage"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from fluid.framework import Operator, Program
-from fluid.variable import Variable
+from fluid.recording.variable import Variable
 
 __all__ = ["summary"]
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler.ir.infer import op_text
+from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
 from fluid.data_parallel.graphviz import program_dot
 from fluid.data_parallel.rewrite import (

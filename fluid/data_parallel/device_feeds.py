@@ -7,9 +7,9 @@ from typing import Any
 
 from compiler.errors import did_you_mean
 from fluid.data_parallel.split_feeds import Feed, split_feed
-from fluid.fed import feed_arrays
 from fluid.framework import Program
-from runtime.reader import EOFException
+from fluid.running.feeds import feed_arrays
+from runtime.prefetching_reader import EOFException
 
 __all__ = ["device_feeds"]
 

@@ -22,8 +22,8 @@ from fluid.data_parallel.trainers import ALONE, Trainers
 from runtime.device import Place
 from runtime.errors import CollectiveError
 from runtime.parallel import Pool
-from runtime.scope import Scope
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
 
 __all__ = ["Devices"]
 

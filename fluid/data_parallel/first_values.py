@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fluid.framework import Program
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 __all__ = ["broadcast_program"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.types import Array
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["merged", "unmerged"]
 

@@ -23,7 +23,7 @@ from fluid.data_parallel.first_values import broadcast_program
 from fluid.data_parallel.split_feeds import Feed
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
-from fluid.lent import changes_state
+from fluid.running.half_precision_weights import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
 from runtime.fetch_layout import Layout

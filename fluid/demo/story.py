@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 import runtime
+from compiler.debugging.explanation import Study, study
 from compiler.ir.types import Array
 from compiler.options import Options
 from compiler.report.table import count, table
 from compiler.report.tables import memory_table, pass_table
-from compiler.study import Study, study
 from fluid import io, layers, optimizer, unique_name
 from fluid.cli.model import SavedModel, load_model
 from fluid.demo.digits import SIDE, TRAINED, Digits, batches, gallery, load_digits
@@ -27,7 +27,7 @@ from fluid.demo.progress import Progress
 from fluid.executor import Executor, scope_guard
 from fluid.framework import Program, Variable, program_guard
 from runtime.device import CPUPlace
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 EPOCHS, SEED, BATCH = 15, 0, 50
 STEPS = TRAINED // BATCH

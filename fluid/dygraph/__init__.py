@@ -6,6 +6,7 @@ raise. `layers` has the base class, `convolutions`, `dense`, `norms` and `losses
 `nn` shows together, and `container` lists of them.
 """
 
+from fluid.compatibility.missing import not_yet
 from fluid.dygraph import base, container, layer_object_helper, layers, nn
 from fluid.dygraph.base import (
     disable_dygraph,
@@ -43,7 +44,6 @@ from fluid.dygraph.nn import (
     SpectralNorm,
     TreeConv,
 )
-from fluid.missing import not_yet
 
 __all__ = [
     "BCELoss", "BatchNorm", "BilinearTensorProduct", "Conv2D", "Conv2DTranspose", "Conv3D",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
 from fluid.initializer import Normal
-from fluid.layers.nested import convert_to_list
+from fluid.layers.control.nested import convert_to_list
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = ["Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Pool2D"]
 

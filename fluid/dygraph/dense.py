@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_variable, check_variable_and_dtype
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable, default_main_program
 from fluid.initializer import Constant
-from fluid.layers.sampling import custom_distribution
+from fluid.layers.recommending.sampling import custom_distribution
+from fluid.recording.checks import FLOATS, check_variable, check_variable_and_dtype
 
 __all__ = [
     "NCE", "BilinearTensorProduct", "Dropout", "Embedding", "GRUUnit", "Linear", "PRelu",

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from fluid import unique_name
 from fluid.dygraph.layer_object_helper import LayerObjectHelper
 from fluid.framework import Parameter, Variable
-from fluid.var_types import VarDesc
+from fluid.recording.var_types import VarDesc
 
 __all__ = ["HookRemoveHelper", "Layer"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.checks import check_variable_and_dtype
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
 from fluid.layer_helper import append_simple_op
-from fluid.layers.math import elementwise_mul, elementwise_sub
+from fluid.layers.mathematics.arithmetic import elementwise_mul, elementwise_sub
+from fluid.layers.mathematics.reductions import reduce_mean, reduce_sum
 from fluid.layers.nn import reshape
-from fluid.layers.reductions import reduce_mean, reduce_sum
+from fluid.recording.checks import check_variable_and_dtype
 
 __all__ = ["BCELoss", "L1Loss", "MSELoss", "NLLLoss"]
 

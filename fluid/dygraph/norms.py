@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.dygraph.layers import Layer
 from fluid.framework import Variable
 from fluid.initializer import Constant, Normal
 from fluid.param_attr import ParamAttr
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = ["BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "SpectralNorm"]
 

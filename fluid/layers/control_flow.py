@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluid.layers.arrays import (
+from fluid.layers.control.arrays import (
     array_length,
     array_read,
     array_to_lod_tensor,
@@ -18,11 +18,11 @@ from fluid.layers.arrays import (
     shrink_memory,
     split_lod_tensor,
 )
-from fluid.layers.blocks import BlockGuard, ConditionalBlock, ConditionalBlockGuard
-from fluid.layers.branches import IfElse, Switch, case, cond, switch_case
-from fluid.layers.dynamic_rnn import DynamicRNN
-from fluid.layers.host import Assert, Print
-from fluid.layers.logic import (
+from fluid.layers.control.blocks import BlockGuard, ConditionalBlock, ConditionalBlockGuard
+from fluid.layers.control.branches import IfElse, Switch, case, cond, switch_case
+from fluid.layers.control.dynamic_rnn import DynamicRNN
+from fluid.layers.control.host import Assert, Print
+from fluid.layers.control.logic import (
     equal,
     greater_equal,
     greater_than,
@@ -35,8 +35,8 @@ from fluid.layers.logic import (
     logical_xor,
     not_equal,
 )
-from fluid.layers.loops import While, while_loop
-from fluid.layers.static_rnn import StaticRNN
+from fluid.layers.control.loops import While, while_loop
+from fluid.layers.control.static_rnn import StaticRNN
 
 __all__ = [
     "Assert",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = [
     "bipartite_match",

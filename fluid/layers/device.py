@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fluid.places import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
+from fluid.running.places import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
 
 __all__ = ["get_places"]
 

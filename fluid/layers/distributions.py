@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from fluid.checks import check_type, check_variable_and_dtype
 from fluid.framework import Variable
-from fluid.layers.linalg import matmul
-from fluid.layers.logic import less_than
-from fluid.layers.math import elementwise_add, elementwise_pow, elementwise_sub
+from fluid.layers.control.logic import less_than
+from fluid.layers.mathematics.arithmetic import elementwise_add, elementwise_pow, elementwise_sub
+from fluid.layers.mathematics.linalg import matmul
+from fluid.layers.mathematics.random import (
+    gaussian_random,
+    uniform_random,
+    uniform_random_batch_size_like,
+)
+from fluid.layers.mathematics.reductions import reduce_max, reduce_prod, reduce_sum
+from fluid.layers.mathematics.shapes import diag, transpose
+from fluid.layers.mathematics.shapes import shape as sizes_of
 from fluid.layers.nn import reshape
 from fluid.layers.ops import exp, log
-from fluid.layers.random import gaussian_random, uniform_random, uniform_random_batch_size_like
-from fluid.layers.reductions import reduce_max, reduce_prod, reduce_sum
-from fluid.layers.shapes import diag, transpose
-from fluid.layers.shapes import shape as sizes_of
 from fluid.layers.tensor import (
     assign,
     cast,
@@ -31,6 +34,7 @@ from fluid.layers.tensor import (
     ones,
     zeros,
 )
+from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
 

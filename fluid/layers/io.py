@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.ir.program import BlockRef
-from fluid.checks import check_type
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.blocks import BlockGuard
-from fluid.var_types import VarDesc
+from fluid.layers.control.blocks import BlockGuard
+from fluid.recording.checks import check_type
+from fluid.recording.var_types import VarDesc
 
 __all__ = ["data", "load"]
 

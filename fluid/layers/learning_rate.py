@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from fluid.framework import Variable, default_main_program
 from fluid.layers import control_flow, nn, ops, tensor
-from fluid.layers.math import elementwise_min
+from fluid.layers.mathematics.arithmetic import elementwise_min
 
 __all__ = [
     "cosine_decay",

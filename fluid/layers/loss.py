@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fluid.checks import FLOATS, check_type, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.layers.linalg import matmul
-from fluid.layers.logic import equal
+from fluid.layers.control.logic import equal
+from fluid.layers.mathematics.linalg import matmul
+from fluid.layers.mathematics.reductions import reduce_mean, reduce_sum
+from fluid.layers.mathematics.shapes import expand, transpose
 from fluid.layers.nn import reshape
-from fluid.layers.reductions import reduce_mean, reduce_sum
-from fluid.layers.shapes import expand, transpose
+from fluid.recording.checks import FLOATS, check_type, check_variable_and_dtype
 
 __all__ = [
     "bpr_loss",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.order import topk
+from fluid.layers.mathematics.order import topk
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = ["accuracy", "auc", "detection_map", "mean_iou"]
 

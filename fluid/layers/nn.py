@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import (
+from fluid.framework import Variable
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper
+from fluid.layers.size_arguments import Sizes, spelled
+from fluid.recording.checks import (
     FLOATS,
     SizesError,
     check_dtype,
     check_type,
     check_variable_and_dtype,
 )
-from fluid.framework import Variable
-from fluid.initializer import Constant
-from fluid.layer_helper import LayerHelper
-from fluid.sizes import Sizes, spelled
 
 __all__ = [
     "autoincreased_step_counter",

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.ir.types import HALVES
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.windows import check_layout, is_channels_last
+from fluid.layers.images.windows import check_layout, is_channels_last
 from fluid.param_attr import ParamAttr
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 __all__ = [
     "batch_norm",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fluid.checks import FLOATS, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.recording.checks import FLOATS, check_variable_and_dtype
 
 _LAYERS = {
     "sigmoid": "`1 / (1 + exp(-x))`.",

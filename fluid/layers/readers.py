@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid import unique_name
-from fluid.checks import check_type
 from fluid.framework import Program, Variable, default_main_program
-from fluid.generator_loader import Reading, Source
 from fluid.layer_helper import LayerHelper
+from fluid.reading.generator_loader import Reading, Source
+from fluid.recording.checks import check_type
 from runtime.device import Place
-from runtime.reader import Queue
-from runtime.tensor import LoDTensor
+from runtime.prefetching_reader import Queue
+from runtime.tensors.lod_tensor import LoDTensor
 
 __all__ = ["create_py_reader_by_data", "double_buffer", "py_reader", "read_file"]
 

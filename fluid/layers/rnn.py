@@ -5,12 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fluid.checks import check_type, check_variable_and_dtype
 from fluid.framework import Variable
-from fluid.layers.beam import beam_search, beam_search_decode, gather_tree
-from fluid.layers.beam_decoder import BeamSearchDecoder
-from fluid.layers.cells import FLOATS, GRUCell, LSTMCell, RNNCell
-from fluid.layers.decoding import (
+from fluid.layers.control.nested import (
+    assert_same_structure,
+    flatten,
+    map_structure,
+    pack_sequence_as,
+)
+from fluid.layers.control.static_rnn import StaticRNN
+from fluid.layers.mathematics.arithmetic import elementwise_mul
+from fluid.layers.mathematics.indexing import reverse
+from fluid.layers.mathematics.shapes import shape, transpose
+from fluid.layers.sequences.beam import beam_search, beam_search_decode, gather_tree
+from fluid.layers.sequences.beam_decoder import BeamSearchDecoder
+from fluid.layers.sequences.cells import FLOATS, GRUCell, LSTMCell, RNNCell
+from fluid.layers.sequences.decoding import (
     BasicDecoder,
     DecodeHelper,
     Decoder,
@@ -20,12 +29,8 @@ from fluid.layers.decoding import (
     dynamic_decode,
     swapped,
 )
-from fluid.layers.indexing import reverse
-from fluid.layers.math import elementwise_mul
-from fluid.layers.nested import assert_same_structure, flatten, map_structure, pack_sequence_as
-from fluid.layers.sequence import sequence_mask
-from fluid.layers.shapes import shape, transpose
-from fluid.layers.static_rnn import StaticRNN
+from fluid.layers.sequences.sequence import sequence_mask
+from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = [
     "BasicDecoder",

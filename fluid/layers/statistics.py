@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from fluid.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 from fluid.framework import Variable
 from fluid.initializer import Constant, Normal
 from fluid.layer_helper import LayerHelper
-from fluid.layers.windows import check_layout, is_channels_last
+from fluid.layers.images.windows import check_layout, is_channels_last
 from fluid.param_attr import ParamAttr
+from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
 
 __all__ = ["affine_channel", "data_norm", "spectral_norm"]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from fluid.checks import (
+from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
+from fluid.initializer import Constant, Initializer
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.size_arguments import Sizes, spelled_shape
+from fluid.param_attr import ParamAttr
+from fluid.recording.checks import (
     check_dtype,
     check_type,
     check_variable,
     check_variable_and_dtype,
     convert_dtype,
 )
-from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
-from fluid.initializer import Constant, Initializer
-from fluid.layer_helper import LayerHelper, append_simple_op
-from fluid.param_attr import ParamAttr
-from fluid.sizes import Sizes, spelled_shape
 
 __all__ = [
     "arange",

@@ -1,5 +1,5 @@
 """`paddle.batch`: a reader of batches made of a reader of samples."""
 
-from fluid.reader_decorators import batch
+from fluid.reading.decorators import batch
 
 __all__ = ["batch"]

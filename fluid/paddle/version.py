@@ -1,6 +1,6 @@
 """`paddle.version`: the release whose names and meanings this is."""
 
-from fluid.installed import RELEASE
+from fluid.compatibility.installed import RELEASE
 
 __all__ = ["full_version", "istaged", "major", "minor", "mkl", "patch", "rc", "show", "with_mkl"]
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from compiler.ir.program import MAIN_BLOCK
-from fluid import pruning
 from fluid.framework import Program
+from fluid.recording import pruning
 
 __all__ = ["joined_program"]
 

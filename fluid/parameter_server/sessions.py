@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
-from compiler.ir.remote_rows import is_remote
+from compiler.ir.conversion.remote_lookups import is_remote
 from fluid.framework import Program
 from runtime.errors import WireError
 from runtime.ps.settings import Settings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from runtime.checkpoint import save_tensor
 from runtime.errors import WireError
-from runtime.scope import Scope
+from runtime.files.checkpoint import save_tensor
+from runtime.tensors.scope import Scope
 
 __all__ = ["save_table"]
 

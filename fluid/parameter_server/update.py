@@ -10,8 +10,8 @@ from fluid.framework import Program
 from runtime.device import Place
 from runtime.loader import Executable, load
 from runtime.ps.service import ROWS, Feeds, Gradient
-from runtime.scope import Scope
 from runtime.sizes import Pattern
+from runtime.tensors.scope import Scope
 
 __all__ = ["Update"]
 

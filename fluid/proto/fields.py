@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from struct import pack, unpack
 from typing import Any
 
-from compiler.ir.proto_schema import AttrType, Field, VarTypeId
+from compiler.ir.model_format.schema import AttrType, Field, VarTypeId
 
 __all__ = ["Repeated", "checked"]
 

@@ -6,15 +6,15 @@
         op.type = "relu" if op.type == "relu6" else op.type
     Path("__model__").write_bytes(program.SerializeToString())
 
-They are read and written by the codec of `compiler.ir.proto`: protobuf is not needed.
+`compiler.ir.model_format.protobuf` reads and writes them: protobuf is not needed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from compiler.ir.proto_schema import AttrType as _AttrTypeId
-from compiler.ir.proto_schema import VarTypeId as _VarTypeId
+from compiler.ir.model_format.schema import AttrType as _AttrTypeId
+from compiler.ir.model_format.schema import VarTypeId as _VarTypeId
 from fluid.proto.messages import EnumType, ProtoMessage
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from compiler.ir.proto import Message, ProtoError, dump, parse
-from compiler.ir.proto_schema import SCHEMA, Field
+from compiler.ir.model_format.protobuf import Message, ProtoError, dump, parse
+from compiler.ir.model_format.schema import SCHEMA, Field
 from fluid.proto.fields import Repeated, checked
-from fluid.proto_text import message_text
+from fluid.recording.proto_text import message_text
 
 __all__ = ["EnumType", "FieldDescriptor", "ProtoMessage"]
 

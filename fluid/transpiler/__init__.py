@@ -1,6 +1,6 @@
 """Rewriting programs: for inference, for less memory, for many processes (seeds 000 to 002)."""
 
-from fluid.missing import not_yet
+from fluid.compatibility.missing import not_yet
 from fluid.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 from fluid.transpiler.inference_transpiler import InferenceTranspiler
 from fluid.transpiler.memory_optimization_transpiler import memory_optimize, release_memory

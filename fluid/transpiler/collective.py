@@ -9,8 +9,8 @@ from compiler.ir.program import OpRole
 from fluid import unique_name
 from fluid.data_parallel.rewrite import insert_all_reduces
 from fluid.framework import Block, Operator, Parameter, Program
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.endpoints import endpoint_list
-from fluid.var_types import VarDesc
 
 __all__ = ["Collective", "GradAllReduce", "LocalSGD", "MeanAllReduce", "SingleProcessMultiThread"]
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.infer import op_text
+from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
-from fluid.checks import check_type
 from fluid.executor import global_scope
 from fluid.framework import Program
+from fluid.recording.checks import check_type
 from fluid.transpiler.norm_fusion import Folded, NormFusion
 from fluid.transpiler.whole import whole
 from runtime.device import CPUPlace, CUDAPlace, Place
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 __all__ = ["InferenceTranspiler", "Report"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from compiler.errors import VerifyError, did_you_mean
 from compiler.ir.program import Block, OpDesc
-from fluid.checks import check_type
 from fluid.framework import Program, Variable
-from fluid.recording import user_line
+from fluid.recording.checks import check_type
+from fluid.recording.op_records import user_line
 from fluid.transpiler.flow import DELETE, Source, sources
 from fluid.transpiler.reuse import Move, apply_moves, planned_moves
 from fluid.transpiler.units import Step, Unit, is_temporary, kept_names, units

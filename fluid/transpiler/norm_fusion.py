@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.infer import op_text
-from compiler.ir.own_names import slots_renamed
+from compiler.ir.conversion.reused_names import slots_renamed
+from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.types import Array
 from compiler.passes.norm_folding import VECTORS, WEIGHTS, factor_and_shift
 from fluid.framework import Program
@@ -22,7 +22,7 @@ from fluid.transpiler.flow import DELETE, inner_blocks, reads
 from fluid.transpiler.norm_matches import Match, match_norm, norms
 from fluid.transpiler.units import called_names, is_temporary
 from runtime.errors import NotInitialized
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 __all__ = ["Folded", "NormFusion"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.infer import op_text
+from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpDesc
 from compiler.passes.norm_folding import NORMS, VECTORS, WEIGHTS, Layer, is_frozen, norm_axis
 from fluid.framework import Block, Operator, Program

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from compiler.ir.own_names import Reuse, note_reuse, slots_renamed
+from compiler.ir.conversion.reused_names import Reuse, note_reuse, slots_renamed
 from compiler.ir.program import VarDesc
 from fluid.transpiler.units import ROLE_VAR, Step, Unit, is_temporary
 

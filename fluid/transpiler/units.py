@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.ir.own_names import ROLE_VAR
+from compiler.ir.conversion.reused_names import ROLE_VAR
 from compiler.ir.program import GRAD, NO_BLOCK, Block, OpDesc, OpRole, Program, VarKind
 from fluid.transpiler.flow import DELETE, inner_blocks, names_inside, reads, writes
 

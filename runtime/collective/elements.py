@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from runtime.collective.engine import torch_module
-from runtime.cuda import tensor_over
+from runtime.gpu.cuda import tensor_over
 
 OPERATIONS = {"sum": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
 """Reductions by their names here, and those of torch.distributed."""

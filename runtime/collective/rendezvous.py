@@ -17,13 +17,7 @@ from weakref import WeakValueDictionary
 
 from runtime.collective.endpoint import Address, listen, parse_endpoint
 from runtime.collective.engine import distributed, seconds
-from runtime.collective.processes import (
-    host_name,
-    machine_id,
-    own_pid,
-    process_state,
-    start_time,
-)
+from runtime.collective.processes import host_name, machine_id, own_pid, process_state, start_time
 from runtime.collective.slices import SLICE, Stopwatch, call_in_slices, poll_in_slices
 from runtime.errors import CollectiveError, RendezvousError
 

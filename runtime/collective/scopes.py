@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.collective.rings import Rings
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 
 def rings_of(scope: Scope) -> Rings:

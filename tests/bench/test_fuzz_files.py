@@ -4,7 +4,7 @@ from random import Random
 
 from bench.fuzz_files import Tally, fuzz, originals, report
 from bench.support.damage import damaged_bytes, damaged_fields, words_of
-from compiler.ir.proto import parse
+from compiler.ir.model_format.protobuf import parse
 
 
 def test_damaged_files_are_refused_or_read() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 import compiler
 import fluid
-from compiler.codegen.triton.alike import likeness
-from compiler.codegen.triton.spelling import SIZE
+from compiler.codegen.triton.kernel_sharing import likeness
+from compiler.codegen.triton.numpy_names import SIZE
 
 
 def module(layers):

@@ -11,11 +11,11 @@ import runtime
 from compiler.codegen.module import Module
 from compiler.errors import CompileError, ParseError, VerifyError
 from compiler.interpret import run
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.options import Options
-from compiler.passes import reuse_memory
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
+from compiler.passes.memory import reuse_memory
 from compiler.passes.pipeline import named
 from tests.codegen.support import compare, inputs, module_of
 

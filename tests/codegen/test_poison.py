@@ -12,7 +12,7 @@ from bench.nets import timed
 from compiler import Options
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.plan import Plan
 
 CHAIN = """

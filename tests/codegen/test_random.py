@@ -9,7 +9,7 @@ import runtime
 from compiler.codegen.numpy import NumpyTarget
 from compiler.freeze import freeze
 from compiler.interpret import run
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes

@@ -10,11 +10,11 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.ahead.build import build
-from compiler.codegen.ahead.code import Code, expect_parameters
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.ahead.jobs import Job, jobs_of
+from compiler.codegen.ahead.kernel_cache import ABOUT, Shelf
+from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.codegen.ahead.pool import compiled
-from compiler.codegen.ahead.shelf import ABOUT, Shelf
 from compiler.codegen.module import KernelSpec
 from compiler.errors import CompileError
 

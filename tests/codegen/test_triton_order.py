@@ -5,7 +5,7 @@ import pytest
 
 import runtime
 from compiler.codegen.triton.target import TritonTarget
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from tests.codegen.test_triton import compare, module_of
 
 pytestmark = pytest.mark.device

@@ -15,10 +15,10 @@ from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.helpers import HELPERS, with_needed
 from compiler.codegen.triton.target import TritonTarget
 from compiler.ir.philox import philox, uniform_by_key
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
-from compiler.passes.draw_keys import DrawKeys
+from compiler.passes.device.draw_keys import DrawKeys
 from compiler.passes.manager import run_passes
 from tests.codegen.support import inputs
 from tests.codegen.test_triton import compare, module_of

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import runtime
-from compiler.codegen.triton.forms import form_of
-from compiler.codegen.triton.lanes import Lanes, Ref
-from compiler.codegen.triton.strides import step_of
+from compiler.codegen.triton.kernel_ir import Lanes, Ref
+from compiler.codegen.triton.tiling.schedules import form_of
+from compiler.codegen.triton.tiling.strides import step_of
 from compiler.ir.dims import Dim
 from tests.codegen.test_triton import compare, module_of
 
@@ -99,7 +99,7 @@ class TestForms:
 
     @pytest.fixture(autouse=True)
     def operands(self, monkeypatch):
-        from compiler.codegen.triton.lanes import Ref as Seen
+        from compiler.codegen.triton.kernel_ir import Ref as Seen
         from compiler.ir.types import DType, TensorType
 
         monkeypatch.setattr(Seen, "type", property(lambda s: TensorType(DType.FP32, s.shape)))

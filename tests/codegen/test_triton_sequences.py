@@ -6,12 +6,12 @@ import pytest
 import compiler
 import fluid
 from compiler.codegen.triton.target import TritonTarget
+from compiler.ir.analysis.data_dependent_sizes import inferred_apart
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.graph import Graph
-from compiler.ir.open_sizes import inferred_apart
 from compiler.ir.types import DType, TensorType
 from compiler.passes.base import Context
-from compiler.passes.name_sizes import NameSizes
+from compiler.passes.device.name_sizes import NameSizes
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")

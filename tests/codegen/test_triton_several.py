@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import fluid
 import runtime
-from compiler.account import account
 from compiler.codegen.ahead.build import build
 from compiler.codegen.ahead.gpus import gpus
 from compiler.codegen.triton.target import TritonTarget
+from compiler.cost.plan_cost import account
 from compiler.driver import compile_graph, compile_stages
 from compiler.freeze import freeze
 from compiler.ir.opdef import find
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from fluid import layers
 from tests.codegen.support import inputs

@@ -12,7 +12,7 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
 from compiler.interpret import run
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes

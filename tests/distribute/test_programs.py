@@ -12,10 +12,10 @@ import compiler
 import fluid
 import runtime
 from compiler.errors import VerifyError
-from compiler.ir.convert import to_graph
-from compiler.ir.text import parse, show
-from compiler.ir.to_program import to_program
-from compiler.ir.verify import verify
+from compiler.ir.analysis.verifier import verify
+from compiler.ir.conversion.graph_to_program import to_program
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.text.printer import parse, show
 from compiler.passes.distribute.buckets import cut
 from tests.distribute.world import World
 

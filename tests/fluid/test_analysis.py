@@ -13,7 +13,6 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from compiler.passes.pipeline import PASSES
-from fluid import analysis_config
 from fluid.core import (
     AnalysisConfig,
     NativeConfig,
@@ -22,6 +21,7 @@ from fluid.core import (
     PaddleTensor,
     create_paddle_predictor,
 )
+from fluid.inference import analysis_config
 from runtime.errors import FeedError, LodError, NotInitialized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
@@ -254,7 +254,8 @@ def test_passes_that_are_left_out(setting: dict[str, Any], left_out: set[str]):
 
 def nbytes_of(path: str) -> int:
     return sum(
-        t.array.nbytes for t in fluid.inference_model.read_inference_model(path).params.values()
+        t.array.nbytes
+        for t in fluid.saving.inference_model.read_inference_model(path).params.values()
     )
 
 

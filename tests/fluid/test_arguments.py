@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluid.arguments import ArgumentError, typed
+from fluid.recording.arguments import ArgumentError, typed
 
 
 def test_an_alias_stands_for_its_value() -> None:

@@ -14,7 +14,7 @@ DUMP = """
 import sys
 from pathlib import Path
 import compiler, fluid
-from compiler.ir.text import digest
+from compiler.ir.text.printer import digest
 from tests.golden import zoo
 
 with fluid.unique_name.guard():

@@ -16,12 +16,12 @@ import pytest
 import fluid
 from bench.nets import zoo
 from fluid.cli import main as cli
-from fluid.cli.arrays import read_arrays
 from fluid.cli.bisect import BISECT_EXAMPLES
 from fluid.cli.differences import COMPARE_EXAMPLES
 from fluid.cli.infer_arguments import INFER_EXAMPLES
 from fluid.cli.inspect import INSPECT_EXAMPLES, LISTED, size
-from fluid.cli.results import looks_like_probabilities
+from fluid.cli.values.arrays import read_arrays
+from fluid.cli.values.results import looks_like_probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "inference"

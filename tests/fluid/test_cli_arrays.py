@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fluid.cli.arrays import read_arrays, write_arrays
 from fluid.cli.model import CommandError
+from fluid.cli.values.arrays import read_arrays, write_arrays
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.graph import Op
-from compiler.passes import remove_identities
+from compiler.passes.simplify import remove_identities
 from fluid.cli.main import main
 
 PROGRAM = """graph main {

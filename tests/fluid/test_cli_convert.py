@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.ir.proto import AttrType, Message, build, dump, parse
+from compiler.ir.model_format.protobuf import AttrType, Message, build, dump, parse
 from fluid.cli import convert as converting
 from fluid.cli import main as cli
 from fluid.cli.convert import without_call_stacks

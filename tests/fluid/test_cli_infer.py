@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import fluid
+from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.ir.program import Program
-from compiler.ir.serial import dump_program, load_program
 from fluid.cli import main as cli
-from fluid.cli.arrays import read_arrays
+from fluid.cli.values.arrays import read_arrays
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "inference"

@@ -8,7 +8,7 @@ import pytest
 
 import fluid
 from fluid.cli import main as cli
-from fluid.cli.arrays import read_arrays
+from fluid.cli.values.arrays import read_arrays
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import fluid
 from fluid.cli import main as cli
 from fluid.cli.model import CommandError
-from fluid.cli.pictures import PictureOptions, read_pictures, takes_pictures
+from fluid.cli.values.images import PictureOptions, read_pictures, takes_pictures
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
 AS_THEY_ARE = PictureOptions(scale=1.0)

@@ -8,7 +8,7 @@ import pytest
 import fluid
 from fluid.cli import main as cli
 from fluid.cli.weights import chosen
-from runtime.checkpoint import load_tensor
+from runtime.files.checkpoint import load_tensor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
 LINE = GOLDEN / "fit_a_line__separate"

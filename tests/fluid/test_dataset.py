@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fluid
+from fluid.dataset.multi_slot import Slot, as_line, parsed
 from fluid.incubate.data_generator import MultiSlotDataGenerator, MultiSlotStringDataGenerator
-from fluid.multi_slot import Slot, as_line, parsed
 
 layers = fluid.layers
 

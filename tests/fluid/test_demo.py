@@ -14,7 +14,7 @@ import pytest
 from sklearn.datasets import load_digits as load_from_scikit_learn
 
 from compiler.codegen.module import Module
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from examples.make_digits import make_digits
 from fluid.cli import main as cli
 from fluid.cli.model import CommandError, load_model

@@ -10,12 +10,12 @@ import fluid
 from compiler.errors import ShapeError
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import Program, program_guard
-from fluid.inference_model import append_fetch_ops, prepend_feed_ops
 from fluid.lod_tensor import create_lod_tensor
+from fluid.saving.inference_model import append_fetch_ops, prepend_feed_ops
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.errors import NotInitialized, PlaceError
-from runtime.scope import Scope
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
 
 CPU = CPUPlace()
 X = np.arange(12, dtype="float32").reshape(4, 3)

@@ -8,9 +8,9 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
-from fluid.file_ops import FOLDER
-from runtime.checkpoint import load_tensor, save_tensor
+from fluid.running.file_ops import FOLDER
 from runtime.errors import CheckpointError, FileAccessError
+from runtime.files.checkpoint import load_tensor, save_tensor
 
 layers = fluid.layers
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)

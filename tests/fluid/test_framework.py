@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute, CompileError, ShapeError, UnknownOp
 from compiler.ir.program import OpRole
 from fluid.core import VarDesc
 from fluid.framework import Block, Operator, Parameter, default_main_program
-from fluid.recording import user_line
+from fluid.recording.op_records import user_line
 
 VarType = VarDesc.VarType
 pytestmark = pytest.mark.usefixtures("fresh_programs")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.ir.proto import ProtoError
+from compiler.ir.model_format.protobuf import ProtoError
 from fluid.proto import framework_pb2 as pb
 
 MODELS = Path(__file__).parents[1] / "golden" / "inference"

@@ -29,7 +29,7 @@ from bench.attacks.payloads import (
 )
 from bench.attacks.renaming import originals
 from bench.attacks.strings import Tally, attack_all, attack_each
-from compiler.codegen.triton.frame import TritonFrame
+from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.writer import Names, Writer
 from compiler.driver import feed_shapes
 from compiler.errors import CompileError, did_you_mean
@@ -42,17 +42,17 @@ from compiler.escape import (
     printable_lines,
     script_json,
 )
+from compiler.ir.conversion.graph_to_program import var_names
 from compiler.ir.graph import Graph
-from compiler.ir.parse import parse
 from compiler.ir.program import Program as PlainProgram
-from compiler.ir.text import same, show
-from compiler.ir.to_program import var_names
+from compiler.ir.text.parser import parse
+from compiler.ir.text.printer import same, show
 from compiler.ir.types import DType, TensorType
 from compiler.ops.control.host import Print, description
-from fluid.cli.arrays import write_arrays
 from fluid.cli.model import CommandError
 from fluid.cli.terminal import Shown
-from runtime.checkpoint import CheckpointError, load_tensor, tensor_path
+from fluid.cli.values.arrays import write_arrays
+from runtime.files.checkpoint import CheckpointError, load_tensor, tensor_path
 
 ALL = {each.name: each for each in originals()}
 LINE, LOOP = ALL["fit_a_line"], ALL["while_power"]

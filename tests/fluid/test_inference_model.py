@@ -8,8 +8,8 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
-from compiler.ir.proto import parse
-from runtime.checkpoint import CheckpointError, load_tensor, save_tensor
+from compiler.ir.model_format.protobuf import parse
+from runtime.files.checkpoint import CheckpointError, load_tensor, save_tensor
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(3, 2)
 BIAS = np.array([0.5, -0.5], np.float32)

@@ -9,8 +9,8 @@ import pytest
 
 import fluid
 from fluid import core
-from fluid.flags import from_env
-from fluid.installed import VersionError
+from fluid.compatibility.installed import VersionError
+from fluid.running.flags import from_env
 
 
 def test_flags_keep_what_they_are_given() -> None:
@@ -96,7 +96,7 @@ def test_gpus_that_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr("fluid.places.gpu_count", lambda: 0)
+    monkeypatch.setattr("fluid.running.places.gpu_count", lambda: 0)
     assert not fluid.is_compiled_with_cuda()
     assert core.get_cuda_device_count() == 0
     for places in (fluid.cuda_places, fluid.cuda_pinned_places):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fluid
-from runtime.checkpoint import CheckpointError, load_combined, save_tensor
 from runtime.errors import NotInitialized
+from runtime.files.checkpoint import CheckpointError, load_combined, save_tensor
 
 SIGNATURES = {
     "save_vars": "executor, dirname, main_program=None, vars=None, predicate=None, filename=None",

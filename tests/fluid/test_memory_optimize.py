@@ -14,9 +14,9 @@ import pytest
 import fluid
 from bench.nets import timed, zoo
 from compiler.errors import CompileError, VerifyError
-from compiler.ir.convert import to_graph
-from compiler.ir.own_names import REUSES, reuses
-from compiler.ir.text import show
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.conversion.reused_names import REUSES, reuses
+from compiler.ir.text.printer import show
 from fluid.transpiler import memory_optimization_transpiler as transpiler
 from fluid.transpiler.flow import sources
 from fluid.transpiler.units import kept_names

@@ -7,11 +7,14 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
-from fluid.layers.nested import convert_to_list, copy_mutable_vars, hold_mutable_vars
-from fluid.old_names import debugger, default_scope_funcs, install_check, log_helper
-from fluid.old_names.annotations import deprecated
-from fluid.old_names.op import Operator
-from fluid.old_names.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
+from fluid.compatibility.old_names import debugger, default_scope_funcs, install_check, log_helper
+from fluid.compatibility.old_names.annotations import deprecated
+from fluid.compatibility.old_names.op import Operator
+from fluid.compatibility.old_names.wrapped_decorator import (
+    signature_safe_contextmanager,
+    wrap_decorator,
+)
+from fluid.layers.control.nested import convert_to_list, copy_mutable_vars, hold_mutable_vars
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from fluid.old_python import libraries
-from fluid.old_python.mend import MODULES, StandIns, with_names
-from fluid.old_python.names import Gone, getargspec
-from fluid.old_python.notices import Notices
+from fluid.compatibility.old_python import libraries
+from fluid.compatibility.old_python.mend import MODULES, StandIns, with_names
+from fluid.compatibility.old_python.names import Gone, getargspec
+from fluid.compatibility.old_python.notices import Notices
 
 SCRIPT = """
 import collections, inspect, string, sys, time

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.ir.convert import to_graph
-from compiler.passes.schedule import peak_bytes
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.passes.memory.schedule import peak_bytes
 from fluid import layers, optimizer
 from fluid.framework import Program, Variable
 

@@ -91,7 +91,7 @@ def test_what_it_cannot_be_made_with(
     loss: fluid.Variable, exe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setattr("fluid.places.gpu_count", lambda: 0)
+    monkeypatch.setattr("fluid.running.places.gpu_count", lambda: 0)
     with pytest.raises(TypeError, match="must be a ParallelExecutor, not Executor"):
         fluid.ParallelExecutor(False, loss_name=loss.name, share_vars_from=exe)
     with pytest.raises(AssertionError, match="loss_name"):

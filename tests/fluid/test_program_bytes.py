@@ -6,8 +6,8 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
-from compiler.ir.proto import Message, parse
-from compiler.ir.serial import dump_program
+from compiler.ir.model_format.program_desc import dump_program
+from compiler.ir.model_format.protobuf import Message, parse
 from fluid.framework import Program
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fluid
-from fluid.state_file import dump_state, load_state
-from runtime.checkpoint import CheckpointError
+from fluid.saving.state_file import dump_state, load_state
 from runtime.errors import NotInitialized
+from runtime.files.checkpoint import CheckpointError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state"
 

@@ -13,7 +13,7 @@ import pytest
 
 import fluid
 from compiler.options import Options
-from runtime.cuda import interprets
+from runtime.gpu.cuda import interprets
 from tests.golden import zoo
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "golden" / "train").glob("*.npz"))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fluid.state_file import dump_state, load_state
-from runtime.checkpoint import CheckpointError
+from fluid.saving.state_file import dump_state, load_state
+from runtime.files.checkpoint import CheckpointError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "state"
 KINDS = "float32 float64 float16 int64 int32 int16 int8 uint8 bool".split()

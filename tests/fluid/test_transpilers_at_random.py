@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 
 import fluid
-from compiler.ir.convert import to_graph
-from compiler.ir.own_names import REUSES
-from compiler.ir.text import show
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.conversion.reused_names import REUSES
+from compiler.ir.text.printer import show
 from fluid.transpiler.flow import sources
 from tests.fluid import random_programs as chance
 

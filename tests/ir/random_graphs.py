@@ -13,12 +13,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 import compiler.ops
+from compiler.ir.analysis.liveness import kernels, lives, may_take_over
+from compiler.ir.analysis.verifier import fusible_shape
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.liveness import kernels, lives, may_take_over
 from compiler.ir.opdef import registered
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ir.verify import fusible_shape
 
 assert compiler.ops and set(registered())
 

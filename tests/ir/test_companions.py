@@ -9,12 +9,12 @@ import compiler
 from compiler.driver import compile_stages
 from compiler.errors import CompileError
 from compiler.interpret import run
-from compiler.ir.convert import to_graph
+from compiler.ir.analysis.verifier import verify
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
-from compiler.ir.infer import infer_op
+from compiler.ir.opdef.type_inference import infer_op
 from compiler.ir.program import Program
-from compiler.ir.text import parse, parse_program, show
-from compiler.ir.verify import verify
+from compiler.ir.text.printer import parse, parse_program, show
 from runtime.loader import load
 
 N, M = Dim.named("N"), Dim.named("M")

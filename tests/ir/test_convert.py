@@ -3,12 +3,12 @@
 import pytest
 
 from compiler.errors import CompileError, MissingSlot, UnknownOp
-from compiler.ir.convert import to_graph
+from compiler.ir.analysis.verifier import verify
+from compiler.ir.conversion.graph_to_program import to_program
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.dims import Dim
 from compiler.ir.program import Program
-from compiler.ir.text import parse_program, show
-from compiler.ir.to_program import to_program
-from compiler.ir.verify import verify
+from compiler.ir.text.printer import parse_program, show
 
 N = Dim.named("N")
 

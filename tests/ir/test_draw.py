@@ -4,9 +4,9 @@ import re
 
 from hypothesis import given
 
-from compiler.ir.draw import dot
 from compiler.ir.graph import Graph
-from compiler.ir.text import parse
+from compiler.ir.text.dot import dot
+from compiler.ir.text.printer import parse
 from tests.ir.random_graphs import graphs
 
 GRAPH = """\

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.errors import BadAttribute, UnknownOp
+from compiler.ir.analysis.verifier import verify
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.text import parse, same, show
+from compiler.ir.text.printer import parse, same, show
 from compiler.ir.types import DType, TensorType
-from compiler.ir.verify import verify
 from tests.ir.random_graphs import graphs
 
 ROW = TensorType(DType.FP32, (3, 4))

@@ -6,9 +6,9 @@ import pytest
 
 import compiler  # noqa: F401  (fills the registry of ops)
 from compiler.errors import BadAttribute
+from compiler.ir.model_format.program_desc import Opaque, load_program
+from compiler.ir.model_format.protobuf import AttrType, Message, VarTypeId, build, dump
 from compiler.ir.program import OpDesc, Program, VarDesc
-from compiler.ir.proto import AttrType, Message, VarTypeId, build, dump
-from compiler.ir.serial import Opaque, load_program
 
 LATER = 2_006_002
 

@@ -9,9 +9,9 @@ import fluid
 from compiler.driver import compile_graph, compile_stages
 from compiler.errors import CompileError, ParseError, ShapeError
 from compiler.ir.dims import Dim, parse_size
-from compiler.ir.parse import parse
+from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.ir.program import BlockRef, Program, VarKind
-from compiler.ir.serial import dump_program, load_program
+from compiler.ir.text.parser import parse
 from compiler.ir.types import DType
 from compiler.limits import MAX_NESTED_BLOCKS, MAX_RANK, MAX_SIZE_DEPTH
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from compiler.errors import CompileError, ParseError
 from compiler.ir.graph import Graph
-from compiler.ir.literal import name_text, parse_attributes, parse_name, value_text
+from compiler.ir.model_format.attributes import Opaque
+from compiler.ir.model_format.protobuf import build
 from compiler.ir.program import BlockRef
-from compiler.ir.proto import build
-from compiler.ir.serial_attrs import Opaque
-from compiler.ir.text import parse, same, show
+from compiler.ir.text.literals import name_text, parse_attributes, parse_name, value_text
+from compiler.ir.text.printer import parse, same, show
 from compiler.ir.types import DType, TensorType
 
 SCALED = "graph g {\n  feed x: f32[3]\n  (Out=y: f32[3]) = scale(X=x) {}\n}\n"

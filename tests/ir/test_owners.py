@@ -11,8 +11,8 @@ import compiler
 import fluid
 from bench.nets import zoo
 from compiler.errors import CompileError
+from compiler.ir.model_format.program_desc import dump_program, load_program
 from compiler.ir.program import BlockRef, OpDesc, Program
-from compiler.ir.serial import dump_program, load_program
 
 Change = Callable[[OpDesc], dict[str, Any]]
 

@@ -13,7 +13,7 @@ from compiler.ir.philox import (
     uniform_by_key,
     words,
 )
-from compiler.ops.shape.random_lanes import order_by_key, truncated
+from compiler.ops.shape.random_kernels import order_by_key, truncated
 
 FULL = 2**32 - 1
 

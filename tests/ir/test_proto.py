@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.ir.proto import AttrType, Message, ProtoError, VarTypeId, build, dump, parse
-from compiler.ir.proto_schema import SCHEMA
+from compiler.ir.model_format.protobuf import (
+    AttrType,
+    Message,
+    ProtoError,
+    VarTypeId,
+    build,
+    dump,
+    parse,
+)
+from compiler.ir.model_format.schema import SCHEMA
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"
 MODELS = sorted([*GOLDEN.glob("*__combined/model"), *GOLDEN.glob("*__separate/__model__")])

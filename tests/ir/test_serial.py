@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import fluid
 from compiler.errors import BadAttribute, CompileError
+from compiler.ir.model_format.attributes import dump_attr, load_attr
+from compiler.ir.model_format.program_desc import MODEL_VERSION, Opaque, dump_program, load_program
+from compiler.ir.model_format.protobuf import AttrType, Message, VarTypeId, build, dump, parse
 from compiler.ir.program import BlockRef, OpDesc, Program, VarKind
-from compiler.ir.proto import AttrType, Message, VarTypeId, build, dump, parse
-from compiler.ir.serial import MODEL_VERSION, Opaque, dump_program, load_program
-from compiler.ir.serial_attrs import dump_attr, load_attr
 from compiler.ir.types import DType
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "inference"

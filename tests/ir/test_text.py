@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from compiler.errors import ParseError
 from compiler.ir.dims import UNKNOWN, Dim
 from compiler.ir.graph import Graph
+from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.opdef import find
 from compiler.ir.program import BlockRef, OpDesc, Program, VarDesc, VarKind
-from compiler.ir.serial import load_program
-from compiler.ir.text import digest, parse, parse_program, same, show, show_op
+from compiler.ir.text.printer import digest, parse, parse_program, same, show, show_op
 from compiler.ir.types import TOKEN, DType, TensorType
 from compiler.limits import MAX_NESTED_BLOCKS
 from tests.ir.random_graphs import graphs, random_graph
@@ -94,7 +94,7 @@ def test_same_graphs_print_the_same_bytes(seed: int, steps: int):
 
 HASH_SEED_PROGRAM = """
 import random
-from compiler.ir.text import show
+from compiler.ir.text.printer import show
 from tests.ir.random_graphs import random_graph
 for seed in range(20):
     print(show(random_graph(random.Random(seed), 12, labels=True)))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from compiler.errors import CompileError, VerifyError
 from compiler.interpret import run
+from compiler.ir.analysis.allocation import check_stored
+from compiler.ir.analysis.liveness import kernels, lives, may_take_over
+from compiler.ir.analysis.verifier import check_grouped, check_ordered, fusible_shape, verify
 from compiler.ir.graph import Graph, Op
-from compiler.ir.liveness import kernels, lives, may_take_over
-from compiler.ir.stored import check_stored
-from compiler.ir.text import parse, parse_program
+from compiler.ir.text.printer import parse, parse_program
 from compiler.ir.types import DType, TensorType
-from compiler.ir.verify import check_grouped, check_ordered, fusible_shape, verify
 from tests.ir.random_graphs import arrays, graphs, random_graph
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.ir"))

@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import groupby
 
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, find, registered
-from compiler.ir.slots import Slot
+from compiler.ir.opdef.slots import Slot
 
 HEAD = """# Ops
 

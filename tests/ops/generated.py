@@ -6,7 +6,7 @@ import numpy as np
 
 import runtime
 from compiler.interpret import run
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from tests.codegen.support import module_of
 
 

@@ -15,8 +15,8 @@ from compiler.ir.opdef import find, listed
 from compiler.ir.types import DType
 from compiler.options import Options
 from compiler.passes.base import Context
+from compiler.passes.device.narrow_floats import FOLLOWERS, PRODUCTS
 from compiler.passes.manager import run_passes
-from compiler.passes.narrow_floats import FOLLOWERS, PRODUCTS
 from compiler.passes.pipeline import pipeline
 from fluid.contrib.mixed_precision.fp16_lists import GRAY, WHITE
 from tests.codegen.support import module_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import compiler.ops
-from compiler.codegen.frame import Frame
+from compiler.codegen.bind_and_run import Frame
 from compiler.ir.opdef import Pointwise, call, find, parameters, slot_of
 from compiler.ir.program import GRAD
 from tests.ops.backward import each, types_of, weights_for

@@ -7,7 +7,7 @@ import pytest
 
 import fluid
 from compiler.errors import BadAttribute, CompileError, ShapeError
-from compiler.ir.convert import to_graph
+from compiler.ir.conversion.program_to_graph import to_graph
 from compiler.ir.opdef import find, listed
 from tests.ops.samples import Sample, samples
 

@@ -4,8 +4,8 @@ import pytest
 
 import compiler.ops
 from compiler.errors import BadAttribute, MissingSlot
-from compiler.ir.infer import bind, check_slots
 from compiler.ir.opdef import find
+from compiler.ir.opdef.type_inference import bind, check_slots
 from compiler.ir.program import BlockRef, OpDesc
 
 assert compiler.ops, "importing it fills the registry"

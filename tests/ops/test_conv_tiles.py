@@ -6,8 +6,9 @@ import pytest
 import runtime
 from compiler.interpret import run
 from compiler.ir.opdef import find
-from compiler.ir.text import parse
-from compiler.ops.image import im2col, tiles
+from compiler.ir.text.printer import parse
+from compiler.ops.image import conv_tiles as tiles
+from compiler.ops.image import im2col
 from tests.codegen.support import inputs, module_of
 
 GRAPH = """graph main {{

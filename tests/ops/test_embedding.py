@@ -10,7 +10,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import find
 from compiler.ir.types import DType, TensorType
-from compiler.ops.train.rows import merge_in_place, merge_rows
+from compiler.ops.train.sparse_rows import merge_in_place, merge_rows
 
 assert compiler.ops, "importing it fills the registry"
 

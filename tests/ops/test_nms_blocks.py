@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.types import Array
-from compiler.ops.detection.nms_loops import best_first, suppress, touching_overlaps
+from compiler.ops.detection.nms_numpy import best_first, suppress, touching_overlaps
 
 
 def keep_one_by_one(

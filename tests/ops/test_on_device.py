@@ -13,8 +13,8 @@ from compiler.freeze import freeze
 from compiler.ir.opdef import GradOp, find, listed, registered
 from compiler.options import Options
 from compiler.passes.base import Context
+from compiler.passes.device.name_sizes import NameSizes
 from compiler.passes.manager import run_passes
-from compiler.passes.name_sizes import NameSizes
 from compiler.passes.pipeline import pipeline
 from tests.ops.samples import Sample, samples
 from tests.ops.test_generated import DIFFERENTIATED, NOBODY, Case, backward, forward, graph_of

@@ -11,7 +11,7 @@ import runtime
 from compiler.driver import compile_graph
 from compiler.freeze import freeze
 from compiler.interpret import run
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from compiler.errors import CompileError
+from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.opdef import find
 from compiler.ir.program import OpDesc
-from compiler.ir.remote_rows import as_remote
 from compiler.ops.ps.tables import unique_ids
 from tests.ops.samples import numbers
 

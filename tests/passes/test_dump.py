@@ -3,9 +3,9 @@
 import json
 
 from compiler.driver import compile_graph
-from compiler.ir.parse import parse
-from compiler.ir.serial import load_program
-from compiler.ir.text import digest
+from compiler.ir.model_format.program_desc import load_program
+from compiler.ir.text.parser import parse
+from compiler.ir.text.printer import digest
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.dump import Dump

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compiler.interpret import run
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.observers import made_up

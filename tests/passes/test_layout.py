@@ -11,8 +11,8 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.codegen.triton.target import TritonTarget
 from compiler.freeze import freeze
 from compiler.interpret import run
-from compiler.ir.convert import to_graph
-from compiler.ir.text import parse, show
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes

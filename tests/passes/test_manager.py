@@ -3,7 +3,7 @@
 import pytest
 
 from compiler.errors import PassOrderError, VerifyError
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.manager import check_order, run_passes
 from compiler.passes.observers import Guard, Recorder, Timer

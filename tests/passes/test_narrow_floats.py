@@ -13,8 +13,8 @@ import fluid
 from compiler.errors import CompileError
 from compiler.options import Options
 from compiler.plan import Place
-from fluid.inference_model import read_inference_model
-from fluid.predictor import Predictor
+from fluid.inference.predictor import Predictor
+from fluid.saving.inference_model import read_inference_model
 
 FEED = {"x": np.random.default_rng(3).normal(size=(3, 1, 12, 12)).astype(np.float32)}
 

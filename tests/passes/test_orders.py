@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from compiler.ir.text import parse
-from compiler.ir.verify import verify
+from compiler.ir.analysis.verifier import verify
+from compiler.ir.text.printer import parse
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
-from compiler.passes.orders import Kernels
+from compiler.passes.memory.schedules import Kernels
 from compiler.passes.pipeline import named
 from tests.ir.random_graphs import random_graph
 

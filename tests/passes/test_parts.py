@@ -15,16 +15,16 @@ from compiler.driver import compile_stages
 from compiler.errors import VerifyError
 from compiler.freeze import freeze
 from compiler.interpret import run
+from compiler.ir.analysis.allocation import check_stored
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph
 from compiler.ir.region import Region, are_apart, end, strides
-from compiler.ir.stored import check_stored
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.ir.types import DType, TensorType
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
+from compiler.passes.memory.reuse_memory import ReuseMemory
 from compiler.passes.pipeline import named
-from compiler.passes.reuse_memory import ReuseMemory
 from tests.ir.random_graphs import arrays
 
 N = Dim.named("N")

@@ -10,7 +10,7 @@ from compiler.codegen.numpy import NumpyTarget
 from compiler.errors import PassOrderError
 from compiler.freeze import freeze
 from compiler.interpret import run
-from compiler.ir.text import parse, show
+from compiler.ir.text.printer import parse, show
 from compiler.options import Options
 from compiler.passes.base import Context
 from compiler.passes.manager import check_order, run_passes

@@ -1,6 +1,6 @@
 """What is written over later lies in no other value's memory while that is still read."""
 
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from compiler.passes.base import Context
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import named

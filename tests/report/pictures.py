@@ -5,8 +5,8 @@ from tempfile import TemporaryDirectory
 
 import fluid
 from bench.nets import zoo
-from compiler.report.sources import Sources
-from compiler.study import study
+from compiler.debugging.explanation import study
+from compiler.report.user_lines import Sources
 from tests.report.browser import Browser
 
 ROOT = Path(__file__).resolve().parents[2]

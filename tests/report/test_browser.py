@@ -7,12 +7,12 @@ import pytest
 
 import fluid
 from bench.nets import zoo
-from compiler.gpus import GPUS
-from compiler.ir.parse import parse
+from compiler.cost.gpu_limits import GPUS
+from compiler.debugging.explanation import Study, study, study_graph
+from compiler.ir.text.parser import parse
 from compiler.options import Options
 from compiler.passes.pipeline import pipeline
-from compiler.report.sources import Sources
-from compiler.study import Study, study, study_graph
+from compiler.report.user_lines import Sources
 from fluid.cli import main as cli
 from tests.report.browser import Browser, chromium
 from tests.report.test_page import EVIL, GRAPH

@@ -2,7 +2,7 @@
 
 import random
 
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.passes.observers import stage
 from compiler.report.changes import Change, Line, compare, count, lines_of, text
 from tests.ir.random_graphs import random_graph

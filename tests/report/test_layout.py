@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.passes.observers import stage
-from compiler.report.layers import Lane
-from compiler.report.layout import LONERS, layout, spread
-from compiler.report.picture import UNDRAWN, picture
+from compiler.report.graph_layers import Lane
+from compiler.report.graph_layout import LONERS, layout, spread
+from compiler.report.stage_graph import UNDRAWN, picture
 
 FORWARD, BACKWARD, UPDATE = Lane
 

@@ -14,13 +14,13 @@ import pytest
 
 import compiler
 from compiler.codegen.module import Module
+from compiler.debugging.explanation import explain, study_graph
 from compiler.errors import CompileError
-from compiler.ir.parse import parse
+from compiler.ir.text.parser import parse
 from compiler.options import Options
 from compiler.passes.pipeline import pipeline
 from compiler.report.memory import Bar, live_bytes, size_text
-from compiler.report.sources import Sources
-from compiler.study import explain, study_graph
+from compiler.report.user_lines import Sources
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIL = "</script><script>document.title='caught'</script><img src=x onerror=alert(1)>"

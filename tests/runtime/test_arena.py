@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.pack import Life, pack
-from runtime.arena import ALIGN, Arena
+from runtime.memory.arena import ALIGN, Arena
 
 LIVES = st.lists(
     st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(0, 300)).map(

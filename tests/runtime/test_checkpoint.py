@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from runtime.checkpoint import (
+from runtime.files.checkpoint import (
     DTYPES,
     CheckpointError,
     load_combined,

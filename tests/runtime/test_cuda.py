@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fluid
-from runtime.cuda import DeviceArena, Mirror, current, device_of, host_block
 from runtime.device import CUDAPlace
 from runtime.errors import PlaceError, TooLarge
+from runtime.gpu.cuda import DeviceArena, Mirror, current, device_of, host_block
 
 torch = pytest.importorskip("torch")
 

@@ -18,10 +18,10 @@ from runtime import executor
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError
 from runtime.executor import Executor
-from runtime.fed import Declared
+from runtime.feeds import Declared
 from runtime.loader import Counters
-from runtime.scope import Scope
 from runtime.sizes import Pattern, name_sizes
+from runtime.tensors.scope import Scope
 
 LINE = Module.load(Path(__file__).with_name("fit_a_line.py"))
 LOSS = ("mean_0.tmp_0",)

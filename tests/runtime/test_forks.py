@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import fluid
-from compiler.ir.cached import cached_property
-from compiler.ir.later import load
-from runtime.reader import Prefetcher
+from compiler.ir.cached_property import cached_property
+from compiler.ir.opdef.lazy_loading import load
+from runtime.prefetching_reader import Prefetcher
 
 SECONDS = 20
 """After which a child hangs."""

@@ -3,8 +3,8 @@
 import numpy as np
 
 from runtime.device import CPUPlace
-from runtime.scope import Scope
-from runtime.tensor import LoDTensor
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
 
 
 def lent(values: np.ndarray, clock: object = None) -> tuple[LoDTensor, list[int]]:

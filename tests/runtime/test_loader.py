@@ -12,11 +12,11 @@ import pytest
 from compiler.codegen.module import Module
 from compiler.errors import ParseError, ShapeError
 from compiler.pack import PackError
-from runtime import packings
 from runtime.device import CPUPlace, CUDAPlace
 from runtime.errors import FeedError, NotInitialized, PlaceError, StepError, TooLarge
 from runtime.loader import Executable, MemoryReport, load
-from runtime.scope import Scope
+from runtime.memory import packings
+from runtime.tensors.scope import Scope
 
 LINE = Module.load(Path(__file__).with_name("fit_a_line.py"))
 

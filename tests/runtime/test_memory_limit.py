@@ -12,7 +12,7 @@ import fluid
 import runtime
 from compiler.options import Options
 from runtime.errors import MemoryLimitExceeded, TooLarge
-from runtime.memory_limit import bytes_text
+from runtime.memory.limit import bytes_text
 from tests.runtime.test_loader import small
 
 LIMIT = 200_000

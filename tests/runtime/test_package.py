@@ -10,14 +10,14 @@ import pytest
 import fluid
 from compiler.errors import CompileError
 from fluid.cli.main import main
-from fluid.compiled import load_compiled, model_of
-from fluid.predictor import Predictor, Ready
-from runtime.cuda import gpu_of, interprets
+from fluid.inference.packages import load_compiled, model_of
+from fluid.inference.predictor import Predictor, Ready
 from runtime.device import CUDAPlace
-from runtime.drivers import Driver
 from runtime.errors import PlaceError
-from runtime.launches import Launcher, Row
-from runtime.package import PackageError, fitting, prepared, read_package, without_kernels
+from runtime.gpu.cuda import gpu_of, interprets
+from runtime.gpu.drivers import Driver
+from runtime.gpu.launches import Launcher, Row
+from runtime.gpu.package import PackageError, fitting, prepared, read_package, without_kernels
 
 pytest.importorskip("triton")
 pytest.importorskip("torch")
@@ -115,7 +115,7 @@ def test_parameters_may_come_from_elsewhere(tmp_path):
     assert not (out / "params").exists()
     with pytest.raises(CompileError, match=r"has no parameter 'fc_0.*\n.*pass params="):
         load_compiled(out)
-    model = fluid.inference_model.read_inference_model(str(MODEL))
+    model = fluid.saving.inference_model.read_inference_model(str(MODEL))
     params = {name: tensor.array for name, tensor in model.params.items()}
     found = load_compiled(out, params=params).run([FEED])
     np.testing.assert_allclose(found[0], expected()[0], rtol=1e-5, atol=1e-6)

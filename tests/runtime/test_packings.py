@@ -5,8 +5,8 @@ import numpy as np
 from compiler.codegen.module import lives_of
 from compiler.ir.dims import Dim
 from compiler.plan import Buffer
-from runtime import packings
-from runtime.packings import Packings, rounded
+from runtime.memory import packings
+from runtime.memory.packings import Packings, rounded
 
 N, M = Dim.named("N"), Dim.named("M")
 BUFFERS = (Buffer("a", N * 64, 0, 2), Buffer("b", N * M * 4, 1, 3), Buffer("c", M * 128, 2, 4))

@@ -8,7 +8,7 @@ from traceback import extract_tb
 
 import pytest
 
-from runtime.reader import Prefetcher, Queue, prefetched
+from runtime.prefetching_reader import Prefetcher, Queue, prefetched
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,10 @@ from threading import Event, Thread
 
 import pytest
 
-from runtime import folder_locks, saves
-from runtime.save_record import RECORD, TornSaveError, read_record
-from runtime.saves import reading, save_files, saved_files, visible_names
+from runtime.files import atomic_saves as saves
+from runtime.files import folder_locks
+from runtime.files.atomic_saves import reading, save_files, saved_files, visible_names
+from runtime.files.save_record import RECORD, TornSaveError, read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("a", "b", "sub/c")
@@ -82,7 +83,7 @@ def test_files_of_others_stay_and_no_file_of_ours_does(tmp_path):
 AT_EXIT = """
 import atexit, sys
 from pathlib import Path
-from runtime.saves import save_files
+from runtime.files.atomic_saves import save_files
 files = {name: lambda stream: stream.write(b"late") for name in "abc"}
 atexit.register(save_files, Path(sys.argv[1]), files)
 """
@@ -290,7 +291,7 @@ def test_folders_made_for_a_save_that_fails_are_removed(tmp_path, monkeypatch):
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from runtime.saves import save_files, reading
+from runtime.files.atomic_saves import save_files, reading
 os.setgid(65534), os.setuid(65534)
 try:
     if sys.argv[1] == "save":

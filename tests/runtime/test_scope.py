@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from runtime.device import CPUPlace
-from runtime.scope import Scope
+from runtime.tensors.scope import Scope
 
 CPU = CPUPlace()
 

@@ -10,8 +10,8 @@ import pytest
 from compiler.codegen.module import Module
 from compiler.errors import ShapeError
 from runtime.executor import Executor
-from runtime.scope import Scope
 from runtime.serving import Lanes, Library
+from runtime.tensors.scope import Scope
 
 
 class Plain:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from compiler.codegen.ahead.code import Code, code_of
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.ahead.jobs import Job, index_of, jobs_of, said
+from compiler.codegen.ahead.kernel_cache import Shelf
+from compiler.codegen.ahead.machine_code import Code, code_of
 from compiler.codegen.ahead.pool import compiled
-from compiler.codegen.ahead.shelf import Shelf
 from compiler.codegen.module import Module
 from compiler.errors import CompileError
 from compiler.private_folders import is_private

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.module import KernelSpec, Module
-from compiler.codegen.triton.alike import likeness
 from compiler.codegen.triton.helpers import GLOBALS
+from compiler.codegen.triton.kernel_sharing import likeness
 from compiler.errors import CompileError
 
 WARPS = 4

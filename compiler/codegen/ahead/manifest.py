@@ -1,6 +1,6 @@
 """What a folder of compiled kernels says of them: everything a launch needs to know, as plain data.
 
-`runtime.package` reads it on a machine that has neither Triton nor a compiler.
+`runtime.gpu.package` reads it on a machine that has neither Triton nor a compiler.
 """
 
 from __future__ import annotations

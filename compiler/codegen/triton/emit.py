@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from compiler.codegen.triton.cost import Traffic, traffic_of
 from compiler.codegen.triton.expressions import levels_of, programs, roots_of, size_type
-from compiler.codegen.triton.forms import WARPS
-from compiler.codegen.triton.lanes import Lanes, Store
+from compiler.codegen.triton.kernel_ir import Lanes, Store
+from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
-from compiler.codegen.triton.spelling import SIZE
-from compiler.codegen.triton.traffic import Traffic, traffic_of
+from compiler.codegen.triton.tiling.schedules import WARPS
 from compiler.codegen.writer import Names, comment_lines
 from compiler.ir.dims import product
 

@@ -9,10 +9,10 @@ from typing import cast
 
 import numpy as np
 
-from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
-from compiler.codegen.triton.lanes import Lanes, Source, Store, number_of
-from compiler.codegen.triton.spelling import POINTERS, SIZE, repeats
+from compiler.codegen.triton.kernel_ir import Lanes, Source, Store, number_of
+from compiler.codegen.triton.numpy_names import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
 from compiler.ir.types import HALVES, DType
 

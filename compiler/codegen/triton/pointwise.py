@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeAlias, cast
 
-from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
-from compiler.codegen.triton.lanes import Lanes, Ref
+from compiler.codegen.triton.kernel_ir import Lanes, Ref
 from compiler.codegen.triton.random import said
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product

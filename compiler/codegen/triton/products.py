@@ -19,9 +19,9 @@ from typing import cast
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.emit import Emitter, Written
 from compiler.codegen.triton.expressions import Loop, power_of_two, roots_of
-from compiler.codegen.triton.forms import guess
-from compiler.codegen.triton.lanes import Source, Tiles, number_of
-from compiler.codegen.triton.spelling import TYPES
+from compiler.codegen.triton.kernel_ir import Source, Tiles, number_of
+from compiler.codegen.triton.numpy_names import TYPES
+from compiler.codegen.triton.tiling.schedules import guess
 from compiler.codegen.writer import Names
 from compiler.ir.dims import Dim, Size, is_multiple, product
 from compiler.ir.types import DType, Shape

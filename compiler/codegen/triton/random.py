@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.lanes import Lanes
+from compiler.codegen.triton.kernel_ir import Lanes
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.expressions import Loop, held_in, limits_of, loop_of
-from compiler.codegen.triton.forms import form_of
-from compiler.codegen.triton.spelling import TYPES
+from compiler.codegen.triton.numpy_names import TYPES
+from compiler.codegen.triton.tiling.schedules import form_of
 from compiler.codegen.triton.values import Values
 from compiler.ir.dims import is_multiple
 from compiler.ir.types import DType

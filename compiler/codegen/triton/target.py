@@ -7,27 +7,27 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.epilogue import head_and_tail
-from compiler.codegen.frame import Frame
 from compiler.codegen.module import Module
-from compiler.codegen.numbers import check_outputs
+from compiler.codegen.nan_checks import check_outputs
 from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
+from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.triton.emit import Written, emit
-from compiler.codegen.triton.frame import TritonFrame
-from compiler.codegen.triton.kernels import Kernels
+from compiler.codegen.triton.epilogues import Tail, fused_name, tail_of, wanted
+from compiler.codegen.triton.kernel_builder import Kernels
+from compiler.codegen.triton.multi_tensor.global_reductions import emit_whole
+from compiler.codegen.triton.multi_tensor.kernels import emit_several
+from compiler.codegen.triton.numpy_names import TYPES
 from compiler.codegen.triton.pointwise import kernels_of
-from compiler.codegen.triton.several import emit_several
-from compiler.codegen.triton.spelling import TYPES
-from compiler.codegen.triton.split import split
-from compiler.codegen.triton.sums import emit_whole
-from compiler.codegen.triton.tails import Tail, fused_name, tail_of, wanted
+from compiler.codegen.triton.tiling.split_reductions import split
+from compiler.ir.analysis.data_dependent_sizes import inferred_apart, numbers_of
+from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.graph import Op, Var
 from compiler.ir.opdef import GradOp, OpDef, Pointwise, call, has, parameters, slot_of
-from compiler.ir.open_sizes import inferred_apart, numbers_of
-from compiler.ir.sides import TO_DEVICE, TO_HOST
+from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import TOKEN
-from compiler.ir.whole import Whole
 from compiler.plan import Plan, PlannedOp, Step
 
 _SCRIPT = (Path(__file__).parent / "script.py.txt").read_text(encoding="utf-8")

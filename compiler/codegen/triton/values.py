@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from compiler.codegen.frame import NumpyOperand
+from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, Term, ordered
 from compiler.codegen.triton.expressions import (
     NARROW,
@@ -24,9 +24,9 @@ from compiler.codegen.triton.expressions import (
     uses_of,
 )
 from compiler.codegen.triton.helpers import HELPERS
-from compiler.codegen.triton.lanes import Lanes, Source, number_of
+from compiler.codegen.triton.kernel_ir import Lanes, Source, number_of
+from compiler.codegen.triton.numpy_names import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.triton.random import DRAWN, drawn
-from compiler.codegen.triton.spelling import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.writer import Names, Writer
 from compiler.ir.dims import Dim, Size, product
 from compiler.ir.types import DType, Shape

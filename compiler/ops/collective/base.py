@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.alone import Alone
+from compiler.ops.collective.single_rank import Alone
 
 
 class Collective(HostOp):

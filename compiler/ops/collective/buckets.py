@@ -13,13 +13,13 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.collective.alone import Alone
 from compiler.ops.collective.base import InPlace
-from compiler.ops.collective.move import CBroadcast
+from compiler.ops.collective.data_movement import CBroadcast
 from compiler.ops.collective.reduce import AllReduce, CReduceSum, all_reduced
+from compiler.ops.collective.single_rank import Alone
 
 P = TypeVar("P", Operand, DeviceOperand)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.accepted import between
 from compiler.ir.opdef import attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.collective.base import Collective
 

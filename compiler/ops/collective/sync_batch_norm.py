@@ -6,20 +6,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number
 from compiler.ir.opdef import Again, attr, reads_order, writes_order
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number
 from compiler.ir.types import Array, DType, Shape
-from compiler.ops.collective.alone import Alone
-from compiler.ops.norm import batch_lanes
-from compiler.ops.norm.lanes import Channels, moments
-from compiler.ops.norm.loops import (
+from compiler.ops.collective.single_rank import Alone
+from compiler.ops.norm import batch_norm_kernels as batch_lanes
+from compiler.ops.norm.norm import BatchNorm
+from compiler.ops.norm.norm_kernels import Channels, moments
+from compiler.ops.norm.norm_numpy import (
     channel_rows,
     finish_batch,
     normalised,
     rows_gradient,
     rows_like,
 )
-from compiler.ops.norm.norm import BatchNorm
 
 
 def totals(collective: Any, ring: int, name: str, parts: list[Any], count: int) -> list[Any]:

@@ -14,8 +14,8 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_same_shape
 from compiler.ops.control.rank_table import OFFSETS
+from compiler.ops.type_checks import require_same_shape
 
 
 class BeamSearch(OpDef, op="beam_search"):

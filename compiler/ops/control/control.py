@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from compiler.ir.gradients import Inside
+from compiler.ir.autodiff.grad_ops import Inside
 from compiler.ir.opdef import Attr, HostOp, OpDef, Slot, attr, attr_list, reads, required, writes
 from compiler.ir.program import GRAD, BlockRef, OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType

@@ -1,6 +1,6 @@
 """Ops that write tensors to files and read them: `fluid.Executor` does it between other ops.
 
-No module contains them, so what is compiled never touches a file: see fluid/file_ops.py.
+No module contains them, so what is compiled never touches a file: see fluid/running/file_ops.py.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import numeric
 from compiler.ops.control.arrays import LEVEL
 from compiler.ops.sequence.lod_entries import behind, picked, starts_of
+from compiler.ops.type_checks import numeric
 
 OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
 """The type of a level of a LoD of which the number of entries is unknown."""

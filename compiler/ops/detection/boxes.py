@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.detection import box_lanes
-from compiler.ops.detection.box_lanes import edges, overlap, put
+from compiler.ops.detection import box_kernels as box_lanes
+from compiler.ops.detection.box_kernels import edges, overlap, put
 from compiler.ops.image.windows import require_images
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def require_boxes(op: str, slot: str, boxes: TensorType) -> None:

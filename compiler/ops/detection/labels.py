@@ -17,10 +17,10 @@ from compiler.ir.opdef import (
     writes_lod,
 )
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection.boxes import overlaps, require_boxes
 from compiler.ops.detection.nms import offsets_of
 from compiler.ops.detection.targets import codes_of, sampled
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 OUTPUTS = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
 

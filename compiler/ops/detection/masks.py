@@ -8,9 +8,9 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype
 from compiler.ops.detection.boxes import overlaps, require_boxes
 from compiler.ops.detection.nms import offsets_of
+from compiler.ops.type_checks import differ, require_dtype
 
 FINER = 5
 """Outlines are drawn on a grid so many times as fine as the mask."""

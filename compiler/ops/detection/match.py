@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import FINITE
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import FINITE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_shape, shown
-from compiler.ops.lanes import inside
-from compiler.ops.sequence.sequence_lanes import level_there, owner_rows
+from compiler.ops.sequence.sequence_kernels import level_there, owner_rows
+from compiler.ops.shared_kernels import inside
+from compiler.ops.type_checks import differ, require_dtype, require_same_shape, shown
 
 NEAR_NOTHING = 1e-6
 """A distance below this is no match."""

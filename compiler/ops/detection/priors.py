@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import FLOAT32, POSITIVE, between
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list, writes
+from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.detection.prior_lanes import image_places, priors, spread
+from compiler.ops.detection.prior_kernels import image_places, priors, spread
 from compiler.ops.image.windows import require_images
-from compiler.ops.lanes import too_many
+from compiler.ops.shared_kernels import too_many
 
 SAME_RATIO = 1e-6
 """Aspect ratios nearer than this are one."""

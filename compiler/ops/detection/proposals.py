@@ -9,15 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import between
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import between
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, shown
 from compiler.ops.detection.boxes import centre_and_size, require_boxes
 from compiler.ops.detection.nms import offsets_of
-from compiler.ops.detection.nms_loops import suppress
+from compiler.ops.detection.nms_numpy import suppress
 from compiler.ops.image.windows import require_images
+from compiler.ops.type_checks import differ, shown
 
 LARGEST_GROWTH = 1000 / 16
 """A code makes a side at most so many times as large."""

@@ -14,9 +14,9 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.detection.boxes import centre_and_size, overlaps, require_boxes
 from compiler.ops.detection.nms import offsets_of
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 AS_NEAR = 1e-5
 """An anchor this near to the best of a true box is as good."""

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
-from compiler.ops.detection import yolo_lanes
+from compiler.ops.detection import yolo_kernels as yolo_lanes
 from compiler.ops.image.windows import require_images
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def sigmoid(x: Array) -> Array:

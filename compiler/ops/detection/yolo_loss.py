@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
-from compiler.ops.detection import yolo_loss_lanes
+from compiler.ops.detection import yolo_loss_kernels as yolo_loss_lanes
 from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
-from compiler.ops.detection.yolo_lanes import Head
-from compiler.ops.detection.yolo_loss_lanes import Truth
+from compiler.ops.detection.yolo_kernels import Head
+from compiler.ops.detection.yolo_loss_kernels import Truth
 from compiler.ops.image.windows import require_images
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 SMALLEST = 1e-6
 """A true box with a side below this is none."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compiler.errors import BadAttribute
-from compiler.ir.composite import Steps
 from compiler.ir.opdef import find
+from compiler.ir.opdef.composite import Steps
 from compiler.ir.program import GRAD
 
 NOTHING = ("", "identity", "linear")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.sequence.sequence import count_of, require_one_level, require_rank
 from compiler.ops.sequence.time_steps import activate, require_activations, require_shape
+from compiler.ops.type_checks import require_same_dtype
 
 
 def attended(rows: Array, scores: Array, scalar: Array | None, bias: Array | None) -> Array:

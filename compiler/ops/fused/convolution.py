@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compiler.ir.accepted import Accepted
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import attr, attr_list, find, reads, writes
+from compiler.ir.opdef.attribute_bounds import Accepted
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ops.fused.activations import activate
 
 ACTIVATIONS = Accepted(choices=("identity", "relu", "relu6", "sigmoid", "tanh"))

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.composite import Composite, Steps
-from compiler.ir.gradients import NameOf
+from compiler.ir.autodiff.grad_ops import NameOf
 from compiler.ir.opdef import Slot, attr, attr_list, reads, writes
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.program import GRAD, OpDesc
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.fused.activations import activation_gradient
+from compiler.ops.type_checks import require_same_dtype
 
 BINARY = ("elementwise_add", "elementwise_mul")
 UNARY = ("scale", "relu", "tanh", "sigmoid", "gelu")

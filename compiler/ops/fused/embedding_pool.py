@@ -6,17 +6,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import WIDE, Accepted
-from compiler.ir.composite import Composite, Steps
-from compiler.ir.gradients import NameOf
-from compiler.ir.opdef import (
-    Slot,
-    attr,
-    reads,
-    reads_lod,
-    writes,
-    writes_rows,
-)
+from compiler.ir.autodiff.grad_ops import NameOf
+from compiler.ir.opdef import Slot, attr, reads, reads_lod, writes, writes_rows
+from compiler.ir.opdef.attribute_bounds import WIDE, Accepted
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.program import GRAD, OpDesc
 
 _W_ROWS = "W_rows" + GRAD

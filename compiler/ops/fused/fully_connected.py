@@ -5,11 +5,11 @@ fusion_repeated_fc_relu_op.cc, fusion_squared_mat_sub_op.cc.
 from __future__ import annotations
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import Accepted
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import attr, reads, writes
-from compiler.ops.checks import differ, shown
+from compiler.ir.opdef.attribute_bounds import Accepted
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ops.fused.activations import activate
+from compiler.ops.type_checks import differ, shown
 
 RELU_OR_NONE = Accepted(choices=("", "relu"))
 _PADDING = 4

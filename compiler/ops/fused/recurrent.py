@@ -5,8 +5,8 @@ fused_embedding_fc_lstm_op.cc.
 from __future__ import annotations
 
 from compiler.errors import ShapeError
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import attr, reads, reads_lod, writes
+from compiler.ir.opdef.composite import Composite, Steps
 
 _LSTM = (
     "use_peepholes",

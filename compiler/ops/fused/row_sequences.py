@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lanes import copy
 from compiler.ops.sequence.sequence import offsets_of
+from compiler.ops.shared_kernels import copy
 
 
 def one_each(rows: int) -> Array:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import Accepted
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import attr, reads, reads_lod, required, writes, writes_lod
-from compiler.ops.checks import differ
+from compiler.ir.opdef.attribute_bounds import Accepted
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ops.fused.activations import activate
 from compiler.ops.fused.fully_connected import flat, linear
+from compiler.ops.type_checks import differ
 
 POOLS = Accepted(choices=("AVERAGE", "SUM", "SQRT"))
 

@@ -5,10 +5,10 @@ multihead_matmul_op.cc, fused_embedding_eltwise_layernorm_op.cc.
 from __future__ import annotations
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import Accepted
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.dims import product
 from compiler.ir.opdef import attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import Accepted
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ops.fused.fully_connected import flat
 
 AT_LEAST_1 = Accepted(low=1)

@@ -8,29 +8,21 @@ from typing import ClassVar, TypeAlias
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
-from compiler.ops.image.conv_lanes import (
-    channel_sums,
-    filter_gradient,
-    image_gradient,
-)
-from compiler.ops.image.conv_lanes import (
-    convolve as convolve_lanes,
-)
-from compiler.ops.image.conv_loops import (
+from compiler.ops.image.conv_geometry import HWIO, Windows
+from compiler.ops.image.conv_kernels import channel_sums, filter_gradient, image_gradient
+from compiler.ops.image.conv_kernels import convolve as convolve_lanes
+from compiler.ops.image.conv_numpy import (
     convolution,
     convolution_filter_gradient,
     convolution_image_gradient,
     window_axes,
 )
-from compiler.ops.image.conv_windows import HWIO, Windows
-from compiler.ops.image.im2col import Geometry, convolve, workplace
-from compiler.ops.image.tiles import (
+from compiler.ops.image.conv_tiles import (
     PLACES,
     backward_tiling,
     convolve_rows,
@@ -42,6 +34,7 @@ from compiler.ops.image.tiles import (
     tile_share,
     tile_work,
 )
+from compiler.ops.image.im2col import Geometry, convolve, workplace
 from compiler.ops.image.windows import (
     Axis,
     Sliding,
@@ -49,6 +42,7 @@ from compiler.ops.image.windows import (
     seen_channels_first,
     seen_filters_first,
 )
+from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 Axes: TypeAlias = tuple[Axis, ...]
 

@@ -11,25 +11,19 @@ from typing import Any, ClassVar
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image import windows
-from compiler.ops.image.conv_lanes import (
-    channel_sums,
-    convolve,
-    filter_gradient,
-    image_gradient,
-)
-from compiler.ops.image.conv_loops import (
+from compiler.ops.image.conv_geometry import Windows
+from compiler.ops.image.conv_kernels import channel_sums, convolve, filter_gradient, image_gradient
+from compiler.ops.image.conv_numpy import (
     Axes,
     convolution,
     convolution_filter_gradient,
     convolution_image_gradient,
 )
-from compiler.ops.image.conv_windows import Windows
 from compiler.ops.image.windows import (
     Axis,
     Sliding,
@@ -39,6 +33,7 @@ from compiler.ops.image.windows import (
     seen_channels_first,
     window_axis,
 )
+from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
 def stamped_size(

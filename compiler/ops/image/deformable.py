@@ -11,15 +11,16 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.image import deformable_lanes, windows
-from compiler.ops.image.conv_loops import Axes, window_axes
-from compiler.ops.image.deformable_lanes import Deformed
+from compiler.ops.image import deformable_kernels as deformable_lanes
+from compiler.ops.image import windows
+from compiler.ops.image.conv_numpy import Axes, window_axes
+from compiler.ops.image.deformable_kernels import Deformed
 from compiler.ops.image.windows import Sliding
 from compiler.ops.math.bilinear import every, sample, sample_gradient
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def deformed_places(offset: Array, axes: Axes, parts: int) -> tuple[Array, Array]:

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import at_least, between
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import at_least, between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.image import deformable_region_lanes
-from compiler.ops.image.deformable_region_lanes import Parts
-from compiler.ops.image.region_lanes import Boxes
-from compiler.ops.image.region_loops import away_from_zero, picture_numbers
+from compiler.ops.image import deformable_region_kernels as deformable_region_lanes
+from compiler.ops.image.deformable_region_kernels import Parts
+from compiler.ops.image.region_kernels import Boxes
+from compiler.ops.image.region_numpy import away_from_zero, picture_numbers
 from compiler.ops.image.regions import MOST_SAMPLES, SCALES
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import sample, sample_gradient
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.type_checks import differ
 
 
 def scaled_indices(cells: Sequence[int], other: Sequence[int]) -> Array:

@@ -9,14 +9,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
 from compiler.ops.image.windows import require_images
-from compiler.ops.lanes import fill
 from compiler.ops.math.bilinear import every, sample, sample_gradient
-from compiler.ops.math.bilinear_lanes import Corner, corners, looked, moved
+from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
+from compiler.ops.shared_kernels import fill
+from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
 def even_grid(height: int, width: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:

@@ -8,7 +8,7 @@ small that they stay in the cache, and memory does not grow with the batch. One 
 keeps the products of small images on one thread: threads of BLAS wait for each other by turning in
 circles, which on a busy machine takes a thousand times longer than the product.
 
-Images too large for that are worked on by rows, and the gradients too: `compiler.ops.image.tiles`.
+Larger images are computed by rows, and so are their gradients: `compiler.ops.image.conv_tiles`.
 `convolve` is carried into generated code; it knows nothing but its arguments and `np`.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Dim, Size, product
-from compiler.ir.kernel import Kernel
+from compiler.ir.opdef.kernel_builder import Kernel
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.image import interpolate_lanes
-from compiler.ops.image.interpolate_lanes import Resampling
-from compiler.ops.image.interpolate_loops import (
+from compiler.ops.image import interpolate_kernels as interpolate_lanes
+from compiler.ops.image.interpolate_kernels import Resampling
+from compiler.ops.image.interpolate_numpy import (
     image_sizes,
     resize,
     resize_gradient,

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.image import perspective_lanes
-from compiler.ops.image.perspective_lanes import Corners
-from compiler.ops.image.region_loops import picture_numbers
+from compiler.ops.image import perspective_kernels as perspective_lanes
+from compiler.ops.image.perspective_kernels import Corners
+from compiler.ops.image.region_numpy import picture_numbers
 from compiler.ops.image.regions import SCALES
 from compiler.ops.image.windows import as_numbers, require_images
 from compiler.ops.math.bilinear import CORNERS
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.type_checks import differ
 
 NEAR = 1e-4
 """Places nearer to an edge than this lie on it."""

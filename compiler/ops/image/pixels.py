@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,

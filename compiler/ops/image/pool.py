@@ -13,12 +13,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, required_list, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.image import pool_lanes, windows
-from compiler.ops.image.pool_loops import (
+from compiler.ops.image import pool_kernels as pool_lanes
+from compiler.ops.image import windows
+from compiler.ops.image.pool_numpy import (
     one_over_covered,
     pool_cells,
     pool_cells_gradient,

@@ -11,17 +11,17 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import between
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
-from compiler.ops.checks import require_same_shape
-from compiler.ops.image import pool_lanes
-from compiler.ops.image.pool_loops import cell_index, pool_cells, pool_cells_gradient, window_cells
+from compiler.ops.image import pool_kernels as pool_lanes
+from compiler.ops.image.pool_numpy import cell_index, pool_cells, pool_cells_gradient, window_cells
 from compiler.ops.image.windows import Axis, Sliding, as_numbers, image_table, require_images
-from compiler.ops.lanes import fill, inside
-from compiler.ops.norm.lanes import held, wide
+from compiler.ops.norm.norm_kernels import held, wide
+from compiler.ops.shared_kernels import fill, inside
+from compiler.ops.type_checks import require_same_shape
 
 NOWHERE = -1
 """The index of the largest element of a window that covers nothing."""

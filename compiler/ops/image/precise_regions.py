@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import reads
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.image import precise_lanes
-from compiler.ops.image.region_loops import (
+from compiler.ops.image import precise_region_kernels as precise_lanes
+from compiler.ops.image.region_numpy import (
     cell_edges,
     edge_gradient,
     picture_numbers,

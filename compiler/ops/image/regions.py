@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_most, between
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, HostValue, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef.attribute_bounds import at_most, between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.image import region_lanes
+from compiler.ops.image import region_kernels as region_lanes
 from compiler.ops.image.pool_index import add_at_places, largest_places, take_places
-from compiler.ops.image.region_lanes import Boxes
-from compiler.ops.image.region_loops import (
+from compiler.ops.image.region_kernels import Boxes
+from compiler.ops.image.region_numpy import (
     aligned_weights,
     away_from_zero,
     picture_numbers,
@@ -29,7 +28,8 @@ from compiler.ops.image.region_loops import (
     spans,
 )
 from compiler.ops.image.windows import as_numbers, require_images
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.type_checks import differ
 
 SCALES = between(1e-6, 1e6)
 """How many elements of a picture a unit of its boxes may be."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_same_shape
-from compiler.ops.image.conv_loops import (
+from compiler.ops.image.conv_geometry import seeing, seen
+from compiler.ops.image.conv_numpy import (
     Axes,
     gather_columns,
     inside_of,
@@ -20,9 +20,9 @@ from compiler.ops.image.conv_loops import (
     scatter_columns,
     window_axes,
 )
-from compiler.ops.image.conv_windows import seeing, seen
 from compiler.ops.image.windows import Axis, Sliding, as_numbers, require_images
 from compiler.ops.sequence.sequence import even_offsets
+from compiler.ops.type_checks import require_same_shape
 
 
 def edges_in_pairs(paddings: Sequence[int]) -> list[int]:

@@ -13,8 +13,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.turning import Order, Turned, channels_last
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.ir.opdef import Pointwise, Rowwise, Value, Xp, attr, reads, required, writes
-from compiler.ops.checks import require_same_dtype, require_same_shape
+from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class Alike(Pointwise):

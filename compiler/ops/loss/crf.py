@@ -10,12 +10,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
-from compiler.ops.loss import crf_lanes
-from compiler.ops.loss.field_steps import line_places
+from compiler.ops.loss import crf_kernels as crf_lanes
+from compiler.ops.loss.crf_steps import line_places
+from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_dtype, shown
 
 
 def require_field(

@@ -13,13 +13,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype, shown
-from compiler.ops.loss import ctc_lanes
+from compiler.ops.loss import ctc_kernels as ctc_lanes
 from compiler.ops.loss.padded import places_by_length, places_by_lod
-from compiler.ops.sequence.sequence_lanes import owner_rows, rows_bounds
+from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds
+from compiler.ops.type_checks import differ, numeric, require_dtype, shown
 
 
 def label_lattice(Label: Array, places: Array, there: Array, blank: int, classes: int) -> Array:

@@ -6,18 +6,18 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import (
+from compiler.ops.loss.binary import Alike
+from compiler.ops.shared_kernels import copy, inside, number
+from compiler.ops.type_checks import (
     differ,
     require_dtype,
     require_same_dtype,
     require_same_shape,
     shown,
 )
-from compiler.ops.lanes import copy, inside, number
-from compiler.ops.loss.binary import Alike
 
 
 class HuberLoss(Alike, op="huber_loss"):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef.attribute_bounds import WIDE, at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.lanes import copy
-from compiler.ops.loss import chosen_lanes, tree_lanes
-from compiler.ops.loss.tree_lanes import Paths
-from compiler.ops.train.rows import rows_type
+from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_lanes
+from compiler.ops.loss import sampled_class_kernels as chosen_lanes
+from compiler.ops.loss.hierarchical_sigmoid_kernels import Paths
+from compiler.ops.shared_kernels import copy
+from compiler.ops.train.sparse_rows import rows_type
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 def fork_paths(

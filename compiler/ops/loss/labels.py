@@ -6,13 +6,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype, require_same_dtype, shown
-from compiler.ops.lanes import fill
-from compiler.ops.loss.label_lanes import known_label, label_loss
+from compiler.ops.loss.cross_entropy_kernels import known_label, label_loss
 from compiler.ops.loss.loss import known_labels
+from compiler.ops.shared_kernels import fill
+from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_dtype, shown
 
 
 class LabelSmooth(OpDef, op="label_smooth"):

@@ -10,10 +10,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import (
+from compiler.ops.loss import cross_entropy_kernels as label_lanes
+from compiler.ops.type_checks import (
     differ,
     numeric,
     require_dtype,
@@ -21,7 +22,6 @@ from compiler.ops.checks import (
     require_same_shape,
     shown,
 )
-from compiler.ops.loss import label_lanes
 
 
 def locate_labels(

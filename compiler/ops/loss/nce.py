@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE, at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.lanes import copy, too_many
-from compiler.ops.loss import chosen_lanes, nce_lanes
-from compiler.ops.loss.nce_lanes import Sampler
+from compiler.ops.loss import nce_kernels as nce_lanes
+from compiler.ops.loss import sampled_class_kernels as chosen_lanes
+from compiler.ops.loss.nce_kernels import Sampler
 from compiler.ops.loss.samplers import (
     LOG_UNIFORM,
     SAMPLERS,
@@ -24,7 +23,9 @@ from compiler.ops.loss.samplers import (
     classes_by_key,
     draw_classes,
 )
-from compiler.ops.train.rows import rows_type
+from compiler.ops.shared_kernels import copy, too_many
+from compiler.ops.train.sparse_rows import rows_type
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 def row_labels(Label: Array, count: int) -> Array:

@@ -9,14 +9,14 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype, require_same_shape
-from compiler.ops.lanes import inside
 from compiler.ops.loss.binary import Alike, sigmoid, softplus
-from compiler.ops.loss.label_lanes import row_table
+from compiler.ops.loss.cross_entropy_kernels import row_table
 from compiler.ops.loss.loss import known_labels
+from compiler.ops.shared_kernels import inside
+from compiler.ops.type_checks import require_dtype, require_same_shape
 
 
 class RankLoss(Alike, op="rank_loss"):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype, require_same_shape, shown
-from compiler.ops.lanes import copy, inside
 from compiler.ops.loss.nce import row_labels
 from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
+from compiler.ops.shared_kernels import copy, inside
+from compiler.ops.type_checks import differ, numeric, require_dtype, require_same_shape, shown
 
 HIT = 1e20
 """What is taken off the logit of a class that was drawn and is a true one as well."""

@@ -6,13 +6,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
-from compiler.ops.loss import label_lanes
+from compiler.ops.loss import cross_entropy_kernels as label_lanes
 from compiler.ops.loss.loss import known_labels, lower_labels
 from compiler.ops.math.axes import place
+from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 NO_CLASS = -1
 

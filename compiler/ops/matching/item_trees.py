@@ -10,12 +10,12 @@ from itertools import pairwise
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import Accepted
 from compiler.ir.opdef import OpDef, attr, reads, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.random import generator
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 BEFORE_CHILDREN = 3
 """Columns of a node before those of its children: its item, its layer, its parent."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import Accepted
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.matching.pictures import column_like, offsets_by, require_pair, sizes_of
+from compiler.ops.matching.ragged_images import column_like, offsets_by, require_pair, sizes_of
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):

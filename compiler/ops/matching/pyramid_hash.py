@@ -9,14 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import Accepted
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Slot, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.program import GRAD, OpDesc
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype
 from compiler.ops.matching.term_hashes import in_filter, xx_hash_32
 from compiler.ops.sequence.sequence import require_one_level
+from compiler.ops.type_checks import differ, require_dtype
 
 AT_LEAST_0 = Accepted(low=0)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import Accepted
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, required_list, writes
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.matching.pictures import offsets_by, require_column, require_pair, sizes_of
+from compiler.ops.matching.ragged_images import offsets_by, require_column, require_pair, sizes_of
 
 AT_LEAST_1 = Accepted(low=1)
 

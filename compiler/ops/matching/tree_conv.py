@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import Accepted
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 def edges_of(rows: Array, nodes: int) -> Array:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import Accepted
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import Accepted
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype
-from compiler.ops.matching.pictures import (
+from compiler.ops.matching.ragged_images import (
     column_like,
     offsets_by,
     require_column,
     require_pair,
     sizes_of,
 )
+from compiler.ops.type_checks import differ, require_same_dtype
 
 AT_LEAST_1 = Accepted(low=1)
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import FINITE
+from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
-from compiler.ir.whole import Whole
 from compiler.ops.math.elementwise import first_given, gradient_op, holds_floats
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.math.reduce import sum_to
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):

@@ -10,8 +10,8 @@ from typing import Any
 
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.types import DType, TensorType
-from compiler.ops.checks import require_same_shape
 from compiler.ops.math.elementwise import Elementwise
+from compiler.ops.type_checks import require_same_shape
 
 
 class Compare(Elementwise):

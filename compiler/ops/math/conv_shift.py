@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def shifted_places(width: int, steps: int) -> Array:

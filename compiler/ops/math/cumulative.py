@@ -8,13 +8,13 @@ import numpy as np
 
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.lanes import split_at
 from compiler.ops.math.elementwise import gradient_op
 from compiler.ops.math.sort import check_axis
+from compiler.ops.shared_kernels import split_at
 
 PART = 1024
 """Elements that one program sums up where they lie together."""

@@ -7,15 +7,10 @@ from typing import Any, cast
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import Pointwise, Share, Types, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.program import OpDesc
-from compiler.ir.turning import Order, Turned
 from compiler.ir.types import DType, Shape, TensorType
-from compiler.ops.checks import (
-    differ,
-    require_dtype,
-    require_same_dtype,
-    require_same_shape,
-)
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
 def number(value: float) -> float:

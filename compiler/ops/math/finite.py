@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.broadcasting import broadcast
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.broadcasting import broadcast
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_same_dtype, require_same_shape
-from compiler.ops.lanes import everywhere, fill, holds_everywhere
+from compiler.ops.shared_kernels import everywhere, fill, holds_everywhere
+from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class WholeTest(OpDef):

@@ -12,12 +12,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, require_same_shape, shown
-from compiler.ops.lanes import broadcast_at, inside, split_at
 from compiler.ops.math.reduce import sum_to, summed_to
+from compiler.ops.shared_kernels import broadcast_at, inside, split_at
+from compiler.ops.type_checks import differ, require_same_dtype, require_same_shape, shown
 
 
 class Dot(OpDef, op="dot"):

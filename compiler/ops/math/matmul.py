@@ -8,13 +8,13 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.math.reduce import sum_axes, summed_to
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 Views: TypeAlias = "dict[str, Shape]"
 """For each slot the shape it is multiplied in: two axes, or three with the stack in front."""

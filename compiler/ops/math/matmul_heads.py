@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from compiler.ir.accepted import at_least
-from compiler.ir.composite import Composite, Steps
 from compiler.ir.opdef import Slot, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.program import GRAD
 from compiler.ops.math.matmul import Matmul
 

@@ -7,8 +7,8 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, broadcast
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.math.matmul import Product, Views, flattened, slopes, turned
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 class Bmm(Product, op="bmm"):

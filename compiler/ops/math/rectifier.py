@@ -13,13 +13,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, required, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import turned_layout
 from compiler.ops.math.activation import Unary
+from compiler.ops.type_checks import differ, shown
 
 
 class Brelu(Unary, op="brelu"):

@@ -13,11 +13,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.turning import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype
+from compiler.ops.type_checks import require_dtype
 
 
 def axes_of(rank: int, dim: list[int], reduce_all: bool) -> tuple[int, ...]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
 from compiler.ops.math.reduce import summed_to
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def check_rows(op: str, X: TensorType, Y: TensorType) -> None:

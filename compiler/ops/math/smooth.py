@@ -5,8 +5,8 @@ Exponentials are of what is not positive wherever that can be had, so that none 
 
 from __future__ import annotations
 
-from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import Value, Xp, attr
+from compiler.ir.opdef.attribute_bounds import FINITE
 from compiler.ops.math.activation import Unary
 
 

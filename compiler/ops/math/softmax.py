@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
-from compiler.ir.turning import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.axes import place
 from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored

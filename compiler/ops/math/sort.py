@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN, Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype
-from compiler.ops.lanes import split_at
-from compiler.ops.math import order_lanes
+from compiler.ops.math import sort_kernels as order_lanes
 from compiler.ops.math.reduce import element_type
+from compiler.ops.shared_kernels import split_at
+from compiler.ops.type_checks import require_dtype
 
 
 def sorting(X: Array, axis: int, descending: bool) -> Array:

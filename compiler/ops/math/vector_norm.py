@@ -12,12 +12,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
+from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ir.whole import Whole
-from compiler.ops.checks import require_same_dtype
-from compiler.ops.lanes import broadcast_at, split_at
 from compiler.ops.math.reduce import (
     AxisReduction,
     axes_of,
@@ -28,6 +26,8 @@ from compiler.ops.math.reduce import (
     summed_to,
 )
 from compiler.ops.math.sort import check_axis
+from compiler.ops.shared_kernels import broadcast_at, split_at
+from compiler.ops.type_checks import require_same_dtype
 
 
 class Norm(OpDef, op="norm"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def area_under(positive: Array, negative: Array) -> float:

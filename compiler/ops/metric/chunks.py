@@ -10,8 +10,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Slot, attr_list, reads, reads_lod, required, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_dtype, require_same_shape, shown
 from compiler.ops.loss.padded import places_by_length
+from compiler.ops.type_checks import require_dtype, require_same_shape, shown
 
 F1 = "F1-Score"
 CHUNK_SHARES: tuple[str, ...] = ("Precision", "Recall", F1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import at_least
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import shown
+from compiler.ops.type_checks import shown
 
 
 def overlaps(box: Array, others: Array) -> Array:

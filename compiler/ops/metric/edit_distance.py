@@ -8,8 +8,8 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_dtype, shown
 from compiler.ops.loss.padded import places_by_length, places_by_lod
+from compiler.ops.type_checks import differ, require_dtype, shown
 
 
 def distances(hyps: Array, hyp_counts: Array, refs: Array, ref_counts: Array) -> Array:

@@ -6,10 +6,10 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
+from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 
 class Accuracy(OpDef, op="accuracy"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import FINITE
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.attribute_bounds import FINITE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
@@ -21,7 +21,7 @@ from compiler.ops.image.windows import (
     turned_layout,
 )
 from compiler.ops.norm.group_norm import require_channels
-from compiler.ops.norm.lanes import Channels, sums
+from compiler.ops.norm.norm_kernels import Channels, sums
 
 
 def neighbour_sum(values: Array, before: int, after: int) -> Array:

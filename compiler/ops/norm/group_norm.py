@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_shape, shown
 from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
-from compiler.ops.norm import group_lanes
-from compiler.ops.norm.group_lanes import Groups
-from compiler.ops.norm.lanes import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm import group_norm_kernels as group_lanes
+from compiler.ops.norm.group_norm_kernels import Groups
+from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.type_checks import differ, require_same_shape, shown
 
 
 def require_channels(op: str, X: TensorType, layout: str, **vectors: TensorType | None) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import attr
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.norm import batch_lanes
-from compiler.ops.norm.lanes import Channels
-from compiler.ops.norm.loops import channel_rows, normalised, rows_gradient, rows_like
+from compiler.ops.norm import batch_norm_kernels as batch_lanes
 from compiler.ops.norm.norm import BatchNormalisation
+from compiler.ops.norm.norm_kernels import Channels
+from compiler.ops.norm.norm_numpy import channel_rows, normalised, rows_gradient, rows_like
 
 ACTIVATIONS = ("", "identity", "leaky_relu", "elu")
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, shown
-from compiler.ops.norm.lanes import Channels, held, row_gradient, sums, wide
+from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
+from compiler.ops.type_checks import differ, shown
 
 
 class LayerNorm(OpDef, op="layer_norm"):

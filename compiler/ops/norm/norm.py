@@ -9,15 +9,14 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import Again, OpDef, Types, attr, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, shown
 from compiler.ops.image.windows import is_channels_last, turned_layout
-from compiler.ops.norm import batch_lanes
-from compiler.ops.norm.lanes import Channels
-from compiler.ops.norm.loops import (
+from compiler.ops.norm import batch_norm_kernels as batch_lanes
+from compiler.ops.norm.norm_kernels import Channels
+from compiler.ops.norm.norm_numpy import (
     channel_rows,
     normalised,
     normalize_again,
@@ -27,6 +26,7 @@ from compiler.ops.norm.loops import (
     rows_gradient,
     rows_like,
 )
+from compiler.ops.type_checks import differ, shown
 
 
 class Layouts(OpDef):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import between
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import require_same_shape
-from compiler.ops.lanes import split_at
+from compiler.ops.shared_kernels import split_at
+from compiler.ops.type_checks import require_same_shape
 
 
 def power_iteration(matrix: Array, u: Array, v: Array, steps: int, eps: float) -> tuple[Array, ...]:

@@ -7,17 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.opdef import (
-    HostOp,
-    attr,
-    reads,
-    reads_order,
-    reads_rows,
-    writes,
-    writes_order,
-)
+from compiler.ir.opdef import HostOp, attr, reads, reads_order, reads_rows, writes, writes_order
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.ps.absent import Absent, reached
+from compiler.ops.ps.unsupported import Absent, reached
 
 CONTROL = TensorType(DType.FP32, (0,))
 """The type of control variables, which order ops by data: tensors without elements."""

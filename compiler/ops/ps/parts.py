@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import between
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import Kernel, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
+from compiler.ir.opdef.attribute_bounds import between
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
 from compiler.ir.types import Array, TensorType
 from compiler.ops.ps.exchange import row_parts, sparse_parts
 from compiler.ops.shape.join import copy_part, shares_along
-from compiler.ops.train.rows import rows_type
+from compiler.ops.train.sparse_rows import rows_type
 
 MOST_PARTS = 4096
 """The most parts that a variable is cut into: one for each server."""

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.accepted import WIDE, at_least
 from compiler.ir.opdef import attr, attr_list, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE, at_least
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import numeric
 from compiler.ops.loss.hierarchical_sigmoid import HierarchicalSigmoid, fork_costs, fork_paths
 from compiler.ops.loss.nce import Nce, sampled_costs, sampled_labels
-from compiler.ops.ps.absent import reached
 from compiler.ops.ps.exchange import Exchange
 from compiler.ops.ps.tables import joined_rows, remote_rows
+from compiler.ops.ps.unsupported import reached
+from compiler.ops.type_checks import numeric
 
 
 def remote_vectors(

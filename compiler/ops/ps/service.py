@@ -9,10 +9,10 @@ import numpy as np
 
 from compiler.ir.opdef import HostOp, OpDef, attr, reads, required, writes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import literal_shape
 from compiler.ops.math.axes import element_type
-from compiler.ops.ps.absent import reached
 from compiler.ops.ps.exchange import Exchange
+from compiler.ops.ps.unsupported import reached
+from compiler.ops.type_checks import literal_shape
 
 
 class ListenAndServ(HostOp, op="listen_and_serv"):

@@ -9,8 +9,8 @@ import numpy as np
 
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.ps.absent import reached
 from compiler.ops.ps.exchange import Exchange, sparse_parts
+from compiler.ops.ps.unsupported import reached
 
 OLD = "lookup_table"
 """The version of the lookup whose ids have a last axis of size 1 that outputs do not have."""

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype
 from compiler.ops.quantize.levels import level_count, require_count, require_float
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
 
 
 class FakeDequantizeMaxAbs(Pointwise, op="fake_dequantize_max_abs"):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,

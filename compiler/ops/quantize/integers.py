@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from compiler.ir.accepted import POSITIVE, one_of
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import POSITIVE, one_of
 from compiler.ir.types import DType
-from compiler.ops.checks import require_dtype
+from compiler.ops.type_checks import require_dtype
 
 
 def saturated(xp: Xp, x: Value, dtype: Any) -> Value:

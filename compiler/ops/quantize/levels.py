@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import between
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.attribute_bounds import between
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.lanes import copy, fill
 from compiler.ops.math.reduce import fold_lanes
+from compiler.ops.shared_kernels import copy, fill
+from compiler.ops.type_checks import differ
 
 BITS = between(1, 16)
 """The bits of a level, as the reference takes them."""

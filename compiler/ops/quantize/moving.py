@@ -10,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, reads_previous, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.lanes import copy
 from compiler.ops.quantize.levels import (
     BITS,
     dequantized,
@@ -26,6 +25,7 @@ from compiler.ops.quantize.levels import (
     require_scale,
     scalars,
 )
+from compiler.ops.shared_kernels import copy
 
 
 class MovingAverage(OpDef):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import at_least
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import attr, reads, reads_previous, writes
+from compiler.ir.opdef.attribute_bounds import at_least
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_dtype
-from compiler.ops.lanes import copy
 from compiler.ops.quantize.fake import FakeQuantize
 from compiler.ops.quantize.levels import (
     keep,
@@ -22,6 +20,8 @@ from compiler.ops.quantize.levels import (
     require_float,
     require_scale,
 )
+from compiler.ops.shared_kernels import copy
+from compiler.ops.type_checks import require_dtype
 
 
 class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):

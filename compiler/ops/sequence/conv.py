@@ -11,14 +11,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ, require_same_dtype, shown
-from compiler.ops.lanes import fill
-from compiler.ops.sequence import conv_lanes
+from compiler.ops.sequence import conv_kernels as conv_lanes
 from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
 from compiler.ops.sequence.windows import lower_index, lower_windows, padding_index
+from compiler.ops.shared_kernels import fill
+from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
 def trained_gradients(

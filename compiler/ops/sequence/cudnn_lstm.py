@@ -13,13 +13,13 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import at_least, between
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import at_least, between
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.sequence.lstm_cell import memory_gradient, run_memory
 from compiler.ops.sequence.time_steps import require_shape
 from compiler.ops.shape.random import generator
+from compiler.ops.type_checks import require_same_dtype
 
 Run: TypeAlias = "tuple[Array, Array, Array, Array, Array]"
 """What a layer saw, its gates and active cells, a row for each step and sequence; and states and

@@ -6,12 +6,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, shown
-from compiler.ops.lanes import add_rows, copy, fill, take_rows
-from compiler.ops.sequence import pool_lanes
+from compiler.ops.sequence import pool_kernels as pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
     offsets_of,
@@ -21,7 +19,9 @@ from compiler.ops.sequence.sequence import (
     segment_sums,
     zeros,
 )
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.shared_kernels import add_rows, copy, fill, take_rows
+from compiler.ops.type_checks import differ, shown
 
 
 def sequence_offsets(lod: list[Array] | None, count: int) -> Array:

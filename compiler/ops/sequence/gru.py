@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import require_same_dtype
-from compiler.ops.sequence import gru_lanes
+from compiler.ops.sequence import gru_kernels as gru_lanes
+from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
 from compiler.ops.sequence.sequence import count_of, require_one_level
-from compiler.ops.sequence.step_lanes import STEP, Block, Steps
 from compiler.ops.sequence.time_steps import (
     activate,
     blocks_of,
@@ -30,6 +29,7 @@ from compiler.ops.sequence.time_steps import (
     stack_states,
     stacked,
 )
+from compiler.ops.type_checks import require_same_dtype
 
 
 def weights_of(Weight: Array) -> tuple[Array, Array]:

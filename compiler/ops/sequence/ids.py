@@ -6,11 +6,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.lanes import copy, inside
 from compiler.ops.sequence.sequence import (
     count_of,
     require_column,
@@ -18,7 +16,9 @@ from compiler.ops.sequence.sequence import (
     reshaped,
     window_values,
 )
-from compiler.ops.sequence.sequence_lanes import owner_rows, rows_bounds, table_of
+from compiler.ops.sequence.sequence_kernels import owner_rows, rows_bounds, table_of
+from compiler.ops.shared_kernels import copy, inside
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 class SequenceErase(OpDef, op="sequence_erase"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.sequence import lstm_lanes
+from compiler.ops.sequence import lstm_kernels as lstm_lanes
 from compiler.ops.sequence.lstm_cell import (
     Memory,
     bias_gradient,
@@ -16,7 +16,7 @@ from compiler.ops.sequence.lstm_cell import (
     run_memory,
 )
 from compiler.ops.sequence.lstm_runs import back_there, give_there, run_there
-from compiler.ops.sequence.step_lanes import Steps
+from compiler.ops.sequence.recurrent_kernels import Steps
 from compiler.ops.sequence.time_steps import (
     by_time_step,
     in_rows,

@@ -14,7 +14,6 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.sequence.sequence import count_of, require_one_level
 from compiler.ops.sequence.time_steps import (
     activate,
@@ -26,6 +25,7 @@ from compiler.ops.sequence.time_steps import (
     slope,
     within,
 )
+from compiler.ops.type_checks import require_same_dtype
 
 Rule: TypeAlias = "tuple[tuple[str, str, str], Array | None, float]"
 """The activations of gates, cell and candidate; peepholes [3, width]; what clips the cell, or 0."""

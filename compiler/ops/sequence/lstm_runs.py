@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from compiler.ir.kernel import DeviceOperand
-from compiler.ops.sequence import lstm_lanes
-from compiler.ops.sequence.step_lanes import STEP, Block, Steps
+from compiler.ir.opdef.kernel_builder import DeviceOperand
+from compiler.ops.sequence import lstm_kernels as lstm_lanes
+from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
 
 Wanted: TypeAlias = "DeviceOperand | None"
 Outputs: TypeAlias = "tuple[Wanted, Wanted, Wanted, Wanted]"

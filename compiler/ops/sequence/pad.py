@@ -6,11 +6,9 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, shown
-from compiler.ops.lanes import take_rows
 from compiler.ops.sequence.sequence import (
     count_of,
     offsets_after,
@@ -20,7 +18,9 @@ from compiler.ops.sequence.sequence import (
     run_rows,
     zeros,
 )
-from compiler.ops.sequence.sequence_lanes import bounds, level_there, table_of
+from compiler.ops.sequence.sequence_kernels import bounds, level_there, table_of
+from compiler.ops.shared_kernels import take_rows
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, shown
 
 
 def padded_rows(lengths: Array, width: int) -> Array:

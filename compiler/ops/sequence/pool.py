@@ -8,10 +8,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.sequence import pool_lanes
+from compiler.ops.sequence import pool_kernels as pool_lanes
 from compiler.ops.sequence.sequence import (
     count_of,
     of_lod,
@@ -21,7 +21,7 @@ from compiler.ops.sequence.sequence import (
     segment_sums,
     segments,
 )
-from compiler.ops.sequence.sequence_lanes import softmax_rows, softmax_rows_grad
+from compiler.ops.sequence.sequence_kernels import softmax_rows, softmax_rows_grad
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
 """Sums may be divided by the length (AVERAGE) or by its root (SQRT)."""

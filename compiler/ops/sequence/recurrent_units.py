@@ -6,11 +6,11 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import require_same_dtype
-from compiler.ops.sequence import gru_lanes, step_lanes
+from compiler.ops.sequence import gru_kernels as gru_lanes
+from compiler.ops.sequence import recurrent_kernels as step_lanes
 from compiler.ops.sequence.gru import (
     gate_slopes,
     gru_step,
@@ -18,8 +18,9 @@ from compiler.ops.sequence.gru import (
     weight_gradient,
     weights_of,
 )
-from compiler.ops.sequence.step_lanes import Block
+from compiler.ops.sequence.recurrent_kernels import Block
 from compiler.ops.sequence.time_steps import activate, parts, require_shape, slope
+from compiler.ops.type_checks import require_same_dtype
 
 
 def lstm_unit_gates(X: Array, forget_bias: float) -> list[Array]:

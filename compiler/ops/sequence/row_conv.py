@@ -6,12 +6,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, shown
 from compiler.ops.sequence.sequence import even_offsets, require_one_level, window_values
-from compiler.ops.sequence.sequence_lanes import rows_bounds
+from compiler.ops.sequence.sequence_kernels import rows_bounds
+from compiler.ops.type_checks import differ, shown
 
 
 def rows_of_batch(X: Array, lod: list[Array] | None) -> Array:

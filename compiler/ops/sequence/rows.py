@@ -8,12 +8,10 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype
-from compiler.ops.lanes import copy, fill, take_rows
 from compiler.ops.sequence.sequence import (
     count_of,
     offsets_after,
@@ -24,7 +22,9 @@ from compiler.ops.sequence.sequence import (
     run_rows,
     zeros,
 )
-from compiler.ops.sequence.sequence_lanes import move_rows
+from compiler.ops.sequence.sequence_kernels import move_rows
+from compiler.ops.shared_kernels import copy, fill, take_rows
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
 
 
 def interleaved_rows(lods: list[Array]) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ
+from compiler.ops.type_checks import differ
 
 
 def offsets_of(count: Size) -> TensorType:

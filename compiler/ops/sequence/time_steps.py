@@ -15,8 +15,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.types import Array, TensorType
-from compiler.ops.checks import differ
 from compiler.ops.sequence.sequence import run_rows
+from compiler.ops.type_checks import differ
 
 ACTIVATIONS = ("sigmoid", "tanh", "relu", "identity")
 """What the reference's recurrent kernels know."""

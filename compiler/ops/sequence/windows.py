@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.dims import Size
-from compiler.ir.kernel import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
 from compiler.ir.types import Array
 from compiler.ops.sequence.sequence import of_lod, row_places, window_index
 

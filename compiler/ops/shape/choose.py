@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.lanes import fill
 from compiler.ops.shape.join import common
+from compiler.ops.shared_kernels import fill
+from compiler.ops.type_checks import differ
 
 
 class Multiplex(OpDef, op="multiplex"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.errors import ShapeError
-from compiler.ir.composite import Composite, Steps
+from compiler.ir.conversion.coalesced_memory import places_in
 from compiler.ir.opdef import attr, reads, writes
-from compiler.ir.shared_memory import places_in
+from compiler.ir.opdef.composite import Composite, Steps
 from compiler.ir.types import DType, TensorType
 
 

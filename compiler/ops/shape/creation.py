@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, attr_list, reads, reads_lod, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.global_reductions import Whole
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ir.whole import Whole
-from compiler.ops.checks import literal_shape
-from compiler.ops.lanes import fill, number
 from compiler.ops.math.axes import (
     Sizes,
     element_type,
@@ -24,6 +22,8 @@ from compiler.ops.math.axes import (
     open_shape,
     whole_numbers,
 )
+from compiler.ops.shared_kernels import fill, number
+from compiler.ops.type_checks import literal_shape
 
 
 def number_from(text: str, value: float, dtype: Any) -> float:

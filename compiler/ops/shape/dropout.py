@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.kernel import Kernel, Operand
-from compiler.ir.memory_rules import Types
 from compiler.ir.opdef import Again, OpDef, Pointwise, Value, Xp, attr, call, reads, writes
+from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.memory_rules import Types
 from compiler.ir.philox import NUMBERS
-from compiler.ir.turning import Order, Turned
 from compiler.ir.types import Array, DType, Shape, TensorType
 
 SEED_LIMIT = 2**32

@@ -8,11 +8,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lanes import tiled, untiled
 from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
+from compiler.ops.shared_kernels import tiled, untiled
 
 
 class Repeated(OpDef):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import require_dtype
+from compiler.ops.type_checks import require_dtype
 
 PRIME_1 = 0x9E3779B185EBCA87
 PRIME_2 = 0xC2B2AE3D27D4EB4F

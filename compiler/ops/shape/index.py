@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Value, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype, require_same_dtype, require_same_shape
-from compiler.ops.lanes import (
+from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
+from compiler.ops.shared_kernels import (
     add_rows,
     copy,
     fill,
@@ -25,7 +25,7 @@ from compiler.ops.lanes import (
     put_rows,
     take_rows,
 )
-from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
+from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
 
 
 def require_places(op: str, **slots: TensorType) -> None:

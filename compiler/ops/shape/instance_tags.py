@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
+from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import numeric, require_dtype
 from compiler.ops.sequence.sequence import require_one_level
+from compiler.ops.type_checks import numeric, require_dtype
 
 
 def listed_tags(name: str, tags: Array) -> Array:

@@ -9,14 +9,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.layout_rules import AlongAxis
 from compiler.ir.program import OpDesc
-from compiler.ir.turning import AlongAxis
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, require_same_dtype
-from compiler.ops.lanes import window, with_axis
 from compiler.ops.math.axes import Sizes, at, open_shape, place, whole_numbers
+from compiler.ops.shared_kernels import window, with_axis
+from compiler.ops.type_checks import differ, require_same_dtype
 
 
 def numbered(types: Sequence[TensorType]) -> dict[str, TensorType]:

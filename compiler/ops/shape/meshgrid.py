@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.math.reduce import sum_axes
 from compiler.ops.shape.join import numbered
+from compiler.ops.type_checks import require_same_dtype
 
 
 class Meshgrid(OpDef, op="meshgrid"):

@@ -8,14 +8,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.turning import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.layout_rules import Order, Turned
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import require_same_dtype
 from compiler.ops.image.windows import turned_layout
-from compiler.ops.lanes import fill, window
 from compiler.ops.math.axes import Sizes, blank, whole_numbers
+from compiler.ops.shared_kernels import fill, window
+from compiler.ops.type_checks import require_same_dtype
 
 Edges = list[tuple[int, int]]
 """How many elements go before and behind each axis; fewer than none are taken away."""

@@ -6,12 +6,12 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import numeric
-from compiler.ops.lanes import inside
 from compiler.ops.shape.join import common
+from compiler.ops.shared_kernels import inside
+from compiler.ops.type_checks import numeric
 
 
 def columns(width: int, start: int, length: int) -> slice:

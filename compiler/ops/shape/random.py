@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute
-from compiler.ir.accepted import WIDE
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import literal_shape
 from compiler.ops.math.axes import element_type, whole_numbers
-from compiler.ops.math.order_lanes import LONGEST
+from compiler.ops.math.sort_kernels import LONGEST
 from compiler.ops.shape.creation import told_shape
-from compiler.ops.shape.random_lanes import (
+from compiler.ops.shape.random_kernels import (
     draw_even,
     draw_normal,
     draw_order,
@@ -33,6 +32,7 @@ from compiler.ops.shape.random_lanes import (
     order_by_key,
     truncated,
 )
+from compiler.ops.type_checks import literal_shape
 
 SEEDS = 2**32
 

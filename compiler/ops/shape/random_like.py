@@ -6,14 +6,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import BatchSizeLike, sizes_like
 from compiler.ops.shape.random import even_from, normal_from, require_float, write_diagonal
-from compiler.ops.shape.random_lanes import draw_chosen, draw_even, draw_hits, draw_normal
+from compiler.ops.shape.random_kernels import draw_chosen, draw_even, draw_hits, draw_normal
+from compiler.ops.type_checks import require_dtype
 
 # ---- tensors as long as another -----------------------------------------------------------------
 

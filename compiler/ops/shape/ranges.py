@@ -6,11 +6,11 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ, require_same_dtype
 from compiler.ops.math.axes import element_type
+from compiler.ops.type_checks import differ, require_same_dtype
 
 
 class Range(OpDef, op="range"):

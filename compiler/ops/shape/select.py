@@ -10,8 +10,8 @@ import numpy as np
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, reads, writes
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import require_dtype, require_same_dtype, require_same_shape
 from compiler.ops.math.axes import blank
+from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
 
 class Where(Pointwise, op="where"):

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
-from compiler.ir.kernel import DeviceOperand, Lanes, Number
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import numeric, require_same_dtype
-from compiler.ops.lanes import among, broadcast_at, numbers_of, too_many
 from compiler.ops.math.axes import element_type, place, whole_numbers
+from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
+from compiler.ops.type_checks import numeric, require_same_dtype
 
 _LISTS = {
     DType.BOOL.code: "bool_values",

@@ -13,12 +13,12 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.lanes import copy
 from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
+from compiler.ops.shared_kernels import copy
+from compiler.ops.type_checks import differ
 
 
 class InOrder(OpDef):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.kernel import DeviceOperand, Lanes, Operand
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_same_dtype
-from compiler.ops.lanes import inside
-from compiler.ops.sequence.sequence_lanes import owner_rows
+from compiler.ops.sequence.sequence_kernels import owner_rows
+from compiler.ops.shared_kernels import inside
+from compiler.ops.type_checks import differ, numeric, require_same_dtype
 
 
 def counts_of_rows(CVM: Array, rows: int, X_lod: list[Array] | None) -> Array:

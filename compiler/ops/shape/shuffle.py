@@ -8,14 +8,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
-from compiler.ops.checks import differ
-from compiler.ops.lanes import take_rows
-from compiler.ops.math.order_lanes import LONGEST
-from compiler.ops.shape.random_lanes import draw_order, order_by_key
+from compiler.ops.math.sort_kernels import LONGEST
+from compiler.ops.shape.random_kernels import draw_order, order_by_key
+from compiler.ops.shared_kernels import take_rows
+from compiler.ops.type_checks import differ
 
 SEED_RANGE = 2**31
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
-from compiler.ir.turning import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lanes import window
 from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
+from compiler.ops.shared_kernels import window
 
 THE_END = 10_000_000
 """What stands for the end of an axis where `x[1:]` is written down; larger numbers do as well."""

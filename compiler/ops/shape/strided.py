@@ -7,12 +7,12 @@ from typing import Any
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import attr_list, reads
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.lanes import among
 from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
 from compiler.ops.shape.slicing import Slicing, dropped
+from compiler.ops.shared_kernels import among
 
 
 def stride_range(size: int, start: int, end: int, stride: int) -> range:

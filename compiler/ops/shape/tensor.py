@@ -9,14 +9,14 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, product
-from compiler.ir.kernel import DeviceOperand, Lanes
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, require_dtype
-from compiler.ops.lanes import inside, numbers_of
 from compiler.ops.math.axes import element_type
 from compiler.ops.math.elementwise import gradient_op
+from compiler.ops.shared_kernels import inside, numbers_of
+from compiler.ops.type_checks import differ, require_dtype
 
 
 class Assign(Pointwise, op="assign"):

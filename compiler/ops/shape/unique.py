@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 

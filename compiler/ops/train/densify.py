@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.ir.accepted import WIDE
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
 from compiler.ir.types import Array, TensorType
-from compiler.ops.lanes import add_rows, copy, fill
-from compiler.ops.train.rows import lower_add_rows, rows_type
+from compiler.ops.shared_kernels import add_rows, copy, fill
+from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
 
 
 class DensifyRows(OpDef, op="densify_rows"):

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compiler.ir.accepted import FINITE
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
+from compiler.ir.opdef.attribute_bounds import FINITE
+from compiler.ir.opdef.global_reductions import Whole
 from compiler.ir.types import Array, TensorType
-from compiler.ir.whole import Whole
 from compiler.ops.collective.base import Collective
 from compiler.ops.collective.reduce import all_reduced
 from compiler.ops.train.optimizer import Update

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.errors import ShapeError
-from compiler.ir.accepted import WIDE
 from compiler.ir.dims import product
-from compiler.ir.kernel import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
-from compiler.ops.checks import differ, numeric, require_dtype
-from compiler.ops.lanes import add_rows, copy, fill, inside
-from compiler.ops.train.rows import lower_add_rows, rows_type
+from compiler.ops.shared_kernels import add_rows, copy, fill, inside
+from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
+from compiler.ops.type_checks import differ, numeric, require_dtype
 
 
 def look_up(table: Array, ids: Array, out: Array, name: str) -> None:

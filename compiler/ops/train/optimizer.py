@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.ir.accepted import WIDE
 from compiler.ir.opdef import Pointwise, Value, Xp, attr, reads, required, writes
-from compiler.ops.checks import require_same_dtype, require_same_shape
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ops.type_checks import require_same_dtype, require_same_shape
 
 
 class Updated(Pointwise):

@@ -10,8 +10,8 @@ from fluid import layers, unique_name
 from fluid.contrib.decoder.states import InitState, StateCell
 from fluid.contrib.decoder.training import TrainingDecoder
 from fluid.framework import default_main_program
-from fluid.var_types import VarDesc
-from fluid.variable import Variable
+from fluid.recording.var_types import VarDesc
+from fluid.recording.variable import Variable
 
 __all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
 

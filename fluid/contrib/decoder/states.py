@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fluid import layers
-from fluid.variable import Variable
+from fluid.recording.variable import Variable
 
 __all__ = ["Carried", "Decoder", "InitState", "StateCell"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fluid import layers
 from fluid.contrib.decoder.states import InitState, StateCell
-from fluid.variable import Variable
+from fluid.recording.variable import Variable
 
 __all__ = ["TrainingDecoder"]
 

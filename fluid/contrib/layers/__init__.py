@@ -1,6 +1,6 @@
 """Contributed layers of fluid 1.8.5."""
 
-from fluid.atomic import checked_all
+from fluid.compatibility.missing import not_yet
 from fluid.contrib.layers.metric_op import ctr_metric_bundle
 from fluid.contrib.layers.nn import (
     fused_elemwise_activation,
@@ -19,7 +19,7 @@ from fluid.contrib.layers.nn import (
     var_conv_2d,
 )
 from fluid.contrib.layers.rnn_impl import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
-from fluid.missing import not_yet
+from fluid.recording.atomic import checked_all
 
 __all__ = [
     "BasicGRUUnit",

@@ -6,7 +6,7 @@ from typing import Any
 
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper
-from fluid.layers.nested import convert_to_list
+from fluid.layers.control.nested import convert_to_list
 
 __all__ = ["match_matrix_tensor", "sequence_topk_avg_pooling", "tree_conv", "var_conv_2d"]
 

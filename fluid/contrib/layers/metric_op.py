@@ -5,9 +5,9 @@ from __future__ import annotations
 from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.math import elementwise_sub
+from fluid.layers.mathematics.arithmetic import elementwise_sub
+from fluid.layers.mathematics.reductions import reduce_sum
 from fluid.layers.ops import sigmoid
-from fluid.layers.reductions import reduce_sum
 from fluid.layers.tensor import fill_constant_batch_size_like
 
 __all__ = ["ctr_metric_bundle"]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fluid import unique_name
-from fluid.checks import check_type, check_variable_and_dtype
 from fluid.contrib.layers.fused import fused_elemwise_activation, fused_embedding_seq_pool
 from fluid.contrib.layers.matching import (
     match_matrix_tensor,
@@ -26,6 +25,7 @@ from fluid.framework import Variable
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper, append_simple_op
 from fluid.layers.detection import append_outputs
+from fluid.recording.checks import check_type, check_variable_and_dtype
 
 __all__ = [
     "fused_elemwise_activation",

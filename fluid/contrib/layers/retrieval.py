@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fluid.checks import check_dtype
 from fluid.framework import Variable, convert_np_dtype_to_dtype_
 from fluid.initializer import Constant
 from fluid.layer_helper import LayerHelper
-from fluid.layers.indexing import slice
+from fluid.layers.mathematics.indexing import slice
 from fluid.layers.nn import reshape
 from fluid.param_attr import ParamAttr
+from fluid.recording.checks import check_dtype
 
 __all__ = ["rank_attention", "search_pyramid_hash", "tdm_child", "tdm_sampler"]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fluid.framework import Variable
-from fluid.layers.cells import Activation, GRUCell, LSTMCell
-from fluid.layers.indexing import reverse
-from fluid.layers.math import elementwise_mul
+from fluid.layers.control.static_rnn import StaticRNN
+from fluid.layers.mathematics.arithmetic import elementwise_mul
+from fluid.layers.mathematics.indexing import reverse
+from fluid.layers.mathematics.shapes import concat, transpose
+from fluid.layers.mathematics.shapes import shape as shape_of
 from fluid.layers.nn import dropout, reshape
-from fluid.layers.sequence import sequence_mask
-from fluid.layers.shapes import concat, transpose
-from fluid.layers.shapes import shape as shape_of
-from fluid.layers.static_rnn import StaticRNN
+from fluid.layers.sequences.cells import Activation, GRUCell, LSTMCell
+from fluid.layers.sequences.sequence import sequence_mask
 from fluid.param_attr import ParamAttr
 
 __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]

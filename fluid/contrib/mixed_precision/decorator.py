@@ -13,8 +13,6 @@ from typing import Any
 
 from compiler.ir.types import DType
 from fluid import layers, unique_name
-from fluid.arguments import typed
-from fluid.atomic import atomic
 from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
 from fluid.contrib.mixed_precision.fp16_utils import (
     rewrite_program,
@@ -28,7 +26,9 @@ from fluid.framework import (
     default_main_program,
     default_startup_program,
 )
-from fluid.optimizer_base import ParamGrad
+from fluid.optimizer.base import ParamGrad
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
 
 __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 

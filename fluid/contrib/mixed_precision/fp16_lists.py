@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fluid.arguments import typed
+from fluid.recording.arguments import typed
 
 __all__ = ["AutoMixedPrecisionLists"]
 

@@ -12,8 +12,8 @@ from compiler.ir.types import DType
 from fluid import layers
 from fluid.contrib.mixed_precision.fp16_lists import AutoMixedPrecisionLists
 from fluid.framework import Block, Operator, Program, Variable
-from fluid.optimizer_base import ParamGrad
-from fluid.var_types import var_type
+from fluid.optimizer.base import ParamGrad
+from fluid.recording.var_types import var_type
 
 __all__ = ["rewrite_program", "update_loss_scaling", "update_role_var_grad"]
 

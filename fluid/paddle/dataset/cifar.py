@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fluid.state_file import load_tables
+from fluid.saving.state_file import load_tables
 
 from .archive import checked, members, whole
 from .common import download

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fluid.reader_decorators import map_readers, xmap_readers
+from fluid.reading.decorators import map_readers, xmap_readers
 
 from .archive import checked, members, whole
 from .common import download

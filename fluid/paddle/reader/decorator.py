@@ -1,6 +1,6 @@
 """The readers made of readers, under the name that release 1.8 has for their file."""
 
-from fluid.reader_decorators import (
+from fluid.reading.decorators import (
     ComposeNotAligned,
     buffered,
     cache,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fluid.framework import Program
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.config import DistributeTranspilerConfig
 from fluid.transpiler.distribute.endpoints import endpoint_list
-from fluid.var_types import VarDesc
 
 __all__ = ["transpile_nccl2"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fluid.framework import Program
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.config import DistributedMode, DistributeTranspilerConfig
 from fluid.transpiler.distribute.slicing import Slice, row_slices
 from fluid.transpiler.distribute.tables import Table, distributed_table, remote_lookups
 from fluid.transpiler.distribute.updates import Updates, needs_whole, parameter
-from fluid.var_types import VarDesc
 
 __all__ = ["Shards", "ShardingPlan", "make_plan", "schedule_counters"]
 

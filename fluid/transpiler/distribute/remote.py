@@ -7,10 +7,10 @@ from typing import Any
 
 from compiler.ir.program import OpRole
 from fluid.framework import Block, Operator
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.names import control_name
 from fluid.transpiler.distribute.plan import ShardingPlan, Shards
 from fluid.transpiler.distribute.tables import Table, insert_lookups
-from fluid.var_types import VarDesc
 
 __all__ = ["replace_lookups", "send_table"]
 

@@ -6,8 +6,8 @@ import warnings
 from typing import Any
 
 from compiler.ir.program import BlockRef, OpRole
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.tables import Table
-from fluid.var_types import VarDesc
 
 __all__ = ["PATH", "add_table_blocks"]
 

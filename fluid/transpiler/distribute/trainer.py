@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
-from fluid import pruning
 from fluid.framework import Block, Operator, Program
+from fluid.recording import pruning
+from fluid.recording.var_types import VarDesc
 from fluid.transpiler.distribute.clipping import GlobalNorm
 from fluid.transpiler.distribute.names import control_name
 from fluid.transpiler.distribute.plan import ShardingPlan, Shards
 from fluid.transpiler.distribute.remote import replace_lookups, send_table
 from fluid.transpiler.distribute.updates import Updates
-from fluid.var_types import VarDesc
 
 __all__ = ["append_concats", "append_recv", "create_blocks", "rewrite_trainer"]
 

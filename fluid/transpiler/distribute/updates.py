@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 from compiler.ir.opdef import is_registered
 from compiler.ir.program import GRAD, BlockRef, OpRole
 from fluid.framework import Operator, Parameter, Program
-from fluid.transpiler.distribute.clipping import (
-    Clipping,
-    clip_ops,
-    divide_clipping,
-    read_clipping,
-)
+from fluid.transpiler.distribute.clipping import Clipping, clip_ops, divide_clipping, read_clipping
 
 __all__ = [
     "Update",

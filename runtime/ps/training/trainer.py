@@ -12,8 +12,8 @@ from uuid import uuid4
 import numpy as np
 
 from compiler.ir.types import Array
-from runtime.checkpoint import save_tensor
 from runtime.errors import WireError
+from runtime.files.checkpoint import save_tensor
 from runtime.ps.allocator import keep_freed_memory
 from runtime.ps.settings import Settings
 from runtime.ps.telemetry.role import make_telemetry
@@ -86,7 +86,7 @@ class Trainer:
         merge_add: bool,
         through_communicator: bool,
     ) -> None:
-        """Send gradients, or with `merge_add` add to counters; see `compiler.ops.ps.absent`."""
+        """Send gradients, or with `merge_add` add to counters."""
         for index, (name, endpoint) in enumerate(zip(names, endpoints, strict=True)):
             numbers = rows[index] if rows else None
             if merge_add:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.codegen.triton import forms, split
+from compiler.codegen.triton.tiling import schedules as forms
+from compiler.codegen.triton.tiling import split_reductions as split
 from tests.codegen.families.support import BATCHES, SEEDS, SMALL, drawn, hold, shapes
 from tests.ops.samples import Sample, numbers
 from tests.ops.samples.norm import normalisation, scaled

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import runtime
 from compiler.interpret import run
-from compiler.ir.text import parse
+from compiler.ir.text.printer import parse
 from tests.codegen.families.support import BATCHES, SEEDS, drawn, hold, shapes
 from tests.codegen.test_triton import module_of
 from tests.ops.samples import Sample, integers, numbers

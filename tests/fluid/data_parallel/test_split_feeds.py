@@ -7,8 +7,8 @@ import fluid
 from fluid.core import EnforceNotMet
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.data_parallel.split_feeds import boundaries, split_feed
-from fluid.fed import feed_arrays
-from runtime.tensor import LoDTensor
+from fluid.running.feeds import feed_arrays
+from runtime.tensors.lod_tensor import LoDTensor
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 CPU = fluid.CPUPlace()

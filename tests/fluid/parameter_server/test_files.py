@@ -10,7 +10,7 @@ import pytest
 
 import fluid
 from fluid.parameter_server.saving import local_names, parts_of
-from runtime.checkpoint import load_tensor
+from runtime.files.checkpoint import load_tensor
 from runtime.ps.serving.snapshot import read_snapshot, snapshot_path
 from tests.fluid.parameter_server.processes import (
     finished,

@@ -8,6 +8,7 @@ import pytest
 
 import fluid
 from fluid import layers
+from fluid.compatibility.old_names import graphviz, net_drawer
 from fluid.layers.layer_functions import (
     autodoc,
     deprecated,
@@ -15,7 +16,6 @@ from fluid.layers.layer_functions import (
     generate_layer_fn,
     templatedoc,
 )
-from fluid.old_names import graphviz, net_drawer
 
 
 def test_a_network_is_drawn(tmp_path):

@@ -1,0 +1,133 @@
+"""Compiled kernels on disk, so that none is compiled twice, by any program of this machine.
+
+An entry is a folder with the name of a job's digest, and in it files to read: the kernel's text,
+what decided its code and what came of it as JSON, the assembler's text, and the machine code. It
+appears whole or not at all; one whose bytes are not those that were written is thrown away. Entries
+that were not used for longest go when there is too much of them.
+
+Machine code is executed as it is found, so the folder has to be the user's alone, which `build`
+checks with `compiler.private_folders`; digests detect damage, and would not stop an attacker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from compiler.codegen.ahead.jobs import Job
+from compiler.codegen.ahead.machine_code import Code, expect_parameters
+from compiler.errors import CompileError
+
+ABOUT, SOURCE = "about.json", "kernel.py"
+_LARGEST = 64 << 20
+"""Bytes of a file beyond which it is none of ours."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Entries below a folder, `limit` bytes of them at most, made with a version of Triton."""
+
+    root: Path
+    limit: int
+    triton: str
+
+    def find(self, job: Job) -> Code | None:
+        """What became of a job before; None where it is not known, or damaged."""
+        place = self._place(job)
+        if not place.exists():
+            return None
+        try:
+            about = json.loads(_read(place / ABOUT))
+            code = _code(place, job, about)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, CompileError):
+            shutil.rmtree(place, ignore_errors=True)
+            return None
+        with suppress(OSError):
+            (place / ABOUT).touch()  # the time of its last use
+        return code
+
+    def put(self, job: Job, code: Code) -> None:
+        """Keep what became of a job. A disk that is full or locked keeps nothing."""
+        with suppress(OSError):
+            self.root.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".drafts-", dir=self.root) as drafts:
+                draft = Path(drafts, "draft")
+                draft.mkdir()
+                for suffix, held in code.files.items():
+                    (draft / f"kernel.{suffix}").write_bytes(held)
+                (draft / SOURCE).write_text(job.source, encoding="utf-8")
+                (draft / ABOUT).write_text(_about(self.triton, job, code), encoding="utf-8")
+                draft.rename(self._place(job))
+
+    def trim(self) -> None:
+        """Let entries go until the rest is within the limit, those not used for longest first."""
+        entries = [each for each in self.root.glob("*/" + ABOUT) if not each.is_symlink()]
+        sizes = {entry.parent: _size(entry.parent) for entry in sorted(entries, key=_used)}
+        excess = sum(sizes.values()) - self.limit
+        for place, size in sizes.items():
+            if excess <= 0:
+                return
+            shutil.rmtree(place, ignore_errors=True)
+            excess -= size
+
+    def _place(self, job: Job) -> Path:
+        return self.root / job.digest(self.triton)
+
+
+def _about(triton: str, job: Job, code: Code) -> str:
+    """What decided the code, what came of it, and the digests of its files."""
+    decided = {"triton": triton} | {k: v for k, v in asdict(job).items() if k != "source"}
+    made = {k: v for k, v in asdict(code).items() if k != "files"}
+    digests = {suffix: _digest(held) for suffix, held in sorted(code.files.items())}
+    about = {"job": decided, "made": made, "sha256": digests}
+    return json.dumps(about | {"sum": _sum(made, digests)}, indent=1) + "\n"
+
+
+def _code(place: Path, job: Job, about: Mapping[str, Any]) -> Code:
+    """What an entry holds; ValueError where it is not what was written."""
+    made, digests = about["made"], about["sha256"]
+    files = {suffix: _read(place / f"kernel.{suffix}") for suffix in digests}
+    found = {suffix: _digest(held) for suffix, held in files.items()}
+    if found != digests or about["sum"] != _sum(made, digests):
+        raise ValueError(f"{place} was damaged")
+    code = Code(
+        made["entry"], files, made["registers"], made["spilled"], made["shared"],
+        tuple(made["parameters"]),
+    )  # fmt: skip
+    expect_parameters(job, code.parameters, 0)
+    return code
+
+
+def _sum(made: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+    """A digest of all that is known of an entry."""
+    return _digest(json.dumps([made, digests], sort_keys=True).encode())
+
+
+def _digest(held: bytes) -> str:
+    return hashlib.sha256(held).hexdigest()
+
+
+def _read(file: Path) -> bytes:
+    if file.stat().st_size > _LARGEST:
+        raise ValueError(f"{file} is larger than a kernel")
+    return file.read_bytes()
+
+
+def _used(about: Path) -> tuple[float, str]:
+    try:
+        return about.stat().st_mtime, about.parent.name
+    except OSError:
+        return 0.0, about.parent.name
+
+
+def _size(place: Path) -> int:
+    with suppress(OSError):
+        return sum(file.stat().st_size for file in place.iterdir())
+    return 0

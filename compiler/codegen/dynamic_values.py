@@ -1,0 +1,183 @@
+"""Code for ops that read or write a value whose size only data decides.
+
+No memory is planned for such a value: the op's meaning is called on the arrays as they are, and
+what it returns is the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from compiler.codegen.bind_and_run import Frame, shape_text
+from compiler.codegen.reference_calls import attributes_of, body_of, pick, result_key
+from compiler.ir.opdef import GradOp, Pointwise, parameters, slot_of
+from compiler.ir.program import GRAD
+from compiler.ir.types import DType, Shape
+from compiler.plan import PlannedOp, Value
+
+
+def owned(item: Any, inputs: Any) -> Any:
+    """A result that nothing writes over: views and inputs that come back are copied."""
+    if item is None:
+        return None
+    if hasattr(item, "append"):
+        return [owned(each, inputs) for each in item]
+    item = np.asarray(item)
+    return item.copy() if item.base is not None or any(item is x for x in inputs) else item
+
+
+def fitted(item: Any, dtype: str, shape: Any, view: Any) -> Any:
+    """A pointwise result in its type: summed where it was broadcast, spread where it is small."""
+    item = np.asarray(item)
+    padded = (1,) * (item.ndim - len(view)) + tuple(view)
+    pairs = enumerate(zip(item.shape, padded, strict=True))
+    axes = tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
+    if axes:
+        item = item.sum(axis=axes, keepdims=True)
+    if item.size != np.prod(shape, dtype=int):
+        item = np.broadcast_to(item, shape)
+    return item.reshape(shape).astype(dtype, copy=False)
+
+
+def emit_open(frame: Frame, op: PlannedOp) -> None:
+    """Write an op by its meaning; results of a known size go to their place."""
+    writer = _Pointwise(frame, op) if isinstance(op.defn, Pointwise) else _Meaning(frame, op)
+    writer.emit()
+
+
+def _is_narrow(value: Value) -> bool:
+    return value.type.dtype is DType.BF16 and not value.type.is_array
+
+
+class _Meaning:
+    """Calls an op's `numpy`, or its `grad`."""
+
+    def __init__(self, frame: Frame, op: PlannedOp) -> None:
+        self.frame = frame
+        self.op = op
+        self.owner, self.body = body_of(op.defn)
+
+    def emit(self) -> None:
+        """The call, then each output."""
+        frame, op = self.frame, self.op
+        function = frame.function(getattr(type(self.owner), self.body), f"{op.kind}_meaning")
+        names = parameters(type(self.owner), self.body)
+        given = [f"{name}={self.argument(slot_of(name), kind)}" for name, kind in names]
+        first = attributes_of(frame, op.kind, self.owner)
+        frame.line(f"result = {function}({', '.join([first, *given])})")
+        for slot, values in op.outputs.items():
+            for index, value in enumerate(values):
+                self.store(value, self.item(slot, index))
+
+    def argument(self, slot: str, annotation: str) -> str:
+        """What stands in a slot: an array, a shape, a list of them, or None."""
+        if slot == "xp":
+            return "np"
+        values = self.op.inputs.get(slot)
+        if not values:
+            return "None"
+        items = [self.text(slot, i, value, "Shape" in annotation) for i, value in enumerate(values)]
+        return f"[{', '.join(items)}]" if self.op.defn.slots[slot].many else items[0]
+
+    def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
+        """One value, or its shape."""
+        if shape:
+            return (
+                f"{self.name(value)}.shape" if value.type.is_open else shape_text(value.type.shape)
+            )
+        return self.computable(value)
+
+    def name(self, value: Value) -> str:
+        """The Python name of a value."""
+        return self.frame.operand(value).name
+
+    def computable(self, value: Value) -> str:
+        """The array of a value to compute with: float32 for bfloat16."""
+        name = self.name(value)
+        return f"{name}.astype(np.float32)" if _is_narrow(value) else name
+
+    def item(self, slot: str, index: int) -> str:
+        """One output of what the meaning returned."""
+        picked = f"{self.frame.function(pick)}(result, {result_key(self.op.defn, slot)!r})"
+        return f"{picked}[{index}]" if self.op.defn.slots[slot].many else picked
+
+    def store(self, value: Value, item: str) -> None:
+        """Make what was returned the value, or copy it to where the value is."""
+        operand = self.frame.operand(value)
+        if _is_narrow(value):
+            item = f"{item}.astype({DType.BF16.numpy.name!r})"
+        if value.type.is_open:
+            self.frame.line(f"{operand} = {self.frame.function(owned)}({item}, [{self.arrays()}])")
+        else:
+            shape = shape_text(operand.shape)
+            self.frame.line(f"np.copyto({operand}, np.reshape({item}, {shape}))")
+
+    def arrays(self) -> str:
+        """The tensors the op reads."""
+        values = dict.fromkeys(
+            value
+            for slot, held in self.op.inputs.items()
+            for value in held
+            if not value.type.is_array
+            and (value.type.is_open or not self.op.defn.slots[slot].shape_only)
+        )
+        return ", ".join(map(self.name, values))
+
+
+class _Pointwise(_Meaning):
+    """Calls an op's `compute`, or its `grad`, on arrays brought to aligned shapes."""
+
+    def __init__(self, frame: Frame, op: PlannedOp) -> None:
+        super().__init__(frame, op)
+        self.defn = cast(Pointwise, op.defn)
+        self.body = "grad" if isinstance(op.defn, GradOp) else "compute"
+        self.types = self.defn.types_of(op.inputs)
+        self.views = self.defn.views(self.types)
+
+    def text(self, slot: str, index: int, value: Value, shape: bool) -> str:
+        """One value as the body sees it, or the shape it has there."""
+        view = self.view(slot, index, value)
+        if shape:
+            return view
+        aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
+        same = tuple(aligned) == value.type.shape
+        held = self.computable(value)
+        return held if same else f"{held}.reshape({view})"
+
+    def view(self, slot: str, index: int, value: Value) -> str:
+        """The aligned shape of a value as text."""
+        aligned = self.views.get(slot) or self.views.get(f"{slot}.{index}") or value.type.shape
+        return _shape(aligned, value, self.name(value) if value.type.is_open else "")
+
+    def store(self, value: Value, item: str) -> None:
+        """Bring what was returned to the type of the value first."""
+        slot = next(slot for slot, values in self.op.outputs.items() if value in values)
+        shape, view = self.wanted(slot)
+        fit = self.frame.function(fitted)
+        super().store(value, f"{fit}({item}, {value.type.dtype.numpy.name!r}, {shape}, {view})")
+
+    def wanted(self, slot: str) -> tuple[str, str]:
+        """The shape an output has, and the aligned view of it."""
+        like = self.op.defn.slots[slot].inplace or slot.removesuffix(GRAD)
+        if like in self.op.inputs:
+            value = self.op.inputs[like][0]
+            return self._own_shape(value), self.view(like, 0, value)
+        if isinstance(self.defn, GradOp):
+            first = next(s for s in self.defn.inputs() if s.endswith(GRAD) and s in self.op.inputs)
+            shape = self._own_shape(self.op.inputs[first][0])
+            return shape, shape
+        held = [(slot, i, v) for slot, vs in self.op.inputs.items() for i, v in enumerate(vs)]
+        shape = f"np.broadcast_shapes({', '.join(self.view(*each) for each in held)})"
+        return shape, shape
+
+    def _own_shape(self, value: Value) -> str:
+        return _shape(value.type.shape, value, self.name(value) if value.type.is_open else "")
+
+
+def _shape(aligned: Shape, value: Value, name: str) -> str:
+    """A shape as text; sizes nobody knows are asked of the array, axis by axis."""
+    open_axes = (axis for axis, size in enumerate(value.type.shape) if str(size) == "?")
+    sizes = [f"{name}.shape[{next(open_axes)}]" if str(n) == "?" else str(n) for n in aligned]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -1,0 +1,37 @@
+"""Code that stops a step at the first op whose result is NaN or infinite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from compiler.codegen.bind_and_run import Frame
+from compiler.codegen.control_flow import BODIES
+from compiler.plan import Place, Step
+
+_UNWRITTEN = BODIES | {"delete_var"}
+"""Ops that may leave their outputs unwritten; what is in their bodies is checked there."""
+
+
+def expect_numbers(array: Any, kind: str, name: str) -> None:
+    """FloatingPointError naming op and tensor where an array holds what is no finite number."""
+    host = np.asarray(array.float().cpu() if hasattr(array, "cpu") else array)
+    nan, infinite = int(np.isnan(host).sum()), int(np.isinf(host).sum())
+    if nan or infinite:
+        raise FloatingPointError(
+            f"{kind}: {nan} NaN and {infinite} infinite among {host.size} numbers: "
+            f"in [op={kind}] [tensor={name}] find nan or inf"
+        )
+
+
+def check_outputs(frame: Frame, step: Step) -> None:
+    """Write a check of every float that the ops of a step compute, where the frame asks for it."""
+    if not frame.expects_numbers:
+        return
+    check = frame.function(expect_numbers)
+    for op in (each for each in step.ops if each.kind not in _UNWRITTEN):
+        for value in (each for values in op.outputs.values() for each in values):
+            is_float = value.type.dtype.is_float and not value.type.is_array
+            if is_float and value.place is not Place.INNER:
+                frame.line(f"{check}({frame.operand(value)}, {op.kind!r}, {value.label!r})")

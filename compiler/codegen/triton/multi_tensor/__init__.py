@@ -1,0 +1,1 @@
+"""Kernels over many tensors (horizontal fusion) and reductions of whole tensors."""

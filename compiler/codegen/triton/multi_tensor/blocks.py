@@ -1,0 +1,90 @@
+"""What a kernel for many tensors does to one block of one of them, and to single numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from compiler.codegen.trace import Expr, Term
+from compiler.codegen.triton.kernel_ir import Source
+from compiler.codegen.triton.values import Values
+from compiler.ir.dims import product
+from compiler.ir.types import DType
+
+
+@dataclass
+class Block(Values):
+    """Expressions of a block as a function of pointers, numbers, `lane` and `live`.
+
+    `known` are the names of what is one number for all lanes, `used` those that are needed, and
+    `terms` what it computes.
+    """
+
+    known: frozenset[str] = frozenset()
+    used: dict[str, None] = field(default_factory=dict[str, None])
+    terms: list[Term] = field(default_factory=list[Term])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.names.taken |= self.known
+
+    def stored(self) -> list[str]:
+        """A function that stores; values come first: outputs may stand where inputs do."""
+        ready = self._ready()
+        for each, value in zip(self.lanes.stores, ready, strict=True):
+            self.body.line(f"tl.store({self._pointer(each.operand)} + lane, {value}, live)")
+        return self._function()
+
+    def returned(self, terms: Sequence[Expr], types: Sequence[DType]) -> list[str]:
+        """A function that returns values, in these types."""
+        self.terms = list(terms)
+        ready = [self._cast(term, dtype) for term, dtype in zip(terms, types, strict=True)]
+        self.body.line(f"return {', '.join(ready)}")
+        return self._function()
+
+    def advanced(self, depth: int) -> list[str]:
+        """Lines that store single numbers, none before all are computed."""
+        self.body.depth = depth
+        ready = self._ready()
+        for each, value in zip(self.lanes.stores, ready, strict=True):
+            self.body.line(f"tl.store({self._pointer(each.operand)}, {value})")
+        return self.body.lines
+
+    def call(self, live: str) -> str:
+        """The function's call for a block."""
+        return f"{self.name}({', '.join([*self.pointers.values(), *self.used, 'lane', live])})"
+
+    @property
+    def is_wide(self) -> bool:
+        """True where it has a lane for every element, not one for single numbers."""
+        return bool(self.pointers) and product(self.lanes.shape) != 1
+
+    def read(self) -> set[str]:
+        """What it reads, by the names of operands."""
+        loaded = {cast(Source, part.extra).operand.name for part, _ in self.loads}
+        return loaded | self.used.keys()
+
+    def written(self) -> set[str]:
+        """What it writes."""
+        return {store.operand.name for store in self.lanes.stores}
+
+    def _ready(self) -> list[str]:
+        self.terms = [each.value for each in self.lanes.stores]
+        return [self._cast(each.value, each.operand.type.dtype) for each in self.lanes.stores]
+
+    def _function(self) -> list[str]:
+        about = '    """One block; `live` says which lanes have an element, None that all have."""'
+        return ["@triton.jit", f"def {self.call('live')}:", about, *self.body.lines, "", ""]
+
+    def _name(self, part: Expr) -> None:
+        source = part.extra
+        if isinstance(source, Source) and source.operand.name in self.known:
+            self.used[source.operand.name] = None
+            self.text[part] = source.operand.name
+        else:
+            super()._name(part)
+
+    def _load(self, part: Expr) -> str:
+        source = cast(Source, part.extra)
+        return f"tl.load({self._pointer(source.operand)} + lane, live)"

@@ -1,0 +1,1 @@
+"""Tile sizes, strides and the schedules of reductions."""

@@ -1,0 +1,1 @@
+"""Cost models: bytes, flops and the least time of plans, and the limits of GPUs."""

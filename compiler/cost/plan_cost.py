@@ -1,0 +1,317 @@
+"""What a plan costs on any machine, counted without one: launches, bytes, arithmetic, time at best.
+
+Ops of the device are counted by the kernels that are written for them: what those load in each run
+through their loops, what they store, what they compute (`compiler.codegen.triton.cost`). Ops of
+the host count as if each step read its inputs once and wrote its outputs once; copies between host
+and device go over the link. Beside what is moved stands the least: each input of a step read once,
+as far as it is read at all, and each output written once.
+
+A product of two numbers and its sum are two operations. Blocks of loops and branches count once:
+how often they run, only data says. So do not steps whose sizes data decides; they are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from compiler.codegen.triton.cost import Access, Traffic
+from compiler.codegen.triton.target import launches
+from compiler.cost.gpu_limits import HOST, Gpu
+from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON
+from compiler.ir.cached_property import cached_property
+from compiler.ir.dims import evaluate, product
+from compiler.ir.opdef import GradOp
+from compiler.ir.types import DType, Shape
+from compiler.plan import Place, Plan, PlannedOp, Step, Storage, Value
+
+
+class Side(Enum):
+    """Where something runs: a kernel of the device, code of the host, a copy between the two."""
+
+    DEVICE = "device"
+    HOST = "host"
+    COPY = "copy"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one kernel (or step of the host, or copy) moves and computes: bytes and operations.
+
+    `products` are those of sums of products, which matrix units do, in the type `factor`.
+    """
+
+    kernel: str
+    read: int
+    written: int
+    operations: int = 0
+    products: int = 0
+    factor: DType = DType.FP32
+    side: Side = Side.DEVICE
+
+    @property
+    def moved(self) -> int:
+        """Bytes in both directions."""
+        return self.read + self.written
+
+    def moving(self, gpu: Gpu) -> float:
+        """The least seconds to move its bytes."""
+        if self.side is Side.COPY:
+            return self.read / gpu.link
+        return self.moved / (HOST if self.side is Side.HOST else gpu.bandwidth)
+
+    def computing(self, gpu: Gpu) -> float:
+        """The least seconds to do its operations; 0 on the host, where nobody says how many."""
+        if self.side is not Side.DEVICE:
+            return 0.0
+        return self.products / gpu.rate(self.factor) + self.operations / gpu.rate(DType.FP32)
+
+    def seconds(self, gpu: Gpu) -> float:
+        """The least time: of its bytes or of its arithmetic, whichever is longer."""
+        return max(self.moving(gpu), self.computing(gpu))
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The kernels of one step, and the least it could read and write."""
+
+    kernels: tuple[Cost, ...]
+    least_read: int
+    least_written: int
+
+    @property
+    def least(self) -> int:
+        """Bytes in both directions."""
+        return self.least_read + self.least_written
+
+
+@dataclass(frozen=True)
+class Account:
+    """All steps that cost anything, in order; `left_out` are those whose sizes data decides."""
+
+    steps: tuple[StepCost, ...]
+    left_out: tuple[str, ...] = ()
+    on_device: bool = field(default=True)
+
+    @cached_property
+    def kernels(self) -> tuple[Cost, ...]:
+        """The kernels of all steps."""
+        return tuple(cost for step in self.steps for cost in step.kernels)
+
+    def of(self, side: Side) -> list[Cost]:
+        """Those that run somewhere."""
+        return [cost for cost in self.kernels if cost.side is side]
+
+    @property
+    def launches(self) -> int:
+        """Kernels launched."""
+        return len(self.of(Side.DEVICE))
+
+    def total(self, side: Side = Side.DEVICE) -> Cost:
+        """All kernels of one side as one; only of kernels that multiply in one type is it right."""
+        costs = self.of(side)
+        return Cost(
+            f"all {len(costs)}",
+            sum(cost.read for cost in costs),
+            sum(cost.written for cost in costs),
+            sum(cost.operations for cost in costs),
+            sum(cost.products for cost in costs),
+            side=side,
+        )
+
+    @property
+    def moved(self) -> int:
+        """Bytes that kernels move to and from the device's memory."""
+        return self.total().moved
+
+    @property
+    def least(self) -> int:
+        """The bytes they would move if each read and wrote everything once."""
+        return sum(s.least for s in self.steps if any(k.side is Side.DEVICE for k in s.kernels))
+
+    def seconds(self, gpu: Gpu) -> float:
+        """The least time of all kernels, host steps and copies, one behind the other."""
+        return sum(cost.seconds(gpu) for cost in self.kernels)
+
+
+def account(plan: Plan, sizes: Mapping[str, int] | None = None) -> Account:
+    """What each step of a plan costs; `sizes` says what the names in shapes stand for.
+
+    A plan in which nothing was given to a device counts as if each of its steps were one kernel of
+    a device that moves everything once: what a device must do at least.
+    """
+    steps = [each for step in plan.steps for each in (step, *_inside(step))]
+    steps = [step for step in steps if step.ops[0].kind != "delete_var"]
+    counted = [step for step in steps if not _is_open(step)]
+    places = any(op.target == TRITON for step in steps for op in step.ops)
+    written = launches(plan) if places else {}
+    known = sizes or {}
+    found = [
+        _there(step, [(w.name, w.traffic) for w in written.get(step.index, ())], known)
+        if step.ops[0].target == TRITON
+        else _at_least(step, known, _side(step) if places else Side.DEVICE)
+        for step in counted
+    ]
+    left_out = tuple(step.ops[0].kind for step in steps if _is_open(step))
+    return Account(tuple(each for each in found if each.kernels), left_out, places)
+
+
+def _inside(step: Step) -> list[Step]:
+    """The steps of blocks."""
+    bodies = (inner for op in step.ops for inner in op.body)
+    return [each for inner in bodies for each in (inner, *_inside(inner))]
+
+
+def _is_open(step: Step) -> bool:
+    return not step.ops[0].body and any(v.type.is_open for op in step.ops for v in op.values)
+
+
+def _side(step: Step) -> Side:
+    return Side.COPY if step.ops[0].kind in (TO_DEVICE, TO_HOST) else Side.HOST
+
+
+# ---- steps by what they read and write ---------------------------------------------------------
+
+
+def _at_least(step: Step, sizes: Mapping[str, int], side: Side) -> StepCost:
+    """A step whose inputs are read once and whose outputs are written once."""
+    if step.ops[0].body:
+        return StepCost((), 0, 0)
+    read = sum(_bytes(value, sizes) for value in _inputs(step))
+    written = sum(_bytes(value, sizes) for value in _outputs(step))
+    name = " + ".join(op.kind for op in step.ops)
+    products = sum(_products(op, sizes) for op in step.ops)
+    others = 0 if side is Side.COPY else sum(_elements(op, sizes) for op in step.ops)
+    cost = Cost(name, read, written, others, products, _factor(step), side)
+    return StepCost((cost,), read, written)
+
+
+def _inputs(step: Step) -> list[Value]:
+    """What is read of what was there before, once."""
+    made = {value.label for value in _outputs(step)}
+    values = _held(value for op in step.ops for value in _data(op))
+    return [value for value in values if value.label not in made]
+
+
+def _outputs(step: Step) -> list[Value]:
+    return _held(v for op in step.ops for side in op.outputs.values() for v in side)
+
+
+def _data(op: PlannedOp) -> list[Value]:
+    """What an op reads, without what it only asks the shape of."""
+    slots = op.defn.slots
+    return [
+        value
+        for slot, values in op.inputs.items()
+        for value in values
+        if slot not in slots or not slots[slot].shape_only
+    ]
+
+
+def _held(values: Iterable[Value]) -> list[Value]:
+    """Each value that is in memory, once."""
+    return list(dict.fromkeys(each for each in values if each.place is not Place.INNER))
+
+
+def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
+    return evaluate(value.type.nbytes, sizes)
+
+
+def _factor(step: Step) -> DType:
+    """The narrowest type that a step reads floats in."""
+    found = {v.type.dtype for op in step.ops for v in _data(op) if v.type.dtype.is_float}
+    return min(found, key=lambda dtype: (dtype.itemsize, dtype.text), default=DType.FP32)
+
+
+def _elements(op: PlannedOp, sizes: Mapping[str, int]) -> int:
+    """An operation for each element of a result, but for sums of products."""
+    if _multiplications(op) is not None:
+        return 0
+    results = (value.type.numel for side in op.outputs.values() for value in side)
+    return max((evaluate(numel, sizes) for numel in results), default=0)
+
+
+def _multiplications(op: PlannedOp) -> Any:
+    owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
+    return getattr(owner, "multiplications", None)
+
+
+def _products(op: PlannedOp, sizes: Mapping[str, int]) -> int:
+    """Multiplications and sums of an op that sums products up; each gradient is as much work."""
+    count = _multiplications(op)
+    if count is None:
+        return 0
+    times = sum(map(bool, op.outputs.values())) if isinstance(op.defn, GradOp) else 1
+    return 2 * times * evaluate(count(_shapes(op)), sizes)
+
+
+def _shapes(op: PlannedOp) -> dict[str, Shape]:
+    """The shape in each slot of an op, or of the op whose gradient it is."""
+    sides = (*op.inputs.items(), *op.outputs.items())
+    return {s.removesuffix("@GRAD"): v[0].type.shape for s, v in sides if v}
+
+
+# ---- steps by their kernels --------------------------------------------------------------------
+
+
+def _there(
+    step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
+) -> StepCost:
+    """A step of the device; what it does at least, where sizes of its kernels turn up in a run."""
+    try:
+        return _launched(step, kernels, sizes)
+    except KeyError:
+        return _at_least(step, sizes, Side.DEVICE)
+
+
+def _launched(
+    step: Step, kernels: Sequence[tuple[str, Traffic]], sizes: Mapping[str, int]
+) -> StepCost:
+    """A step by the kernels that were written for it; views of what is there have none."""
+    costs = tuple(_cost(name, traffic, sizes) for name, traffic in kernels)
+    reads = _by_storage((a for _, t in kernels for a in t.reads), sizes)
+    writes = _by_storage((a for _, t in kernels for a in t.writes), sizes)
+    return StepCost(
+        costs, _least(_inputs(step), reads, sizes), _least(_outputs(step), writes, sizes)
+    )
+
+
+def _cost(name: str, traffic: Traffic, sizes: Mapping[str, int]) -> Cost:
+    operations = sum(
+        times * evaluate(product(factors), sizes) for factors, times in traffic.operations.items()
+    )
+    products = 0 if traffic.products is None else evaluate(product(traffic.products), sizes)
+    read, written = _sum(traffic.reads, sizes), _sum(traffic.writes, sizes)
+    return Cost(name, read, written, operations, 2 * products, traffic.factor)
+
+
+def _sum(accesses: Iterable[Access], sizes: Mapping[str, int]) -> int:
+    """Bytes: in one run, no element of a value comes from memory, or goes there, twice."""
+    runs: dict[tuple[Storage, int], list[Access]] = defaultdict(list)
+    for access in accesses:
+        runs[access.storage, access.run].append(access)
+    return sum(_moved(each, sizes) for each in runs.values())
+
+
+def _moved(accesses: Sequence[Access], sizes: Mapping[str, int]) -> int:
+    """Bytes of the elements of one value that are touched, all of them at most."""
+    numel = max(evaluate(each.numel, sizes) for each in accesses)
+    touched = sum(evaluate(product(each.touched), sizes) for each in accesses)
+    return min(numel, touched) * accesses[0].itemsize
+
+
+def _by_storage(accesses: Iterable[Access], sizes: Mapping[str, int]) -> dict[Storage, int]:
+    found: dict[Storage, list[Access]] = defaultdict(list)
+    for access in accesses:
+        found[access.storage].append(access)
+    return {storage: _moved(each, sizes) for storage, each in found.items()}
+
+
+def _least(
+    values: Iterable[Value], touched: Mapping[Storage, int], sizes: Mapping[str, int]
+) -> int:
+    """Bytes of values that are touched at all, each element once."""
+    return sum(min(_bytes(value, sizes), touched.get(value.storage, 0)) for value in values)

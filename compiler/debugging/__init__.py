@@ -1,0 +1,1 @@
+"""Tools around the compiler: compare, bisect, reduce test cases, explain a compilation."""

@@ -1,0 +1,212 @@
+"""One compilation under watch: what each pass did, what memory the result takes, and a page of it.
+
+`study` compiles a program and watches. `explain` needs nothing but a module: its record says what
+it was made of, and the same text and options give the same stages again, so a module that came out
+of a cache explains itself as well as one that was just made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from compiler.codegen.module import Module, lives_of
+from compiler.cost.gpu_limits import Gpu
+from compiler.cost.plan_cost import Account
+from compiler.cost.stage_costs import stage_accounts
+from compiler.driver import TARGETS, Compiled, compile_graph, feed_shapes
+from compiler.errors import CompileError
+from compiler.ir.cached_property import cached_property
+from compiler.ir.conversion.program_to_graph import to_graph
+from compiler.ir.dims import evaluate
+from compiler.ir.graph import Graph
+from compiler.ir.program import Program
+from compiler.ir.text.parser import parse
+from compiler.ir.types import Array, Shape
+from compiler.options import Options
+from compiler.pack import Life, Packing, pack
+from compiler.passes.observers import Recorder
+from compiler.record import Stage
+from compiler.report.kernel_lines import kernels
+from compiler.report.memory import Memory, bars, size_text
+from compiler.report.page import Report, html
+from compiler.report.roofline import Roofline
+from compiler.report.tables import memory_table, pass_table
+from compiler.report.user_lines import Sources
+
+
+@dataclass(frozen=True)
+class Study:
+    """What was seen of one compilation.
+
+    `stages` are the graph as it came and after each pass; `sizes` the numbers that unknown sizes
+    stood for; `params` the arrays that were lent, with the folded weights that the module needs;
+    `sources` finds the users' lines.
+    """
+
+    title: str
+    compiled: Compiled
+    stages: tuple[Stage, ...]
+    sizes: Mapping[str, int]
+    params: MutableMapping[str, Array] = field(default_factory=dict[str, Array])
+    sources: Sources = field(default_factory=Sources)
+
+    @property
+    def module(self) -> Module:
+        """The generated module."""
+        return self.compiled.module
+
+    @cached_property
+    def packing(self) -> Packing:
+        """Where each buffer lies."""
+        return pack(_lives(self.module, self.sizes))
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the temporaries take."""
+        packing = self.packing
+        return Memory(evaluate(self.stages[0].nbytes, self.sizes), packing.bound, packing.height)
+
+    @cached_property
+    def accounts(self) -> list[Account]:
+        """What the kernels of each stage move and compute, on the target it was compiled for."""
+        return stage_accounts(self.stages, self.sizes, TARGETS[self.module.target])
+
+    def roofline(self, gpu: Gpu) -> Roofline:
+        """The accounts beside what a GPU can do."""
+        names = [stage.name for stage in self.stages]
+        return Roofline(gpu, list(zip(names, self.accounts, strict=True)), self.sizes)
+
+    def html(
+        self,
+        facts: Mapping[str, str] | None = None,
+        sources: Sources | None = None,
+        gpu: Gpu | None = None,
+    ) -> str:
+        """A page with every pass, the graph, the arena and the module; `facts` stay in sight.
+
+        `sources` finds the users' lines of code, which are shown beside the ops they made; its own
+        where none are given. With a `gpu` the page has the account of every pass on it.
+        """
+        sizes = {name: str(number) for name, number in self.sizes.items()}
+        source = self.module.source
+        report = Report(
+            title=self.title,
+            stages=self.stages,
+            facts={**(facts or {}), **sizes, "arena": size_text(self.memory.arena)},
+            sizes=self.sizes,
+            bars=bars(self.compiled.plan, self.module.buffers, self.packing, self.sizes),
+            arena=self.memory.arena,
+            source=source,
+            kernels=kernels(source, self.compiled.plan.steps),
+            sources=sources or self.sources,
+            roofline=None if gpu is None else self.roofline(gpu),
+        )
+        return html(report)
+
+    def save(self, path: str | Path, sources: Sources | None = None) -> None:
+        """Write the page to a file."""
+        Path(path).write_text(self.html(sources=sources), encoding="utf-8")
+
+    def __str__(self) -> str:
+        """The passes and the memory as tables of text."""
+        passes = pass_table(self.stages, self.sizes)
+        why = f"\n  the arena is {self.packing.note}" if self.packing.note else ""
+        return f"{self.title}\n\n{passes}\n\n{memory_table({'memory': self.memory})}{why}"
+
+
+def study(
+    title: str,
+    program: Program,
+    feed: Mapping[str, Shape] | Sequence[str],
+    fetch: Sequence[str],
+    sizes: Mapping[str, int],
+    *,
+    params: MutableMapping[str, Array] | None = None,
+    options: Options | None = None,
+    dump: Path | None = None,
+) -> Study:
+    """Compile a program under watch; names of unknown sizes stand for the numbers in `sizes`.
+
+    The other arguments, and what is raised, as for `compiler.compile`; CompileError also for a
+    size that is not among them or makes no sense to the program.
+    """
+    graph = to_graph(program, feed_shapes(program, feed), list(fetch))
+    return study_graph(
+        title, graph, sizes, params=params, options=options, dump=dump, like=program
+    )  # fmt: skip
+
+
+def study_graph(
+    title: str,
+    graph: Graph,
+    sizes: Mapping[str, int],
+    *,
+    target: str = "numpy",
+    params: MutableMapping[str, Array] | None = None,
+    options: Options | None = None,
+    dump: Path | None = None,
+    like: Program | None = None,
+) -> Study:
+    """Compile a graph under watch, which is changed; arguments and errors as for `study`."""
+    recorder = Recorder()
+    compiled = compile_graph(
+        graph, target=target, params=params, options=options, dump=dump, observers=[recorder],
+        like=like,
+    )  # fmt: skip
+    known = _known(sizes, compiled.plan.dims)
+    _lives(compiled.module, known)
+    return Study(title, compiled, tuple(recorder.stages), known, {} if params is None else params)
+
+
+def explain(
+    module: Module,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    title: str = "",
+    params: MutableMapping[str, Array] | None = None,
+    folders: Sequence[Path] = (),
+) -> Study:
+    """What the passes did when a module was made, with the times it took then.
+
+    `sizes` are numbers for its unknown sizes, `Options.typical` where none are given; `params` what
+    was lent when it was made; in `folders` are the scripts whose lines a page shows. Raises
+    CompileError for a module that was not compiled here, or that is not what its record makes now.
+    """
+    record = module.record
+    if record is None:
+        raise CompileError(
+            f"module {module.name!r} does not say how it was made", hint="compile its program again"
+        )
+    given = {**dict.fromkeys(module.dims, record.options.typical), **(sizes or {})}
+    graph = parse(record.start, f"the record of {module.name}")
+    title = title or f"{module.name}: {len(graph)} ops"
+    options = replace(record.options, dump=None)
+    seen = study_graph(title, graph, given, target=record.target, params=params, options=options)
+    if seen.module.digest != module.digest:
+        raise CompileError(
+            f"module {module.name!r} is not what its graph compiles to now",
+            hint="it was edited, or lent other parameters when it was made",
+        )
+    spent = record.milliseconds
+    stages = (replace(s, milliseconds=spent.get(s.name, 0.0)) for s in seen.stages)
+    return replace(seen, stages=tuple(stages), sources=Sources(folders))
+
+
+def _known(sizes: Mapping[str, int], dims: Sequence[str]) -> dict[str, int]:
+    for name in dims:
+        if name not in sizes:
+            raise CompileError(f"size {name!r} of the feeds is not known", hint="give it a number")
+    return {name: sizes[name] for name in dims}
+
+
+def _lives(module: Module, sizes: Mapping[str, int]) -> list[Life]:
+    found = lives_of(module.buffers, sizes)
+    for life in found:
+        if life.size < 0:
+            raise CompileError(
+                f"a buffer would have {life.size} bytes for the sizes {dict(sizes)}",
+                hint="the program needs larger inputs",
+            )
+    return found

@@ -1,0 +1,108 @@
+"""The fact STORED: no two values that live at once have a byte in common, but for the same content.
+
+Memory is written where an op makes a value, but not where the value lies in what it is part of, or
+where its parts lie in it: there its bytes stand already (`written`). Everything else that is alive
+at a write must be apart from what is written, or be read for the last time by the kernel that
+writes, which may then write over it (`may_take_over`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+from compiler.ir.analysis.liveness import kernels, lives, may_have_gaps, may_take_over
+from compiler.ir.analysis.memory_writes import linked, written
+from compiler.ir.analysis.verifier import broken
+from compiler.ir.dims import Dim, Size
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.region import are_apart, at_most, end
+
+Lives = Mapping[Var, tuple[int, int]]
+
+
+def check_stored(g: Graph) -> None:
+    """STORED: what needs memory, of a known size, has a slot, and its bytes are its own.
+
+    Raises VerifyError for the first var that breaks it.
+    """
+    alive = lives(g)
+    held: dict[int, list[Var]] = {}
+    for var in g.vars():
+        _check_slot_of(g, var, var in alive)
+        if var.slot is not None:
+            held.setdefault(var.slot, []).append(var)
+    for vars in held.values():
+        _check_sizes(g, vars)
+    for step, ops in enumerate(kernels(g)):
+        for op in ops:
+            for var in (var for var in op.writes() if var.slot is not None):
+                others = held[var.slot] if var.slot is not None else []
+                found = next(clashes(ops, op, var, others, alive, step), None)
+                if found is not None:
+                    what = f"slot {var.slot} holds {found.label!r} and {var.label!r}"
+                    raise broken("STORED", f"{what}, which live at once", op)
+
+
+def clashes(
+    ops: Sequence[Op], op: Op, var: Var, others: Sequence[Var], alive: Lives, step: int
+) -> Iterator[Var]:
+    """Those of other vars in its slot that would be lost where `op`, of the kernel `ops`, writes
+    a var at a step.
+    """
+    regions = written(op, var)
+    if not regions:
+        return
+    same_bytes = linked(op, var)
+    for other in others:
+        start, stop = alive[other]
+        same = other is var or other.storage is var.storage or other in same_bytes
+        if same or not start <= step < stop:
+            continue
+        if all(are_apart(var.type, each, other.type, other.region) for each in regions):
+            continue
+        handed_over = start < step == stop - 1 and other.region == var.region
+        if not (handed_over and _may_take_over(ops, other, var)):
+            yield other
+
+
+def _may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
+    return old.type.nbytes == new.type.nbytes and may_take_over(ops, old, new)
+
+
+def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
+    what, producer = f"{var.role} {var.label!r}", g.producer(var)
+    if var.slot is not None and not needs_memory:
+        raise broken("STORED", f"{what} has a slot, but needs none", producer)
+    if var.slot is None and needs_memory and _is_known(var.type.nbytes):
+        raise broken("STORED", f"{what} needs memory, but has no slot", producer)
+    if needs_memory and var.overwrites is not None and not _same_place(var, var.overwrites):
+        raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
+    if var.region.has_gaps and not may_have_gaps(g, var, var.region):
+        raise broken("STORED", f"{what} has gaps that an op cannot deal with", producer)
+
+
+def _check_sizes(g: Graph, vars: Sequence[Var]) -> None:
+    """One of the vars of a slot reaches as far as any, whatever the sizes are."""
+    largest = reduce(_larger, vars)
+    for var in vars:
+        if not at_most(_end(var), _end(largest)):
+            what = f"slot {var.slot} holds {largest.label!r} and {var.label!r}"
+            sizes = f"up to byte {_end(largest)} and {_end(var)}: either may be larger"
+            raise broken("STORED", f"{what}, {sizes}", g.producer(var))
+
+
+def _larger(a: Var, b: Var) -> Var:
+    return b if at_most(_end(a), _end(b)) else a
+
+
+def _end(var: Var) -> Size:
+    return end(var.type, var.region)
+
+
+def _same_place(a: Var, b: Var) -> bool:
+    return (a.slot, a.region) == (b.slot, b.region)
+
+
+def _is_known(size: Size) -> bool:
+    return not isinstance(size, Dim) or size.known

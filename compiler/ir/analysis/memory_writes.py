@@ -1,0 +1,104 @@
+"""What an op writes: the bytes of its outputs that do not lie where they stand already.
+
+The same for ops and vars of a graph and for those of a plan, which both are held to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from compiler.ir.opdef import OpDef
+from compiler.ir.opdef.slots import Share
+from compiler.ir.region import Region, part_region
+from compiler.ir.types import TensorType
+
+
+class Placed(Protocol):
+    """What has a type, and perhaps a place: a var of a graph, a value of a plan."""
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and shape."""
+        ...
+
+    @property
+    def memory(self) -> int | None:
+        """The number of its slot or buffer; None where it has none."""
+        ...
+
+    @property
+    def region(self) -> Region:
+        """Which bytes of it."""
+        ...
+
+
+P = TypeVar("P", bound=Placed)
+P_co = TypeVar("P_co", bound=Placed, covariant=True)
+
+
+class Sharing(Protocol[P_co]):
+    """An op, as far as sharing goes."""
+
+    @property
+    def defn(self) -> OpDef:
+        """Its definition."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[str, Sequence[P_co]]:
+        """What it reads, by slot."""
+        ...
+
+    @property
+    def outputs(self) -> Mapping[str, Sequence[P_co]]:
+        """What it writes, by slot."""
+        ...
+
+
+def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
+    """The pairs of what an op reads and writes, a whole and a part, that may be one memory."""
+    if not op.defn.is_sharing():
+        return []
+    sides = {**op.inputs, **op.outputs}
+    types = {slot: [each.type for each in held] for slot, held in sides.items()}
+    found: list[tuple[P, P, Share]] = []
+    for share in op.defn.shares(types):
+        whole, part = (
+            sides[slot][index] if slot in sides and index < len(sides[slot]) else None
+            for slot, index in (share.whole, share.part)
+        )
+        if whole is not None and part is not None and whole is not part:
+            found.append((whole, part, share))
+    return found
+
+
+def lies_in(whole: Placed, part: Placed, share: Share) -> bool:
+    """True where a part has the very bytes that it has in the whole."""
+    if whole.memory is None or whole.memory != part.memory:
+        return False
+    return part.region == part_region(whole.region, whole.type, part.type, share)
+
+
+def written(op: Sharing[P], made: P) -> list[Region]:
+    """The regions of its slot that an op writes where it makes a value."""
+    parts: list[Region] = []
+    pairs = [pair for pair in shared(op) if any(made is each for each in pair[:2])]
+    if any(part is made and lies_in(whole, part, share) for whole, part, share in pairs):
+        return []
+    own = [each for held in op.outputs.values() for each in held]
+    joined = [p for p in pairs if p[0] is made and not any(p[1] is each for each in own)]
+    for whole, part, share in joined:
+        if lies_in(whole, part, share):
+            continue
+        region = part_region(made.region, whole.type, part.type, share)
+        if region is None:
+            return [made.region]
+        parts.append(region)
+    return parts if joined else [made.region]
+
+
+def linked(op: Sharing[P], made: P) -> list[P]:
+    """What has bytes of an output because it is the same, or part of it, or it of that."""
+    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and lies_in(*p)]
+    return [each for pair in pairs for each in pair[:2]]

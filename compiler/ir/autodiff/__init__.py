@@ -1,0 +1,1 @@
+"""Reverse-mode differentiation at the level of programs: the walk and the sums of gradients."""

@@ -1,0 +1,134 @@
+"""The steps of one composite op as a graph: for its types and its reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from compiler.errors import CompileError
+from compiler.ir.conversion.block_walk import Scan, Slots
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef import OpDef, listed, type_of
+from compiler.ir.opdef.composite_steps import Steps
+from compiler.ir.opdef.half_precision import mapped
+from compiler.ir.program import Program
+from compiler.ir.types import Array, TensorType
+
+__all__ = ["evaluate", "infer_types"]
+
+Values: TypeAlias = Mapping[str, Any]
+"""Arrays or types by slot: a list for a slot that takes many, None for an empty one."""
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """The graph, with the vars of its inputs by name and of its outputs by slot."""
+
+    graph: Graph
+    feeds: Mapping[str, Var]
+    outputs: Mapping[str, Any]
+
+
+def infer_types(op: OpDef, types: Values) -> dict[str, Any]:
+    """The types of the outputs by slot."""
+    made = _step_graph(op, types)
+    return {slot: _each(value, _type) for slot, value in made.outputs.items()}
+
+
+def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
+    """The arrays of the outputs by slot, step by step."""
+    made = _step_graph(op, {slot: mapped(type_of, value) for slot, value in values.items()})
+    arrays = {made.feeds[name]: array for name, array in _named(values)}
+    for step in made.graph.ops():
+        arrays.update(_evaluated(step, arrays))
+    return {slot: _each(value, arrays.__getitem__) for slot, value in made.outputs.items()}
+
+
+def _step_graph(op: OpDef, types: Values) -> StepGraph:
+    """Make the graph; CompileError of a step begins with the kind of the whole op."""
+    scan = Scan(Program().blocks[0], Graph(op.kind))
+    feeds = {name: scan.graph.feed(name, type) for name, type in _named(types)}
+    scan.current.update(feeds)
+    _share_lod(op, scan, feeds, types)
+    steps = _steps(op, types)
+    try:
+        cast(Any, op).expand(steps)
+        for step in steps.ops:
+            scan.add(step)
+    except CompileError as error:
+        raise type(error)(_prefixed(op.kind, error.message), hint=error.hint) from None
+    return StepGraph(scan.graph, feeds, _outputs(op, scan, steps))
+
+
+def _steps(op: OpDef, types: Values) -> Steps:
+    """No steps yet, over names by slot."""
+    slots = [slot for slot in types if slot in op.slots and not op.slots[slot].companion]
+    names = {slot: [name for name, _ in _named({slot: types[slot]})] for slot in slots}
+    given = {slot: found for slot, found in names.items() if found}
+    return Steps(op.kind, given, {slot: listed(types[slot]) for slot in given})
+
+
+def _share_lod(op: OpDef, scan: Scan, feeds: Mapping[str, Var], types: Values) -> None:
+    """Tell the walk the LoD that is given of inputs: all levels, or one of each of many."""
+    for slot in op.inputs().values():
+        if slot.companion == "lod" and types.get(slot.name):
+            levels = [feeds[name] for name, _ in _named({slot.name: types[slot.name]})]
+            of = [feeds[name] for name, _ in _named({slot.of: types[slot.of]})]
+            owned = [[level] for level in levels] if op.slots[slot.of].many else [levels]
+            scan.lods |= dict(zip(of, owned, strict=True))
+
+
+def _outputs(op: OpDef, scan: Scan, steps: Steps) -> dict[str, Any]:
+    """The vars of outputs by slot, with the companions that the op declares."""
+    vars = {slot: [scan.current[name] for name in found] for slot, found in steps.written.items()}
+    held = vars | _companions(op, scan, vars)
+    return {slot: op.slots[slot].hold(found) for slot, found in held.items()}
+
+
+def _companions(op: OpDef, scan: Scan, vars: Slots) -> Slots:
+    """The LoD and the row numbers of outputs, where the op declares them and there are some."""
+    found: Slots = {}
+    for slot in op.outputs().values():
+        owner = next(iter(vars.get(slot.of, ())), None)
+        if owner is not None and slot.companion == "lod":
+            found[slot.name] = scan.lod_of(owner)
+        elif owner is not None and scan.rows_of(owner):
+            found[slot.name] = [scan.rows_of(owner)[0]]
+    return found
+
+
+def _each(value: Any, function: Callable[[Var], Any]) -> Any:
+    """Apply a function to what a slot holds: to each of a list."""
+    if isinstance(value, list):
+        return [function(item) for item in cast("list[Var]", value)]
+    return function(value)
+
+
+def _type(var: Var) -> TensorType:
+    return var.type
+
+
+def _prefixed(kind: str, message: str) -> str:
+    return message if message.startswith(kind) else f"{kind}: {message}"
+
+
+def _named(values: Values) -> Iterator[tuple[str, Any]]:
+    """Each thing in slots with a name: `X` for the only one, `X.0`, `X.1`, … for many."""
+    for slot, value in values.items():
+        if isinstance(value, list):
+            items = enumerate(cast("list[Any]", value))
+            yield from ((f"{slot}.{index}", item) for index, item in items)
+        elif value is not None:
+            yield slot, value
+
+
+def _evaluated(op: Op, arrays: Mapping[Var, Array]) -> Iterator[tuple[Var, Array]]:
+    slots = op.defn.slots
+    given = {slot: slots[slot].hold([arrays[v] for v in vs]) for slot, vs in op.inputs.items()}
+    results = op.defn.evaluate(given)
+    for slot, vars in op.outputs.items():
+        found = listed(results[slot]) if slots[slot].many else [results[slot]]
+        yield from ((v, np.asarray(a)) for v, a in zip(vars, found, strict=False))

@@ -1,0 +1,174 @@
+"""The gradient of a block: its own block, run once for every run of the forward one, last first.
+
+Three things pass between the runs. A gradient of what the forward block changed goes in as the
+gradient of the value after a run and comes out as that of the value before it. A gradient of what
+it only read is the sum over all runs. And what each forward run kept is there again in its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from compiler.errors import CompileError
+from compiler.ir.conversion.block_walk import LOD
+from compiler.ir.conversion.body_walk import MOST_WIDENINGS, RUNS, BlockScan, written_outside
+from compiler.ir.conversion.carried_lod import OWN
+from compiler.ir.graph import Var
+from compiler.ir.program import EMPTY, GRAD, OpDesc
+
+AROUND = "@AROUND"
+"""What follows a name in the name, inside, of the variable around the block."""
+TOTAL = "@TOTAL"
+"""What follows a variable's gradient in the name, inside, of the sum over the runs so far."""
+NEXT = "@NEXT"
+"""What follows a gradient in the name of what the run after this one finds of it."""
+
+
+def unwind_conditional(scan: BlockScan, op: OpDesc) -> None:
+    """`conditional_block_grad`: gradients flow through the block if it ran."""
+    inside = [name + GRAD for name in op.inputs.get("Out", [])]
+    links = _links(inside, op.inputs.get("Out" + GRAD, []))
+    variables = _wanted(op.inputs.get("Input", []), op.outputs.get("Input" + GRAD, []))
+    _unwind(scan, op, op.inputs["Scope"][0], links, variables)
+
+
+def unwind_loop(scan: BlockScan, op: OpDesc) -> None:
+    """`while_grad`: gradients flow back through every run of the loop."""
+    links = _links(op.attrs.get("original_output_grad", []), op.inputs.get("Out" + GRAD, []))
+    variables = _wanted(op.inputs.get("X", []), op.outputs.get("X" + GRAD, []))
+    _unwind(scan, op, op.inputs["StepScopes"][0], links, variables)
+
+
+def _links(inside: Sequence[str], outside: Sequence[str]) -> dict[str, str]:
+    """The gradients that come in: what they are called inside, and outside."""
+    return {mine: theirs for mine, theirs in zip(inside, outside, strict=False) if theirs != EMPTY}
+
+
+def _wanted(variables: Sequence[str], gradients: Sequence[str]) -> dict[str, str]:
+    """The gradients that are asked for: by variable, what they are called outside."""
+    return {x: g for x, g in zip(variables, gradients, strict=False) if g != EMPTY}
+
+
+def _unwind(
+    scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str], wanted: Mapping[str, str]
+) -> None:
+    links = {mine: theirs for mine, theirs in links.items() if scan.sees(theirs)}
+    changed = {x: g for x, g in wanted.items() if x in op.inputs.get("Out", [])}
+    read = {x: g for x, g in wanted.items() if x not in changed}
+    for x, g in changed.items():
+        source = scan.read(links[x + GRAD], op) if x + GRAD in links else zeros_like(scan, x, op)
+        scan.copied(g, source, source.type)
+    for x, g in read.items():
+        scan.note(g, zeros_like(scan, x, op, g))
+    for mine, theirs in links.items():
+        if mine.removesuffix(GRAD) not in changed:
+            source = scan.read(theirs, op)
+            scan.copied(mine + NEXT, source, source.type)
+    for _ in range(MOST_WIDENINGS):
+        inner, left = _walk(scan, op, runs, links, changed, read)
+        if not scan.widen(inner, left):
+            scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
+            for x, g in wanted.items():
+                _share_lod(scan, x, g, op)
+            return
+    raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+
+
+def _share_lod(scan: BlockScan, variable: str, gradient: str, op: OpDesc) -> None:
+    """A gradient has the LoD of its variable, but for one that the forward block changed."""
+    levels = scan.lod_of(scan.read(variable, op))
+    if not any(level.name.endswith(OWN) for level in levels):
+        scan.lods[scan.current[gradient]] = levels
+
+
+def _walk(
+    scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str],
+    changed: Mapping[str, str], read: Mapping[str, str],
+) -> tuple[BlockScan, dict[str, str]]:  # fmt: skip
+    """The walk over the gradient's block, and what it leaves by its name inside."""
+    inner = inner_gradient(scan, op, runs)
+    for x, g in changed.items():
+        inner.capture(x + GRAD, scan.read(g, op))
+    for x, g in read.items():
+        inner.capture(x + GRAD + TOTAL, scan.read(g, op))
+    once = [mine for mine in links if mine not in inner.current]
+    for mine in once:
+        inner.capture(mine, scan.read(mine + NEXT, op))
+    others = others_written(scan, inner)
+    scan.see_all(op, others, inner)
+    counted = _counted_back(scan, inner, op)
+    for each in inner.block.ops:
+        inner.add(each)
+    for x in read:
+        add_to_total(inner, x, op)
+    for name in counted:
+        inner.copied(name + AROUND, inner.current[name], inner.current[name].type)
+    left = _left_over(inner, once, op) | {name + AROUND: name for name in counted}
+    left |= {x + GRAD: g for x, g in changed.items()}
+    left |= {x + GRAD + TOTAL: g for x, g in read.items()}
+    left |= {name: name for name in others if name in inner.current}
+    return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
+
+
+def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
+    """Variables around that the forward block changed and the gradient's changes back: counters.
+
+    Each run begins with the value that was kept of it; what the last one leaves is left outside.
+    """
+    written = dict.fromkeys(name for each in inner.block.ops for name in each.writes())
+    names = [n for n in written if n in inner.current and n not in inner.captured and scan.sees(n)]
+    for name in names:
+        inner.capture(name + AROUND, scan.owned(name, op))
+    return names
+
+
+def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, str]:
+    """What the next run finds of gradients of what every forward run wrote over: nothing.
+
+    An array was written over only where something was taken from its pot.
+    """
+    for mine in once:
+        if not inner.current[mine].type.is_array:
+            inner.note(mine, zeros_like(inner, mine, op, mine))
+    return {mine: mine + NEXT for mine in once}
+
+
+def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
+    """A walk over a gradient's block that begins with what a run of the forward block kept."""
+    if runs not in scan.runs:
+        raise CompileError(f"{op.type} goes over runs that nothing kept", source=op.source)
+    forward, kept = scan.runs[runs]
+    inner = replace(scan.inner(scan.body_of(op)), is_gradient=True, runs=dict(forward.runs))
+    for each in kept:
+        var = inner.note(each.name, inner.graph.feed(each.name, each.var.type))
+        # Several values may share a LoD, which then comes in with each of them.
+        inner.lods[var] = [
+            inner.graph.feed(f"{each.name}{LOD}{number}", level.type)
+            for number, level in enumerate(each.levels)
+        ]
+    return inner
+
+
+def others_written(scan: BlockScan, inner: BlockScan) -> list[str]:
+    """What a gradient's block changes outside beside gradients: a parameter it trains."""
+    names = written_outside(inner.block)
+    return [n for n in names if GRAD not in n and n not in inner.current and scan.sees(n)]
+
+
+def zeros_like(scan: BlockScan, variable: str, op: OpDesc, name: str = "") -> Var:
+    """A var of zeros in the shape of a variable; an empty list for a tensor array."""
+    like = scan.densified(scan.read(variable, op))
+    zeros = scan.graph.another(name or variable + GRAD + TOTAL, like.type)
+    kind = "empty_array" if like.type.is_array else "fill_zeros_like"
+    scan.graph.op(kind, {"X": [like]}, {"Out": [zeros]}, {}, op.source, last=True)
+    scan.lods[zeros] = scan.lod_of(like)
+    return zeros
+
+
+def add_to_total(inner: BlockScan, variable: str, op: OpDesc) -> None:
+    """Add a run's gradient to the sum over the runs, if the run has one."""
+    gradient = inner.current.get(variable + GRAD)
+    if gradient is not None and gradient.role != "feed":
+        total = variable + GRAD + TOTAL
+        inner.add_up(total, [inner.current[total], gradient], op)

@@ -1,0 +1,211 @@
+"""Values that ops wrote over, kept for the gradients of the ops that saw them.
+
+A gradient op names what its forward op read or wrote. Where another op has written over that name
+since, the reference's gradient reads what is there now, and is wrong. Here such a value is copied
+right before it is written over, in a program made for that, and the gradient op reads the copy.
+
+Nothing is copied of arrays, which collect, of counters, which are counted back, and of what every
+run of a body keeps anyway: what it reads of the variables around it before it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from compiler.ir.autodiff.grad_ops import block_owner, gradient_ops
+from compiler.ir.autodiff.loop_counters import renamed
+from compiler.ir.opdef import find
+from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, Program, VarDesc
+
+SUB_BLOCK = "sub_block"
+EARLIER = "@EARLIER@"
+"""What follows a name in the name of what it stood for before an op wrote over it."""
+
+
+def with_earlier_values(program: Program) -> Program:
+    """The program, or one like it whose gradient ops read what their forward ops saw."""
+    if not any(op.role & OpRole.BACKWARD for block in program.blocks for op in block.ops):
+        return program
+    made = _like(program)
+    changed = [_Keeper(block).keep() for block in made.blocks]
+    return made if any(changed) else program
+
+
+def _like(program: Program) -> Program:
+    """A program of the same variables and ops in blocks of its own."""
+    made = Program()
+    for block in program.blocks:
+        copy = made.add_block(block.parent_idx) if block.idx else made.blocks[0]
+        copy.forward_block_idx = block.forward_block_idx
+        copy.vars, copy.ops = dict(block.vars), list(block.ops)
+    return made
+
+
+@dataclass
+class _Keeper:
+    """Copies what ops of one block write over.
+
+    `writers` has the places of the ops that write a name, `first` that of the first op to touch it;
+    `copies` has the name of the copy that is made of a name in front of a place; `taken` are the
+    gradient ops whose forward op is known.
+    """
+
+    block: Block
+    writers: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    first: dict[str, int] = field(default_factory=dict[str, int])
+    copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
+    taken: set[OpDesc] = field(default_factory=set[OpDesc])
+
+    def keep(self) -> bool:
+        """Copy what gradients miss; tells whether there was any."""
+        forward = [(at, op) for at, op in enumerate(self.block.ops) if _is_forward(op)]
+        for at, op in forward:
+            for name in (*op.reads(), *op.writes()):
+                self.first.setdefault(name, at)
+            for name in op.writes():
+                self.writers.setdefault(name, []).append(at)
+        lost = {name for name in self.writers if self._is_lost(name)}
+        for at, op in reversed(forward):
+            if lost.intersection((*op.reads(), *op.writes())):
+                self._mend(at, op, lost)
+        for (at, name), copy in sorted(self.copies.items(), reverse=True):
+            self.block.ops.insert(at, OpDesc("assign", {"X": [name]}, {"Out": [copy]}))
+        return bool(self.copies)
+
+    def _is_lost(self, name: str) -> bool:
+        """True for a tensor, and no counter, that is written over once it was touched."""
+        first, desc = self.first[name], self.block.lookup(name)
+        if self.writers[name][-1] == first and name not in self.block.ops[first].reads():
+            return False
+        writers = (self.block.ops[at] for at in self.writers[name])
+        counts = any(hasattr(find(op.type), "undo") for op in writers)
+        return desc is not None and desc.holds_tensor and not counts
+
+    def _mend(self, at: int, op: OpDesc, lost: set[str]) -> None:
+        """Let the gradients of the op at a place read copies, if they miss what it saw."""
+        for block, place in _gradients(self.block, op, self.taken):
+            self.taken.add(block.ops[place])
+            within = place if block is self.block else None
+            for name in sorted(lost):
+                for reader, number, slot in _readers(block, place, op, name):
+                    seen_after = slot in op.outputs or name not in op.reads()
+                    over = self._over(name, at + seen_after, within)
+                    if over is not None:
+                        self._read_copy(reader, number, slot, name, self._copy(name, over))
+
+    def _over(self, name: str, start: int, place: int | None) -> int | None:
+        """Where to copy what a name stands for at `start`, for an op at a place of this block.
+
+        None where it is still there; a gradient of the block itself, at no place, finds what was
+        there at the end of a run, or at its beginning if the run read that first.
+        """
+        behind = next((at for at in self.writers[name] if at >= start), None)
+        if place is not None:
+            return behind if behind is not None and behind < place else None
+        is_entry = name in self.block.ops[self.first[name]].reads() and name not in self.block.vars
+        if not is_entry:
+            return behind
+        if self.writers[name][0] >= start:
+            return None
+        return len(self.block.ops) if behind is None else behind
+
+    def _copy(self, name: str, over: int) -> str:
+        """The name of the copy of what a name stands for in front of a place."""
+        copy = self.copies.setdefault((over, name), f"{name}{EARLIER}{over}")
+        like = self.block.lookup(name)
+        assert like is not None
+        kind, level = like.kind, like.lod_level
+        made = VarDesc(copy, like.dims, like.element, kind, level, stop_gradient=True)
+        self.block.vars.setdefault(copy, made)
+        return copy
+
+    def _read_copy(self, block: Block, place: int, slot: str, name: str, copy: str) -> None:
+        op = block.ops[place]
+        inputs = op.inputs | renamed({slot: op.inputs[slot]}, name, copy)
+        block.ops[place] = OpDesc(op.type, inputs, op.outputs, op.attrs, op.source)
+        if op in self.taken:
+            self.taken.add(block.ops[place])
+
+
+def _is_forward(op: OpDesc) -> bool:
+    return not op.role & (OpRole.BACKWARD | OpRole.OPTIMIZE)
+
+
+# ---- which ops are an op's gradient --------------------------------------------------------------
+
+
+def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
+    """Where the gradient ops of an op stand, in its block or in the gradient of that."""
+    made = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
+    blocks = [each for each in block.owner.blocks if each.forward_block_idx == block.idx]
+    found: list[tuple[Block, int]] = []
+    for each in [block, *blocks]:
+        places = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
+        found += [(each, p) for p in places if _goes_back_over(block, each.ops[p], op)]
+        for gradient in made:
+            found += [(each, p) for p in places if _same(each.ops[p], gradient)][:1]
+    return found
+
+
+def _goes_back_over(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
+    """True where the block of one op is the gradient of that of another."""
+    if SUB_BLOCK not in gradient.attrs or SUB_BLOCK not in op.attrs:
+        return False
+    return _block_of(block, gradient).forward_block_idx == int(op.attrs[SUB_BLOCK])
+
+
+def _same(gradient: OpDesc, made: OpDesc) -> bool:
+    """True where two ops are of a type and touch the same, whatever gradients are called.
+
+    A gradient op may lack what it can do without, and what nobody wants of it.
+    """
+    slots = [(gradient.inputs, made.inputs), (gradient.outputs, made.outputs)]
+    return gradient.type == made.type and all(
+        len(names) == len(known.get(slot, ())) and all(map(_alike, names, known[slot]))
+        for mine, known in slots
+        for slot, names in mine.items()
+        if names
+    )
+
+
+def _alike(name: str, known: str) -> bool:
+    """True for names that differ at most in what tells the parts of a gradient apart."""
+    return name == EMPTY or name.partition(GRAD)[:2] == known.partition(GRAD)[:2]
+
+
+# ---- what an op's gradient reads -----------------------------------------------------------------
+
+
+def _readers(block: Block, place: int, op: OpDesc, name: str) -> Iterator[tuple[Block, int, str]]:
+    """Where a name is read for the gradient of an op: in slots of one op, or of all in its block.
+
+    What the op's own block writes or declares is kept of each run.
+    """
+    if SUB_BLOCK not in op.attrs:
+        yield from _slots(block, place, name)
+    elif name not in op.writes() and name not in _block_of(block, op).vars:
+        yield from _inside(_block_of(block, block.ops[place]), name)
+
+
+def _inside(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
+    """Where the ops of a block, and of those inside it, read a name.
+
+    The slots of an op that owns a block say how gradients are called, and read only shapes.
+    """
+    for place, op in enumerate(block.ops):
+        if SUB_BLOCK in op.attrs:
+            yield from _inside(_block_of(block, op), name)
+        else:
+            yield from _slots(block, place, name)
+
+
+def _slots(block: Block, place: int, name: str) -> list[tuple[Block, int, str]]:
+    """The slots in which an op reads a name."""
+    inputs = block.ops[place].inputs
+    return [(block, place, slot) for slot, names in inputs.items() if name in names]
+
+
+def _block_of(block: Block, op: OpDesc) -> Block:
+    """The block that an op of a block owns."""
+    return block.owner.blocks[int(op.attrs[SUB_BLOCK])]

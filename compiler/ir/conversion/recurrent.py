@@ -1,0 +1,265 @@
+"""`recurrent`: a block run once for every step of its inputs, as a loop with a counter.
+
+Before a run each input's name stands for its step, and each ex-state for the state the run before
+left. What the runs output is collected in an array and put together behind the loop. The gradient
+takes the runs back in turn, and collects the gradients of the inputs in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.errors import CompileError
+from compiler.ir.conversion.block_walk import copying
+from compiler.ir.conversion.body_walk import MOST_WIDENINGS, RUNS, BlockScan, Kept
+from compiler.ir.conversion.control_flow import at_entry, gradient_blocks, keep, kept_values
+from compiler.ir.conversion.control_flow_grad import (
+    TOTAL,
+    add_to_total,
+    inner_gradient,
+    others_written,
+    zeros_like,
+)
+from compiler.ir.dims import Size
+from compiler.ir.graph import Var
+from compiler.ir.opdef import find
+from compiler.ir.program import EMPTY, GRAD, OpDesc
+from compiler.ir.types import TensorType
+
+STEPS = "@STEPS"
+"""What follows a name in the name of all its steps."""
+INDEX = "@INDEX"
+"""The place of a run's step."""
+
+
+def recurrent(scan: BlockScan, op: OpDesc) -> None:
+    """`recurrent`: run the block for every step."""
+    outputs = op.outputs.get("outputs", [])
+    counter = _Counter(scan, op)
+    for state, initial in _states(op):
+        source = scan.read(initial, op)
+        scan.copied(state, source, source.type)
+    for name in outputs:
+        _collect(scan, name, scan.declared(name), op)
+    for _ in range(MOST_WIDENINGS):
+        inner = counter.inner(scan.inner(scan.body_of(op)), op)
+        _run(scan, inner, op)
+        left = [*(state for state, _ in _states(op)), *(name + STEPS for name in outputs)]
+        left = {name: name for name in [*left, *counter.end(inner)]}
+        if not scan.widen(inner, left):
+            kept, runs = _kept(inner, op)
+            scan.put("loop", op, {"Cond": [scan.current[counter.more]]}, inner, left, kept, runs)
+            _stack_outputs(scan, inner, op)
+            return
+    raise CompileError("the sizes in the block of recurrent never settle", source=op.source)
+
+
+def _states(op: OpDesc) -> list[tuple[str, str]]:
+    """Each ex-state with the outer variable it begins as."""
+    before = op.attrs.get("ex_states", [])
+    return list(zip(before, op.inputs.get("initial_states", []), strict=True))
+
+
+def _behind(op: OpDesc) -> list[str]:
+    """What a run leaves for each ex-state."""
+    return op.attrs.get("states", [])
+
+
+class _Counter:
+    """Counts the runs of one `recurrent` op."""
+
+    def __init__(self, scan: BlockScan, op: OpDesc) -> None:
+        stem = op.outputs["outputs"][0] if op.outputs.get("outputs") else op.inputs["inputs"][0]
+        self.step, self.count, self.more = (f"{stem}@{n}" for n in ("STEP", "COUNT", "MORE"))
+        first = scan.read(op.inputs["inputs"][0], op)
+        emit(scan, self.count, "step_count", {"X": [first]}, op)
+        number = {"shape": [1], "value": 0.0, "dtype": 3}
+        emit(scan, self.step, "fill_constant", {}, op, **number)
+        self._compare(scan, op)
+
+    def _compare(self, scan: BlockScan, op: OpDesc) -> None:
+        sides = {"X": [scan.read(self.step, op)], "Y": [scan.read(self.count, op)]}
+        emit(scan, self.more, "less_than", sides, op)
+
+    def inner(self, inner: BlockScan, op: OpDesc) -> BlockScan:
+        """Let a body see its step, as a place in the inputs."""
+        for name in (self.step, self.more):
+            assert inner.outer is not None
+            inner.capture(name, inner.outer.read(name, op))
+        sides = {"I": [inner.current[self.step]], "Count": [inner.read(self.count, op)]}
+        emit(inner, INDEX, "step_index", sides, op, reverse=bool(op.attrs.get("reverse", False)))
+        self.op = op
+        return inner
+
+    def end(self, inner: BlockScan) -> list[str]:
+        """Count on at the end of a body; the names of what changes."""
+        step = {"X": [inner.current[self.step]]}
+        emit(inner, self.step, "increment", step, self.op, step=1.0)
+        self._compare(inner, self.op)
+        return [self.step, self.more]
+
+
+def _run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
+    """One run: take the steps of the inputs, run the block, hand on states, collect outputs."""
+    for name in op.inputs["inputs"]:
+        whole = inner.capture(name + STEPS, scan.read(name, op))
+        emit(inner, name, "take_step", {"X": [whole], "I": [inner.current[INDEX]]}, op)
+    names = [state for state, _ in _states(op)]
+    names += [name + STEPS for name in op.outputs.get("outputs", [])]
+    for name in names:
+        inner.capture(name, scan.read(name, op))
+    for each in inner.block.ops:
+        inner.add(each)
+    _hand_on(inner, dict(zip((s for s, _ in _states(op)), _behind(op), strict=True)), op)
+    for name in op.outputs.get("outputs", []):
+        _add_step(inner, name + STEPS, inner.read(name, op), op)
+
+
+def _hand_on(inner: BlockScan, states: dict[str, str], op: OpDesc) -> None:
+    """Give each name the value of another, all at once: none is written over before it is read."""
+    values = {target: inner.read(source, op) for target, source in states.items()}
+    for target, value in values.items():
+        if value.role == "feed":
+            values[target] = emit(inner, f"{target}@NEXT", copying(value), {"X": [value]}, op)
+    for target, value in values.items():
+        emit(inner, target, "assign", {"X": [value]}, op)
+
+
+def _add_step(inner: BlockScan, name: str, value: Var, op: OpDesc) -> None:
+    sides = {"X": [value], "I": [inner.current[INDEX]], "Array": [inner.current[name]]}
+    emit(inner, name, "write_to_array", sides, op)
+
+
+def _collect(scan: BlockScan, name: str, whole: TensorType, op: OpDesc) -> None:
+    """An empty array for the steps of a variable."""
+    sizes = [str(size) for size in whole.shape[1:]]
+    attrs = {"dtype": whole.dtype.code, "sizes": sizes}
+    emit(scan, name + STEPS, "empty_array", {}, op, **attrs)
+
+
+def _kept(inner: BlockScan, op: OpDesc) -> tuple[list[Kept], str]:
+    """What each run keeps for the gradient: its step, the ex-states it began with, its own."""
+    runs = next(iter(op.outputs.get("step_scopes", [])), "")
+    gradients = gradient_blocks(inner.block, runs)
+    if not gradients:
+        return [], ""
+    states = [state for state, _ in _states(op)]
+    own = [each for each in kept_values(inner, gradients, [], op) if each.name not in states]
+    entries = [keep(inner, name, at_entry(inner, name, op.source)) for name in states]
+    return [keep(inner, INDEX, None), *entries, *own], runs
+
+
+def _stack_outputs(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
+    count = scan.read(op.inputs["inputs"][0], op).type.shape[0]
+    for name in op.outputs.get("outputs", []):
+        _stack(scan, name, name + STEPS, (count, *inner.current[name].type.shape), op)
+
+
+def _stack(scan: BlockScan, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
+    sizes = [str(size) for size in shape]
+    emit(scan, name, "stack_steps", {"X": [scan.read(steps, op)]}, op, sizes=sizes)
+
+
+def emit(
+    scan: BlockScan, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
+) -> Var:
+    """Add an op that no program has; its output is what a name stands for from here on."""
+    defn = find(kind)(attrs)
+    type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
+    out = scan.graph.another(name, type)
+    scan.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
+    return scan.note(name, out)
+
+
+# ---- the gradient ------------------------------------------------------------------------------
+
+
+def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
+    """`recurrent_grad`: take the runs back, the last one first."""
+    inputs, params = _pairs(op, "inputs"), _pairs(op, "parameters")
+    runs = op.inputs["step_scopes"][0]
+    for state, initial in _states(op):
+        scan.note(state + GRAD, zeros_like(scan, initial, op, state + GRAD))
+    for name, gradient in params.items():
+        scan.note(gradient, zeros_like(scan, name, op, gradient))
+    for name in inputs:
+        _collect(scan, name + GRAD, scan.read(name, op).type, op)
+    for _ in range(MOST_WIDENINGS):
+        inner, left = _walk_back(scan, op, runs, inputs, params)
+        if not scan.widen(inner, left):
+            scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
+            _settle(scan, inner, op, inputs)
+            return
+    raise CompileError("the sizes in the block of recurrent_grad never settle", source=op.source)
+
+
+def _pairs(op: OpDesc, slot: str) -> dict[str, str]:
+    """Variables of a slot with the names of their gradients, where those are wanted."""
+    gradients = op.outputs.get(slot + GRAD, [])
+    pairs = zip(op.inputs.get(slot, []), gradients, strict=False)
+    return {name: gradient for name, gradient in pairs if gradient != EMPTY}
+
+
+def _walk_back(
+    scan: BlockScan, op: OpDesc, runs: str, inputs: dict[str, str], params: dict[str, str]
+) -> tuple[BlockScan, dict[str, str]]:
+    inner = inner_gradient(scan, op, runs)
+    for state, _ in _states(op):
+        inner.capture(state + GRAD, scan.read(state + GRAD, op))
+    for name, gradient in params.items():
+        inner.capture(name + GRAD + TOTAL, scan.read(gradient, op))
+    for name in inputs:
+        inner.capture(name + GRAD + STEPS, scan.read(name + GRAD + STEPS, op))
+    others = others_written(scan, inner)
+    scan.see_all(op, others, inner)
+    _begin_run(scan, inner, op)
+    for each in inner.block.ops:
+        inner.add(each)
+    left = _end_run(inner, op, inputs, params)
+    left |= {name: name for name in others if name in inner.current}
+    return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
+
+
+def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
+    """The gradients of what a run left: those of its outputs, and that of the state after it."""
+    gradients = op.inputs.get("outputs" + GRAD, [])
+    for name, gradient in zip(op.inputs.get("outputs", []), gradients, strict=False):
+        if gradient != EMPTY and scan.sees(gradient):
+            whole = inner.capture(name + GRAD + STEPS, scan.read(gradient, op))
+            sides = {"X": [whole], "I": [inner.current[INDEX]]}
+            emit(inner, name + GRAD, "take_step", sides, op)
+        elif inner.sees(name):
+            inner.note(name + GRAD, zeros_like(inner, name, op, name + GRAD))
+    for (after, _), state in zip(_states(op), _behind(op), strict=True):
+        carried = {"X": [inner.current[after + GRAD]]}
+        emit(inner, state + GRAD, "assign", carried, op)
+        del inner.current[after + GRAD]
+
+
+def _end_run(
+    inner: BlockScan, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
+) -> dict[str, str]:
+    """Hand the gradients of the states on, collect those of the inputs, add up the others."""
+    for name in params:
+        add_to_total(inner, name, op)
+    for name in inputs:
+        found = inner.current.get(name + GRAD)
+        value = found if found is not None else zeros_like(inner, name, op, name + GRAD)
+        _add_step(inner, name + GRAD + STEPS, inner.densified(value), op)
+    for state, _ in _states(op):
+        found = inner.current.get(state + GRAD)
+        value = found if found is not None else zeros_like(inner, state, op, state + "@NONE")
+        emit(inner, state + GRAD, "assign", {"X": [inner.densified(value)]}, op)
+    left = {state + GRAD: state + GRAD for state, _ in _states(op)}
+    left |= {name + GRAD + TOTAL: gradient for name, gradient in params.items()}
+    return left | {name + GRAD + STEPS: name + GRAD + STEPS for name in inputs}
+
+
+def _settle(scan: BlockScan, inner: BlockScan, op: OpDesc, inputs: dict[str, str]) -> None:
+    """Behind the loop: the gradients of inputs put together, those of the initial states."""
+    for name, gradient in inputs.items():
+        _stack(scan, gradient, name + GRAD + STEPS, scan.read(name, op).type.shape, op)
+    gradients = op.outputs.get("initial_states" + GRAD, [])
+    for (state, _), gradient in zip(_states(op), gradients, strict=False):
+        if gradient != EMPTY:
+            emit(scan, gradient, "assign", {"X": [scan.read(state + GRAD, op)]}, op)

@@ -1,0 +1,250 @@
+"""What releases after 1.8.5 say otherwise, in the words of 1.8.5, so that their models run here.
+
+Most of their programs hold the same ops: a `.pdmodel` is a `__model__` with some words more. Put
+right here, in a program just read, are
+
+- attributes in the types that came later, 64-bit floats and scalars;
+- attributes that came later and ask for nothing special, which are dropped;
+- outputs that came to be left out, such as the XShape of `reshape2`, which are named;
+- tensors without axes, new in 2.5: in 1.8.5 these have one axis of size 1;
+- the number that stands for a variable until a loop makes it, in whatever shape: it gets the shape
+  and element type with which the variable is declared.
+
+An attribute that does ask for something stays, and is refused by name when its op is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from math import isnan
+from typing import Any, cast
+
+from numpy import iinfo
+
+from compiler.errors import BadAttribute, UnknownOp
+from compiler.ir.model_format.attributes import Opaque
+from compiler.ir.model_format.protobuf import AttrType, Message
+from compiler.ir.opdef import OpDef, find
+from compiler.ir.opdef.slots import BOOKKEEPING
+from compiler.ir.program import Block, OpDesc, Program, VarDesc
+from compiler.ir.types import DType
+
+__all__ = ["is_later", "settle"]
+
+_FIRST_LATER = 2_000_000
+_ANY = object()
+_FUSED = [f"fused_{what}_{slot}" for what in ("reshape", "transpose") for slot in ("X", "Y", "Out")]
+_ASKING_NOTHING: dict[str, Any] = {
+    **{name: [] for name in _FUSED},
+    "aligned": False,
+    "always_adapt": False,
+    "data_format": "NCHW",
+    "entry": "none",
+    "entry_config": "",
+    "iou_aware": False,
+    "iou_aware_factor": _ANY,
+    "is_test": _ANY,
+    "multi_precision": False,
+    "pixel_offset": True,
+    "print_tensor_layout": _ANY,
+    "regularization_coeff": _ANY,
+    "regularization_method": "",
+    "rescale_grad": 1.0,
+    "slot": 0,
+    "table_class": "none",
+    "use_global_beta_pow": False,
+}
+"""Attributes by name, with the value at which an op does what the op of 1.8.5 does."""
+
+_LISTS = {
+    DType.BOOL.code: "bool_values",
+    DType.INT32.code: "int32_values",
+    DType.FP32.code: "fp32_values",
+    DType.FP64.code: "fp64_values",
+    DType.INT64.code: "int64_values",
+}
+"""The attribute that holds numbers of an element type, before releases had a type for any."""
+
+_LEFT_OUT = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev Norm".split()
+"""Outputs that only gradients read; later releases save a model for inference without them."""
+
+_SCALARS = {1: ("b", bool), 2: ("i", int), 3: ("r", float)}
+_CONSTANTS = ("assign_value", "fill_constant")
+_NO_VALUE = 1e27
+"""Later releases write 1.77113e27, or more in 64 bits, where a variable has no value yet."""
+_ZERO: Mapping[str, Any] = {"value": 0.0, "str_value": "0"}
+
+
+def is_later(version: int) -> bool:
+    """Whether a program of this version is of a release after 1.8.5; builds in between say 0.
+
+    >>> is_later(1_008_005), is_later(2_003_000)
+    (False, True)
+    """
+    return version >= _FIRST_LATER or version == 0
+
+
+def settle(program: Program) -> None:
+    """Put a program of a later release into the words of 1.8.5; ops nobody registered stay."""
+    for block in program.blocks:
+        for op in block.ops:
+            definition = _definition(op.type)
+            if definition is not None:
+                _settle_attrs(op, definition)
+                _name_outputs(block, op, definition)
+                _settle_constant(block, op)
+
+
+def _definition(kind: str) -> type[OpDef] | None:
+    try:
+        return find(kind)
+    except UnknownOp:
+        return None
+
+
+# ---- attributes ----
+
+
+def _settle_attrs(op: OpDesc, definition: type[OpDef]) -> None:
+    values = op.attrs.get("values")
+    if isinstance(values, Opaque) and (name := _LISTS.get(_element_code(op))):
+        op.attrs = {n: v for n, v in op.attrs.items() if n != "values"} | {name: values}
+    attrs = {name: _plain(value) for name, value in op.attrs.items()}
+    op.attrs = {n: v for n, v in attrs.items() if n in definition.attrs or not _asks_nothing(n, v)}
+
+
+def _asks_nothing(name: str, value: Any) -> bool:
+    if name not in _ASKING_NOTHING or name in BOOKKEEPING:
+        return False
+    neutral = _ASKING_NOTHING[name]
+    return neutral is _ANY or value == neutral
+
+
+def _plain(value: Any) -> Any:
+    """The numbers in an attribute of a type that came later; anything else as it is."""
+    if not isinstance(value, Opaque):
+        return value
+    message = value.message
+    match message.one("type", int):
+        case AttrType.FLOAT64:
+            return message.one("float64", float)
+        case AttrType.FLOAT64S:
+            return list(message.many("float64s", float))
+        case AttrType.SCALAR if message.has("scalar"):
+            return _scalars(value, (message.one("scalar", Message),), single=True)
+        case AttrType.SCALARS:
+            return _scalars(value, message.many("scalars", Message))
+        case _:
+            return value
+
+
+def _scalars(value: Opaque, scalars: tuple[Message, ...], single: bool = False) -> Any:
+    """Python's numbers for scalars; the attribute as it is where one of them is complex."""
+    if any(scalar.one("type", int) not in _SCALARS for scalar in scalars):
+        return value
+    numbers = [scalar.one(*_SCALARS[scalar.one("type", int)]) for scalar in scalars]
+    return numbers[0] if single else numbers
+
+
+# ---- outputs, and tensors without axes ----
+
+
+def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
+    """Give what an op must write, and a later release left out, a variable of its own."""
+    outputs = definition.outputs()
+    for slot in (outputs[name] for name in _LEFT_OUT if name in outputs):
+        if slot.optional or op.outputs.get(slot.name):
+            continue
+        stem = f"{next(iter(op.writes()), op.type)}.{slot.name}"
+        names = (f"{stem}.{again}" if again else stem for again in count())
+        name = next(name for name in names if block.lookup(name) is None)
+        op.outputs = {**op.outputs, slot.name: [name]}
+        block.add_var(name)
+
+
+def _settle_constant(block: Block, op: OpDesc) -> None:
+    shape = op.attrs.get("shape")
+    if op.type not in _CONSTANTS or op.reads() or not _is_single(shape):
+        return
+    op.attrs = {**op.attrs, "shape": shape or [1]}
+    var, code = block.lookup(next(iter(op.writes()), "")), _element_code(op)
+    if var is not None and _stands_in(op, var):
+        value = _value(op) if var.element.code == code else _converted(op, var.element)
+        _fill(op, var.dims or (), var.element, value)
+    elif op.type == "assign_value" and code == DType.FP64.code:
+        _fill(op, op.attrs["shape"], DType.FP64, _value(op))
+
+
+def _is_single(shape: Any) -> bool:
+    return isinstance(shape, list) and shape == [1] * len(cast("list[Any]", shape))
+
+
+def _stands_in(op: OpDesc, var: VarDesc) -> bool:
+    """Whether a constant is no value of its variable, but stands there until one is made."""
+    if var.dims is None:
+        return False
+    return len(op.attrs["shape"]) != len(var.dims) or _element_code(op) != var.element.code
+
+
+def _value(op: OpDesc) -> dict[str, Any]:
+    """The number of a constant as `fill_constant` says it; nothing where there is not one."""
+    if op.type == "fill_constant":
+        return {name: op.attrs[name] for name in _ZERO if name in op.attrs}
+    listed = op.attrs.get(_LISTS.get(_element_code(op), ""))
+    match listed:
+        case [bool() | int() | float() as number]:
+            return {"value": float(number), "str_value": repr(float(number))}
+        case _:
+            return {}
+
+
+def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
+    """The number of a constant in the element type of its variable; nothing where there is not one.
+
+    BadAttribute where the type does not hold it. A number that is only there until a loop makes
+    the variable, as large as no other, is 0.
+    """
+    found = _value(op) or (_ZERO if op.type == "fill_constant" else {})
+    number = _number(found)
+    if number is None or (dtype.is_float and abs(number) < _NO_VALUE):
+        return {} if number is None else found
+    if abs(number) >= _NO_VALUE:
+        return _ZERO
+    if number != int(number) or not _holds(dtype, int(number)):
+        raise BadAttribute(
+            f"{op.type}: the constant is {number!r}, which its variable of type {dtype.text} "
+            "does not hold",
+            source=op.source,
+        )
+    return {"value": number, "str_value": str(int(number))}
+
+
+def _number(value: Mapping[str, Any]) -> float | None:
+    """The number that `fill_constant` says, its text first; None where it says none."""
+    try:
+        number = float(value.get("str_value") or value.get("value", "none"))
+    except (TypeError, ValueError):
+        return None
+    return None if isnan(number) else number
+
+
+def _holds(dtype: DType, number: int) -> bool:
+    if dtype is DType.BOOL:
+        return number in (0, 1)
+    limits = iinfo(dtype.numpy)
+    return int(limits.min) <= number <= int(limits.max)
+
+
+def _fill(op: OpDesc, shape: Sequence[int], dtype: DType, value: Mapping[str, Any]) -> None:
+    if not value:
+        return
+    kept = {name: each for name, each in op.attrs.items() if name not in _LISTS.values()}
+    sizes = [max(size, 1) for size in shape]
+    op.type, op.attrs = "fill_constant", {**kept, "shape": sizes, "dtype": dtype.code, **value}
+
+
+def _element_code(op: OpDesc) -> int:
+    """The number of an op's element type, -1 where it has none."""
+    code = op.attrs.get("dtype")
+    return code if isinstance(code, int) else -1

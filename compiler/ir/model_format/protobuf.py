@@ -1,0 +1,398 @@
+"""Read and write the protobuf messages of a saved fluid program, so `__model__` files open here.
+
+The proto2 wire format is small enough to be walked with tables and the standard library alone,
+where generated modules would refuse every protobuf runtime but the one they were made for.
+What the tables do not know, such as the version map of later releases, is kept as raw bytes
+and written back in its place: `dump(parse(data))` gives the bytes of a real file again. No
+message can hold a message of its own kind, so the tables bound the depth of the nesting.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NoReturn, TypeAlias, TypeVar, cast
+
+from compiler.ir.model_format.schema import SCHEMA, AttrType, Field, VarTypeId
+
+__all__ = ["AttrType", "Message", "ProtoError", "VarTypeId", "build", "dump", "parse"]
+
+Item: TypeAlias = "int | float | str | Message"
+Value: TypeAlias = "Item | tuple[Item, ...]"
+ItemType = TypeVar("ItemType", bound="int | float | str | Message")
+
+
+class ProtoError(ValueError):
+    """A message that cannot be read or written; `offset` is the byte where reading stopped."""
+
+    def __init__(self, what: str, offset: int | None = None) -> None:
+        super().__init__(what if offset is None else f"byte {offset}: {what}")
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One protobuf message: its kind, the fields that are set by name, and the unknown rest.
+
+    `unknown` holds (tag, bytes after the tag) of fields that the tables do not list.
+
+    >>> relu = build("OpDesc", type="relu", is_target=False)
+    >>> relu.one("type", str), relu.many("attrs", Message), relu.has("is_target")
+    ('relu', (), True)
+    """
+
+    kind: str
+    values: Mapping[str, Value]
+    unknown: tuple[tuple[int, bytes], ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether field `name` is set. Raises ProtoError where the kind has no such field."""
+        return _field(self.kind, name).name in self.values
+
+    def one(self, name: str, item_type: type[ItemType]) -> ItemType:
+        """The value of a single field, or its default.
+
+        Raises ProtoError where the field is unknown, repeated or of another type, and where a
+        message is asked for that is not set.
+        """
+        field = _field(self.kind, name)
+        value = self.values.get(name, field.default)
+        if field.repeated or not isinstance(value, item_type):
+            unset = "" if name in self.values else " and not set"
+            asked = f"{field.kind}{unset}; one {item_type.__name__} was asked for"
+            raise ProtoError(f"{field.where} is {field.label} {asked}")
+        return value
+
+    def many(self, name: str, item_type: type[ItemType]) -> tuple[ItemType, ...]:
+        """The values of a repeated field in their order, `()` where none is set.
+
+        Raises ProtoError where the field is unknown, single or of another type.
+        """
+        field = _field(self.kind, name)
+        if not field.repeated or _CODECS[field.kind].item_type is not item_type:
+            asked = f"{field.kind}; many {item_type.__name__} were asked for"
+            raise ProtoError(f"{field.where} is {field.label} {asked}")
+        return cast("tuple[ItemType, ...]", self.values.get(name, ()))
+
+
+def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
+    """A message of `kind` with the fields given by name. Raises ProtoError for a wrong name.
+
+    >>> dump(build("VarType.TensorDesc", data_type=VarTypeId.FP32, dims=[128, 10])).hex()
+    '0805108001100a'
+    """
+    frozen = {name: _frozen(_field(kind, name), value) for name, value in values.items()}
+    return Message(kind, {name: value for name, value in frozen.items() if value != ()})
+
+
+def parse(data: bytes, message: str = "ProgramDesc") -> Message:
+    """The message of kind `message` that `data` holds; no memory is taken on a length's word.
+
+    Raises ProtoError, with the byte where reading stopped, for data that is truncated or is
+    not such a message. Data cut between two fields of the outermost message cannot be told
+    from a shorter message: ask `has` for what must be there.
+    """
+    return _read_fields(data, 0, len(data), _layout(message))
+
+
+def dump(message: Message, partial: bool = False) -> bytes:
+    """The bytes of `message`, fields by number and lists unpacked, as the reference writes them.
+
+    Raises ProtoError for a missing required field, unless the message may be `partial`, and for a
+    value its field cannot hold.
+    """
+    if not partial:
+        _check_complete(message)
+    return _dump_fields(message)
+
+
+def _check_complete(message: Message) -> None:
+    """ProtoError where a message, or one inside it, lacks a required field."""
+    for name in _layout(message.kind).required:
+        if name not in message.values:
+            raise ProtoError(f"{message.kind} needs its {name}")
+    for value in message.values.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Message):
+                _check_complete(item)
+
+
+def _dump_fields(message: Message) -> bytes:
+    fields = [(_field(message.kind, name), value) for name, value in message.values.items()]
+    parts = [(field.number, _field_bytes(field, value)) for field, value in fields]
+    parts += [(tag >> 3, _varint_bytes(tag) + raw) for tag, raw in message.unknown]
+    return b"".join([raw for _, raw in sorted(parts, key=itemgetter(0))])
+
+
+def _layout(kind: str) -> _Layout:
+    if kind not in _LAYOUTS:
+        raise ProtoError(f"there is no message {kind!r}; there are {', '.join(_LAYOUTS)}")
+    return _LAYOUTS[kind]
+
+
+def _field(kind: str, name: str) -> Field:
+    fields = _layout(kind).by_name
+    if name not in fields:
+        raise ProtoError(f"{kind} has no field {name!r}; it has {', '.join(fields)}")
+    return fields[name]
+
+
+def _frozen(field: Field, value: Item | Sequence[Item]) -> Value:
+    if isinstance(value, int | float | str | Message):
+        return _exact(field, value)
+    return tuple([_exact(field, item) for item in value])
+
+
+def _exact(field: Field, item: Item) -> Item:
+    return float(item) if field.kind in _FLOATS and isinstance(item, int) else item
+
+
+# ---- reading: each reader takes (data, position, end, field), gives (item, next position) ----
+
+
+def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Message:
+    start = position
+    found: dict[str, list[Item]] = {}
+    unknown: list[tuple[int, bytes]] = []
+    while position < end:
+        offset = position
+        tag, position = _read_varint(data, position, end, layout.kind)
+        if field := layout.by_tag.get(tag):
+            item, position = _CODECS[field.kind].read(data, position, end, field)
+            found.setdefault(field.name, []).append(item)
+        elif field := layout.by_packed_tag.get(tag):
+            items, position = _read_packed(data, position, end, field)
+            found.setdefault(field.name, []).extend(items)
+        else:
+            _check_unknown(tag, layout, offset)
+            raw, position = _read_raw(data, position, end, tag, layout)
+            unknown.append((tag, raw))
+    return Message(layout.kind, _settled(found, layout, start), tuple(unknown))
+
+
+def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
+    """One item for a single field, a tuple for a repeated one; refuses too few and too many."""
+    for name in layout.required:
+        if name not in found:
+            raise ProtoError(f"{layout.kind} has no {name}, which every {layout.kind} has", start)
+    values: dict[str, Value] = {}
+    for name, items in found.items():
+        repeated = layout.by_name[name].repeated
+        if len(items) > 1 and not repeated:
+            raise ProtoError(f"{layout.kind}.{name} is given {len(items)} times, not once", start)
+        if items:
+            values[name] = tuple(items) if repeated else items[0]
+    return values
+
+
+def _read_varint(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
+    value = 0
+    for count in range(_LONGEST_VARINT):
+        if position + count >= end:
+            raise ProtoError(f"{where}: the data ends inside a varint", end)
+        byte = data[position + count]
+        value |= (byte & 0x7F) << 7 * count
+        if byte < 0x80 and value < 1 << 64:
+            return value, position + count + 1
+    raise ProtoError(f"{where}: expected a varint of 64 bits, given a longer one", position)
+
+
+def _read_span(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
+    """Where the bytes start that a length announces, and where they stop."""
+    length, begin = _read_varint(data, position, end, where)
+    if length > end - begin:
+        what = f"{where}: expected {length} bytes, given the {end - begin} that are left"
+        raise ProtoError(what, begin)
+    return begin, begin + length
+
+
+def _read_integer(data: bytes, position: int, end: int, field: Field) -> tuple[int, int]:
+    value, after = _read_varint(data, position, end, field.where)
+    signed = value - (1 << 64) if value >> 63 else value
+    if not -_BOUNDS[field.kind] <= signed < _BOUNDS[field.kind]:
+        raise ProtoError(f"{field.where}: expected an {field.kind}, given {signed}", position)
+    return signed, after
+
+
+def _read_bool(data: bytes, position: int, end: int, field: Field) -> tuple[bool, int]:
+    value, after = _read_varint(data, position, end, field.where)
+    return value != 0, after
+
+
+def _read_float(data: bytes, position: int, end: int, field: Field) -> tuple[float, int]:
+    layout = _FLOATS[field.kind]
+    if end - position < layout.size:
+        raise ProtoError(f"{field.where}: the data ends inside a {field.kind}", end)
+    return layout.unpack_from(data, position)[0], position + layout.size
+
+
+def _read_string(data: bytes, position: int, end: int, field: Field) -> tuple[str, int]:
+    begin, stop = _read_span(data, position, end, field.where)
+    return data[begin:stop].decode("utf-8", _ESCAPE), stop
+
+
+def _read_message(data: bytes, position: int, end: int, field: Field) -> tuple[Message, int]:
+    begin, stop = _read_span(data, position, end, field.where)
+    return _read_fields(data, begin, stop, _LAYOUTS[field.kind]), stop
+
+
+def _read_packed(data: bytes, position: int, end: int, field: Field) -> tuple[list[Item], int]:
+    position, stop = _read_span(data, position, end, field.where)
+    items: list[Item] = []
+    while position < stop:
+        item, position = _CODECS[field.kind].read(data, position, stop, field)
+        items.append(item)
+    return items, stop
+
+
+def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
+    """Refuse a tag that no release could have written; the rest is for releases to come."""
+    number, wire = tag >> 3, tag & 7
+    if not 0 < number < 1 << 29:
+        raise ProtoError(f"{layout.kind}: there is no field number {number}", offset)
+    if wire not in _WIRES:
+        raise ProtoError(f"{layout.kind} field {number}: there is no wire type {wire}", offset)
+    for field in layout.by_name.values():
+        if field.number == number:
+            expected, given = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
+            raise ProtoError(f"{field.where}: expected {expected}, given {given}", offset)
+
+
+def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -> tuple[bytes, int]:
+    """The bytes of a field that the tables do not know, its length included."""
+    where = f"{layout.kind} field {tag >> 3}"
+    wire = tag & 7
+    if wire == _VARINT:
+        stop = _read_varint(data, position, end, where)[1]
+    elif wire == _LENGTH:
+        stop = _read_span(data, position, end, where)[1]
+    else:
+        stop = position + (4 if wire == _FIXED32 else 8)
+    if stop > end:
+        raise ProtoError(f"{where}: the data ends inside {_WIRES[wire]}", end)
+    return data[position:stop], stop
+
+
+# ---- writing: each writer takes (item, field) and gives the bytes after the tag ----
+
+
+def _field_bytes(field: Field, value: Value) -> bytes:
+    if field.repeated != isinstance(value, tuple):
+        _refuse(field, value)
+    codec = _CODECS[field.kind]
+    tag = _varint_bytes(field.number << 3 | codec.wire)
+    items = value if isinstance(value, tuple) else (value,)
+    return b"".join([tag + codec.write(item, field) for item in items])
+
+
+def _varint_bytes(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _SHORT_VARINTS[value]
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _span_bytes(raw: bytes) -> bytes:
+    return _varint_bytes(len(raw)) + raw
+
+
+def _write_integer(item: Item, field: Field) -> bytes:
+    bound = _BOUNDS[field.kind]
+    if not isinstance(item, int) or not -bound <= item < bound:
+        _refuse(field, item)
+    return _varint_bytes(item)
+
+
+def _write_bool(item: Item, field: Field) -> bytes:
+    if not isinstance(item, bool):
+        _refuse(field, item)
+    return _varint_bytes(int(item))
+
+
+def _write_float(item: Item, field: Field) -> bytes:
+    if not isinstance(item, int | float):
+        _refuse(field, item)
+    try:
+        return _FLOATS[field.kind].pack(item)
+    except OverflowError:
+        _refuse(field, item)
+
+
+def _write_string(item: Item, field: Field) -> bytes:
+    if not isinstance(item, str):
+        _refuse(field, item)
+    try:
+        return _span_bytes(item.encode("utf-8", _ESCAPE))
+    except UnicodeEncodeError:
+        _refuse(field, item)
+
+
+def _write_message(item: Item, field: Field) -> bytes:
+    if not isinstance(item, Message) or item.kind != field.kind:
+        _refuse(field, item)
+    return _span_bytes(_dump_fields(item))
+
+
+def _refuse(field: Field, value: Value) -> NoReturn:
+    given = value.kind if isinstance(value, Message) else repr(value)
+    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, given {given}")
+
+
+# ---- tables ----
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_WIRES = {_VARINT: "a varint", _FIXED64: "8 bytes", _LENGTH: "a length", _FIXED32: "4 bytes"}
+_LONGEST_VARINT = 10
+_SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
+_BOUNDS = {"int32": 1 << 31, "enum": 1 << 31, "int64": 1 << 63}
+_FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+_ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes; these come back the same
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    """How one kind of field lies in the data: its wire type, its Python type, both ways."""
+
+    wire: int
+    item_type: type[int] | type[float] | type[str] | type[Message]
+    read: Callable[[bytes, int, int, Field], tuple[Item, int]]
+    write: Callable[[Item, Field], bytes]
+
+
+_INTEGER = _Codec(_VARINT, int, _read_integer, _write_integer)
+_MESSAGE = _Codec(_LENGTH, Message, _read_message, _write_message)
+_CODECS = dict.fromkeys(SCHEMA, _MESSAGE) | {
+    "int32": _INTEGER,
+    "int64": _INTEGER,
+    "enum": _INTEGER,
+    "bool": _Codec(_VARINT, bool, _read_bool, _write_bool),
+    "float": _Codec(_FIXED32, float, _read_float, _write_float),
+    "double": _Codec(_FIXED64, float, _read_float, _write_float),
+    "string": _Codec(_LENGTH, str, _read_string, _write_string),
+}
+
+
+class _Layout:
+    """The table of one message, looked up by name and by the tags its fields may come with."""
+
+    def __init__(self, kind: str, fields: tuple[Field, ...]) -> None:
+        wires = [(field, _CODECS[field.kind].wire) for field in fields]
+        self.kind = kind
+        self.by_name = {field.name: field for field in fields}
+        self.by_tag = {field.number << 3 | wire: field for field, wire in wires}
+        self.by_packed_tag = {
+            field.number << 3 | _LENGTH: field
+            for field, wire in wires
+            if field.repeated and wire != _LENGTH
+        }
+        self.required = tuple(field.name for field in fields if field.label == "required")
+
+
+_LAYOUTS = {kind: _Layout(kind, fields) for kind, fields in SCHEMA.items()}

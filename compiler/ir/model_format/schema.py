@@ -1,0 +1,167 @@
+"""The messages of a saved fluid program as tables, so that the codec need not know them.
+
+These are the proto2 messages of package `paddle.framework.proto` as release 1.8.5 describes
+itself (spec G.3), and the attributes that the releases up to 3.0 added, as their files have them.
+The codec that walks the tables is `compiler.ir.model_format.protobuf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from compiler.ir.types import VarTypeId
+
+__all__ = ["SCHEMA", "AttrType", "Field", "VarTypeId"]
+
+
+class AttrType(IntEnum):
+    """Which field of an `OpDesc.Attr` holds its value; those above 11 are of later releases."""
+
+    INT = 0
+    FLOAT = 1
+    STRING = 2
+    INTS = 3
+    FLOATS = 4
+    STRINGS = 5
+    BOOLEAN = 6
+    BOOLEANS = 7
+    BLOCK = 8
+    LONG = 9
+    BLOCKS = 10
+    LONGS = 11
+    FLOAT64S = 12
+    VAR = 13
+    VARS = 14
+    FLOAT64 = 15
+    SCALAR = 16
+    SCALARS = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A line of a table; `kind` names a scalar or a message, `where` is message and field."""
+
+    number: int
+    name: str
+    label: str
+    kind: str
+    default: int | float | str | None
+    where: str
+    repeated: bool
+
+
+_MESSAGES = """
+ProgramDesc
+    1 repeated BlockDesc blocks
+    3 optional OpCompatibleMap op_compatible_map
+    4 optional Version version
+Version
+    1 optional int64 version
+BlockDesc
+    1 required int32 idx
+    2 required int32 parent_idx
+    3 repeated VarDesc vars
+    4 repeated OpDesc ops
+    5 optional int32 forward_block_idx = -1
+VarDesc
+    1 required string name
+    2 required VarType type
+    3 optional bool persistable
+    4 optional bool need_check_feed
+VarType
+    1 required enum type
+    2 optional VarType.TensorDesc selected_rows
+    3 optional VarType.LoDTensorDesc lod_tensor
+    4 optional VarType.LoDTensorArrayDesc tensor_array
+    5 optional VarType.ReaderDesc reader
+    7 optional VarType.Tuple tuple
+VarType.TensorDesc
+    1 required enum data_type
+    2 repeated int64 dims
+VarType.LoDTensorDesc
+    1 required VarType.TensorDesc tensor
+    2 optional int32 lod_level
+VarType.LoDTensorArrayDesc
+    1 required VarType.TensorDesc tensor
+    2 optional int32 lod_level
+VarType.ReaderDesc
+    1 repeated VarType.LoDTensorDesc lod_tensor
+VarType.Tuple
+    1 repeated enum element_type
+OpDesc
+    1 repeated OpDesc.Var inputs
+    2 repeated OpDesc.Var outputs
+    3 required string type
+    4 repeated OpDesc.Attr attrs
+    5 optional bool is_target
+OpDesc.Var
+    1 required string parameter
+    2 repeated string arguments
+OpDesc.Attr
+    1 required string name
+    2 required enum type
+    3 optional int32 i
+    4 optional float f
+    5 optional string s
+    6 repeated int32 ints
+    7 repeated float floats
+    8 repeated string strings
+    10 optional bool b
+    11 repeated bool bools
+    12 optional int32 block_idx
+    13 optional int64 l
+    14 repeated int32 blocks_idx
+    15 repeated int64 longs
+    16 repeated double float64s
+    17 optional string var_name
+    18 repeated string vars_name
+    19 optional double float64
+    20 optional Scalar scalar
+    21 repeated Scalar scalars
+Scalar
+    1 required int32 type
+    2 optional bool b
+    3 optional int64 i
+    4 optional double r
+    5 optional Complex c
+Complex
+    1 required double r
+    2 required double i
+OpCompatibleMap
+    1 repeated OpCompatibleMap.OpCompatiblePair pair
+    2 optional string default_required_version
+OpCompatibleMap.OpCompatiblePair
+    1 required string op_name
+    2 required CompatibleInfo compatible_info
+CompatibleInfo
+    1 required string version
+    2 required enum type
+"""
+
+_NUMBERS = {"int32": 0, "int64": 0, "enum": 0, "float": 0.0, "double": 0.0}
+_ZEROS = {**_NUMBERS, "bool": False, "string": ""}
+
+
+def _tables(lines: Iterable[str]) -> dict[str, tuple[Field, ...]]:
+    tables: dict[str, tuple[Field, ...]] = {}
+    message = ""
+    for line in lines:
+        if line.startswith(" "):
+            tables[message] += (_field(message, line.split()),)
+        else:
+            message = line
+            tables[message] = ()
+    return tables
+
+
+def _field(message: str, words: list[str]) -> Field:
+    number, label, kind, name = words[:4]
+    default = int(words[5]) if words[4:] else _ZEROS.get(kind)
+    where, repeated = f"{message}.{name}", label == "repeated"
+    return Field(int(number), name, label, kind, default, where, repeated)
+
+
+SCHEMA = _tables(_MESSAGES.split("\n")[1:-1])
+"""The fields of each message, by number."""

@@ -1,0 +1,378 @@
+"""What an op is: one class that says its slots, attributes, types, meaning and gradient.
+
+    class Relu(Pointwise, op="relu"):
+        X = reads()
+        Out = writes()
+
+        def compute(self, xp, X):
+            return xp.maximum(X, 0.0)
+
+        def grad(self, xp, Out, d_Out):
+            return {"X": d_Out * (Out > 0.0)}
+
+The class registers `relu`; its `grad`, whose parameters are exactly what backward reads, registers
+`relu_grad(Out, Out@GRAD) -> X@GRAD`, the slots the reference has. An *instance* is the op with its
+attributes bound, so bodies read `self.axis`. Four kinds, no fifth:
+
+- `Pointwise`: `compute(self, xp, …)`; types come free, and several fuse into one kernel.
+- `Rowwise`: the same, and may also reduce axes it keeps (`xp.sum(X, axis=-1, keepdims=True)`).
+- `OpDef`: `infer(self, …)` gives types, `numpy(self, …)` gives values.
+- `HostOp`: an `OpDef` that is run for its effect, and so is never removed.
+
+Bodies name slots by their parameters and get the value: a list for `many=True`, None for an empty
+optional slot; `d_Out` is the slot `Out@GRAD`. They return the sole output, or a dict from slot to
+value (`grad` uses the forward slot's name). A parameter annotated `Shape` gets only the shape: the
+data may be gone by then. `grad_ops` says a gradient that is itself ops. `lower(self, k, …)` and
+`lower_grad` may write faster NumPy code than calling `numpy`, see `kernel_builder`; there,
+outputs are parameters too, and None where nobody wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from compiler.errors import BadAttribute, UnknownOp, did_you_mean
+from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
+from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
+from compiler.ir.opdef.half_precision import mapped, narrowed, widened
+from compiler.ir.opdef.layout_rules import EachAlike, GradTurnRules, TurnRules
+from compiler.ir.opdef.lazy_loading import filled
+from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
+from compiler.ir.opdef.slots import (
+    BOOKKEEPING,
+    Again,
+    Attr,
+    Share,
+    Slot,
+    attr,
+    attr_list,
+    listed,
+    matched,
+    reads,
+    reads_lod,
+    reads_order,
+    reads_previous,
+    reads_rows,
+    required,
+    required_list,
+    writes,
+    writes_lod,
+    writes_order,
+    writes_rows,
+)  # fmt: skip
+from compiler.ir.opdef.traits import Traits
+from compiler.ir.program import GRAD
+from compiler.ir.types import DType, Shape, TensorType, type_of
+
+__all__ = [
+    "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
+    "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
+    "broadcast",
+    "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters",
+    "reads", "reads_lod", "reads_order", "reads_previous", "reads_rows", "reduced_axes",
+    "registered", "required", "required_list", "slot_of", "type_of", "writes", "writes_lod",
+    "writes_order", "writes_rows",
+]  # fmt: skip
+
+Xp: TypeAlias = Any
+"""`numpy`, or a look-alike that records what a body asks of it."""
+Value: TypeAlias = Any
+"""What a slot holds while a body runs: an array, an expression, or a list of them."""
+
+
+class Typed(Protocol):
+    """What has a type: a var of a graph, a value of a plan."""
+
+    @property
+    def type(self) -> TensorType:
+        """Its element type and shape."""
+        ...
+
+
+class OpDef(Traits, TurnRules, MemoryRules):
+    """An op with its attributes bound; the module's text says what a class holds."""
+
+    kind: ClassVar[str] = ""
+    slots: ClassVar[dict[str, Slot]] = {}
+    attrs: ClassVar[dict[str, Attr[Any]]] = {}
+    grad_class: ClassVar[type[GradOp] | None] = None
+
+    def __init_subclass__(cls, op: str = "", grad_op: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        members = vars(cls).items()
+        slots = {n: replace(v, name=n) for n, v in members if isinstance(v, Slot)}
+        attrs = {n: cast("Attr[Any]", v) for n, v in members if isinstance(v, Attr)}
+        cls.slots = matched({**cls.slots, **slots})
+        cls.attrs = {**cls.attrs, **attrs}
+        if op:
+            cls.kind = op
+            _REGISTRY[op] = cls
+            differentiable = hasattr(cls, "grad")
+            cls.grad_class = _grad_class(cls, grad_op or op + "_grad") if differentiable else None
+
+    def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
+        given = attributes or {}
+        self.attributes = {name: a.value(self.kind, given) for name, a in self.attrs.items()}
+
+    @classmethod
+    def inputs(cls) -> dict[str, Slot]:
+        """Its input slots by name, in order of declaration."""
+        return {name: slot for name, slot in cls.slots.items() if not slot.is_output}
+
+    @classmethod
+    def outputs(cls) -> dict[str, Slot]:
+        """Its output slots by name, in order of declaration."""
+        return {name: slot for name, slot in cls.slots.items() if slot.is_output}
+
+    def goes_on_with(self, target: str | None) -> str:
+        """The output that pointwise ops may go on with, on the host or a device; empty for none."""
+        return self.epilogue or (self.device_epilogue if target else "")
+
+    def is_ordered(self) -> bool:
+        """True where collectives before and behind it must stay there: the class has tokens."""
+        return "Before" in self.slots
+
+    def written_as(self, body: str) -> tuple[OpDef, str]:
+        """The op whose class has the code of a body, and the name it has there."""
+        return self, body
+
+    def for_rows(self) -> str:
+        """The op that does the same to sparse values, where that is another one."""
+        return ""
+
+    def for_arrays(self) -> str:
+        """The op that does the same to tensor arrays, where that is another one."""
+        return ""
+
+    def for_attributes(self) -> str:
+        """The op that computes the same with these attributes, where that is another one."""
+        return ""
+
+    def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
+        """The types of what stands in input slots, as `infer_types` takes them."""
+        held = {slot: [each.type for each in items] for slot, items in inputs.items()}
+        return {slot: self.slots[slot].hold(types) for slot, types in held.items()}
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Types of the outputs by slot, from types of the inputs by slot.
+
+        A `many` slot has a list. Raises ShapeError where they do not go together.
+        """
+        return self.named(call(self, "infer", types))
+
+    def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """The same while a program is recorded, where types are hints; None for what is open."""
+        return self.infer_types(types)
+
+    def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
+        wide = widened(values) if self.widens else values
+        results = self.named(call(self, "numpy", wide))
+        if wide is values:
+            return results
+        types = {slot: mapped(type_of, value) for slot, value in values.items()}
+        return narrowed(results, self.infer_types(types))
+
+    def named(self, result: Any) -> dict[str, Any]:
+        """A body's result as a dict from slot to value."""
+        if isinstance(result, dict):
+            return cast("dict[str, Any]", result)
+        return {next(iter(self.outputs())): result}
+
+
+class Pointwise(EachAlike, OpDef):
+    """Each element of the outputs comes from the same element of the broadcast inputs."""
+
+    is_cheap = True
+
+    def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
+        """The shape to view a slot in before NumPy broadcasting; slots not named stay."""
+        return {}
+
+    def result(self, operand: TensorType) -> TensorType:
+        """The type of an output, given the broadcast shape in the first input's element type."""
+        return operand
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs declared in place have the type of what they overwrite, others the broadcast."""
+        flat = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
+        first = listed(next(iter(flat.values())))[0]
+        shape = broadcast(self.kind, list(self.views(flat).values()))
+        result = self.result(first.with_shape(shape))
+        updated = {s.name: flat.get(s.inplace) for s in self.outputs().values()}
+        return {name: updated[name] or result for name in updated}
+
+    def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """The aligned shape of every given input; several of one slot are `X.0`, `X.1`, …"""
+        single = {s: t for s, t in types.items() if isinstance(t, TensorType)}
+        aligned = self.align(single)
+        shapes = {slot: aligned.get(slot, t.shape) for slot, t in single.items()}
+        for slot in [slot for slot in types if slot not in single]:
+            shapes |= {f"{slot}.{i}": t.shape for i, t in enumerate(listed(types[slot]))}
+        return shapes
+
+    def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Run `compute` on NumPy arrays and bring every result to its declared type."""
+        types = {slot: mapped(type_of, value) for slot, value in values.items()}
+        views = self.views({slot: t for slot, t in types.items() if t is not None})
+        given = widened(values, [DType.BF16])  # NumPy has no arithmetic for it
+        seen = {s: v.reshape(views[s]) if s in views else v for s, v in given.items()}
+        results = self.named(call(self, "compute", seen, np))
+        wanted = self.infer_types(types)
+        aligned = self.output_views(types)
+        return {
+            slot: fit(np.asarray(results[slot]), wanted[slot], aligned.get(slot))
+            for slot in wanted
+            if slot in results
+        }
+
+    def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """The aligned shape of outputs that are smaller than the broadcast shape."""
+        return {}
+
+
+class Rowwise(Pointwise):
+    """Like `Pointwise`, and may reduce axes that it keeps as size 1 (softmax)."""
+
+    turned = TurnRules.turned
+
+
+class HostOp(OpDef):
+    """Work for the host beside the kernels: input, output, messages. Run for its effect."""
+
+    has_effects = True
+    widens = False
+
+
+class GradOp(GradTurnRules, GradMemoryRules, OpDef):
+    """The gradient of another op, made from that op's `grad`."""
+
+    forward: ClassVar[type[OpDef]]
+
+    def __init__(self, attributes: Mapping[str, Any] | None = None) -> None:
+        super().__init__(attributes)
+        self.origin = self.forward(attributes)
+
+    def forward_rules(self) -> OpDef:
+        """The op it is the gradient of."""
+        return self.origin
+
+    turn_rules = forward_rules
+
+    def for_attributes(self) -> str:
+        """The gradient of the op that the forward op is replaced by."""
+        found = self.origin.for_attributes()
+        return found and f"{found}_grad"
+
+    def written_as(self, body: str) -> tuple[OpDef, str]:
+        """The forward op, whose class has the code of its gradient."""
+        return self.origin, GRADIENT_BODIES[body]
+
+    def is_ordered(self) -> bool:
+        """As the forward op."""
+        return self.origin.is_ordered()
+
+    def goes_on_with(self, target: str | None) -> str:
+        """What the forward op says of gradients."""
+        slot = self.origin.epilogue_grad if target else ""
+        return slot and slot + GRAD
+
+    def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""
+        if has(self, "infer"):
+            return self.named(call(self, "infer", types))
+        default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
+        values = (name for name, slot in self.outputs().items() if not slot.companion)
+        return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in values}
+
+    def named(self, result: Any) -> dict[str, Any]:
+        """A body returns gradients by the name of the forward slot."""
+        return {slot + GRAD: value for slot, value in cast("dict[str, Any]", result).items()}
+
+
+class PointwiseGrad(GradOp, Pointwise):
+    """The gradient of an op whose `grad` takes `xp`; sums over the axes that were broadcast."""
+
+    def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """Inputs are viewed as the forward op views them, gradients of outputs as they are."""
+        if isinstance(self.origin, Pointwise):
+            return self.origin.views(types)
+        return super().views(types)
+
+    def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
+        """A gradient is aligned like its variable."""
+        given = {slot: t for slot, t in types.items() if t is not None}
+        return {slot + GRAD: shape for slot, shape in self.views(given).items()}
+
+
+class RowwiseGrad(PointwiseGrad, Rowwise):
+    """The gradient of a `Rowwise` op."""
+
+
+def find(kind: str) -> type[OpDef]:
+    """The class of an op type; UnknownOp with the closest known name where there is none."""
+    if is_registered(kind):
+        return _REGISTRY[kind]
+    hint = did_you_mean(kind, _REGISTRY)
+    raise UnknownOp(f'Operator "{kind}" has not been registered.', hint=hint)
+
+
+def is_registered(kind: str) -> bool:
+    """Whether an op type is known."""
+    return kind in _REGISTRY or kind in filled(_REGISTRY)
+
+
+def registered() -> Iterator[str]:
+    """Every known op type, sorted; gradient ops included."""
+    return iter(sorted(filled(_REGISTRY)))
+
+
+def check_attributes(kind: str, attributes: Mapping[str, Any]) -> None:
+    """BadAttribute where an op type has no attribute of a given name."""
+    known = find(kind).attrs
+    for name in attributes:
+        if name not in known and name not in BOOKKEEPING:
+            listed = ", ".join(known) or "none"
+            hint = did_you_mean(name, known)
+            raise BadAttribute(f"{kind} has no attribute {name!r}; it has: {listed}", hint=hint)
+
+
+_REGISTRY: dict[str, type[OpDef]] = {}
+
+
+def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
+    """Make and register the class of an op's gradient op: slots are the parameters of `grad`."""
+    names = parameters(forward, "grad")
+    takes_xp = bool(names) and names[0][0] == "xp"
+    slots = {slot_of(n): _grad_input(forward, n, kind) for n, kind in names[int(takes_xp) :]}
+    targets = [slot for slot in forward.inputs().values() if not slot.no_grad]
+    slots |= {s.name + GRAD: writes(optional=True, many=s.many) for s in targets}
+    slots |= {n: slot for n, slot in forward.slots.items() if slot.companion == "order"}
+    slots |= {f"{name}_rows{GRAD}": writes_rows(name + GRAD) for name in forward.sparse_grads}
+    about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
+    base = _grad_base(forward) if takes_xp else GradOp
+    cls = cast("type[GradOp]", type(forward.__name__ + "Grad", (base,), about | slots))
+    cls.kind, cls.attrs, cls.widens = name, forward.attrs, forward.widens
+    _REGISTRY[name] = cls
+    return cls
+
+
+def _grad_base(forward: type[OpDef]) -> type[GradOp]:
+    return RowwiseGrad if issubclass(forward, Rowwise) else PointwiseGrad
+
+
+def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
+    """A gradient op reads a slot as its forward op declared it; all but `d_…` as given."""
+    declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
+    if declared.companion == "lod":
+        return reads_lod(declared.of, optional=not declared.needed)
+    return reads(
+        optional=declared.optional,
+        many=declared.many,
+        shape_only=annotation in ("Shape", "list[Shape]"),
+        on_host=declared.on_host and not parameter.startswith("d_"),
+    )

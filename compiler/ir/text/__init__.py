@@ -1,0 +1,1 @@
+"""The `.ir` text format: lexer, parser and printers of graphs and programs, and Graphviz."""

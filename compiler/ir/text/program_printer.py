@@ -1,0 +1,104 @@
+"""Programs as text, and the digest of it; without the libraries that graphs need.
+
+Whether a program was compiled before is asked by its digest, so that a process that finds what an
+earlier one compiled never loads networkx.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from compiler.errors import UnknownOp
+from compiler.ir.opdef import find
+from compiler.ir.opdef.slots import Slot
+from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKind
+from compiler.ir.text.literals import attributes_text, name_text
+from compiler.ir.types import from_fluid
+
+INDENT = "  "
+
+
+def program_text(program: Program) -> str:
+    """A program as text; `parse_program` reads it back."""
+    return "\n".join(_program_lines(program)) + "\n"
+
+
+def program_digest(program: Program) -> str:
+    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when."""
+    return hashlib.sha256(program_text(program).encode()).hexdigest()
+
+
+def _program_lines(program: Program) -> Iterator[str]:
+    yield "program {"
+    for block in program.blocks:
+        yield f"{INDENT}block {block.idx}{_relations(block)} {{"
+        for var in block.vars.values():
+            yield f"{INDENT * 2}var {_desc_declaration(var)}"
+        for op in block.ops:
+            yield INDENT * 2 + desc_line(op) + source_text(op.source)
+        yield f"{INDENT}}}"
+    yield "}"
+
+
+def _relations(block: Block) -> str:
+    """How a block belongs to others: ` (parent 0, forward 1)`."""
+    given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
+    said = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _desc_declaration(var: VarDesc) -> str:
+    type = var.element.text if var.dims is None else str(from_fluid(var.dims, var.element))
+    fields = {
+        "kind": str(var.kind) if var.kind is not VarKind.TENSOR else "",
+        "lod_level": var.lod_level,
+        "persistable": var.persistable,
+        "stop_gradient": var.stop_gradient,
+        "need_check_feed": var.need_check_feed,
+        "is_parameter": var.is_parameter,
+    }
+    said = {name: value for name, value in fields.items() if value}
+    return f"{name_text(var.name)}: {type}{f' {said}' if said else ''}"
+
+
+def desc_line(op: OpDesc) -> str:
+    """An op of a program in one line, without its source."""
+    inputs = {slot: list(map(name_text, names)) for slot, names in op.inputs.items()}
+    outputs = {slot: list(map(name_text, names)) for slot, names in op.outputs.items()}
+    call = call_text(op.type, inputs, outputs)
+    return f"{call} {attributes_text(op.type, op.attrs)}".rstrip()
+
+
+def call_text(
+    kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]]
+) -> str:
+    """`(Out=y) = sum(X=[a, b])`, with brackets around what a slot may hold several of."""
+    slots = _slots(kind)
+    written, read = _slots_text(slots, outputs), _slots_text(slots, inputs)
+    return f"({written}) = {name_text(kind)}({read})"
+
+
+def _slots(kind: str) -> Mapping[str, Slot]:
+    try:
+        return find(kind).slots
+    except UnknownOp:
+        return {}
+
+
+def _slots_text(declared: Mapping[str, Slot], given: Mapping[str, Sequence[str]]) -> str:
+    texts: list[str] = []
+    for slot, vars in given.items():
+        many = len(vars) != 1 or (slot in declared and declared[slot].many)
+        text = ", ".join(vars)
+        texts.append(f"{name_text(slot)}=[{text}]" if many else f"{name_text(slot)}={text}")
+    return ", ".join(texts)
+
+
+def source_text(source: str) -> str:
+    """The comment that gives the user's line, quoted where a bare one would not read back."""
+    if not source:
+        return ""
+    plain = source.isprintable() and source == source.strip() and not source.startswith('"')
+    return f"  // {source if plain else json.dumps(source)}"

@@ -1,0 +1,52 @@
+"""The kernels of prior boxes: a lane for each place of a feature map and each box around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType, Shape
+from compiler.ops.detection.box_kernels import real
+from compiler.ops.shared_kernels import listed
+
+Place = Callable[[int, Number], Number]
+"""Where in an image a place of a feature map lies, in double precision: by axis, 0 for x."""
+
+
+def image_places(
+    k: Lanes, sizes: Sequence[Size], image: Sequence[Size], steps: Sequence[float], offset: float
+) -> Place:
+    """Places in the middle of their step; without one, an image has as many as its feature map."""
+
+    def place(axis: int, at: Number) -> Number:
+        step = steps[1 - axis] or real(k, image[1 - axis]) / real(k, sizes[1 - axis])
+        return (k.astype(at, DType.FP64) + offset) * step
+
+    return place
+
+
+def priors(
+    k: Lanes, around: Sequence[Sequence[float]], sizes: Shape, place: Place, image: Shape | None,
+    within: tuple[float, float] | None, boxes: DeviceOperand | None,
+) -> None:  # fmt: skip
+    """A kernel for boxes [H, W, priors, 4] whose edges are `around` each place.
+
+    They are shares of an `image`, if there is one, and held within two bounds, if these are there.
+    """
+    if boxes is None:
+        return
+    y, x, prior = k.lanes(*sizes, len(around))
+    for edge, shifts in enumerate(zip(*around, strict=True)):
+        axis = edge % 2
+        value = place(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
+        value = value if image is None else value / real(k, image[1 - axis])
+        held = value if within is None else k.clip(value, *within)
+        k.store(boxes, (y, x, prior, edge), held)
+
+
+def spread(k: Lanes, variances: Sequence[float], out: DeviceOperand | None) -> None:
+    """A kernel for the variances of a box for every box."""
+    if out is not None:
+        at = k.lanes(*out.shape)
+        k.store(out, at, listed(k, at[-1], variances, out.type.dtype))

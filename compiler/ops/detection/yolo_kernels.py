@@ -1,0 +1,87 @@
+"""The kernels of YOLOv3: a lane for each place and anchor of a head, or each element of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType
+from compiler.ops.detection.box_kernels import Box, real
+from compiler.ops.shared_kernels import listed
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head X [N, anchors·(5 + classes), H, W] and what its numbers are measured in.
+
+    `cells` divide an image, of which a side is `size` in the measure of the anchors.
+    """
+
+    X: DeviceOperand
+    anchors: Sequence[tuple[float, float]]
+    classes: int
+    scale: float
+    cells: Size
+    size: Size
+
+    @property
+    def places(self) -> tuple[Size, int, Size, Size]:
+        """Pictures, anchors, rows and columns."""
+        batch, _, height, width = self.X.shape
+        return batch, len(self.anchors), height, width
+
+    def said(self, at: Sequence[Number], entry: Number, where: Number | None = None) -> Number:
+        """A number of the head for a picture, anchor, row and column; 0 where `where` is false."""
+        n, anchor, row, column = at
+        channel = anchor * (5 + self.classes) + entry
+        return self.X.at(n, channel, row, column, where=where, other=0)
+
+    def box(self, k: Lanes, at: Sequence[Number]) -> Box:
+        """The middle and the sides of a predicted box, as shares of the image."""
+        _, anchor, row, column = at
+        shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
+        found: list[Number] = []
+        for entry, place in enumerate((column, row)):
+            near = self.scale * sigmoid(k, self.said(at, entry)) + shift
+            found.append((k.astype(place, DType.FP64) + near) / cells)
+        for axis in (0, 1):
+            lengths = [pair[axis] for pair in self.anchors]
+            length = listed(k, anchor, lengths, DType.FP64)
+            found.append(k.exp(self.said(at, 2 + axis)) * length / real(k, self.size))
+        return found
+
+
+def sigmoid(k: Lanes, x: Number) -> Number:
+    """1 / (1 + exp(-x))."""
+    return 1.0 / (1.0 + k.exp(-x))
+
+
+def boxes(
+    k: Lanes, head: Head, images: DeviceOperand, threshold: float, clip: bool, out: DeviceOperand
+) -> None:
+    """A kernel for the edges of all boxes in elements of their pictures, 0 where one is not sure.
+
+    `images` [N, 2] has the height and the width of each.
+    """
+    at = k.lanes(*head.places)
+    sure = sigmoid(k, head.said(at, 4)) >= threshold
+    box = head.box(k, at)
+    for axis in (0, 1):
+        side = k.astype(images[at[0], 1 - axis], DType.FP64)
+        middle, half = box[axis] * side, box[axis + 2] * side / 2.0
+        low, high = middle - half, middle + half
+        if clip:
+            low, high = k.maximum(low, 0.0), k.minimum(high, side - 1.0)
+        seen = out.seen_as((*head.places, 4))
+        k.store(seen, (*at, axis), k.where(sure, low, 0.0))
+        k.store(seen, (*at, axis + 2), k.where(sure, high, 0.0))
+
+
+def scores(k: Lanes, head: Head, threshold: float, out: DeviceOperand) -> None:
+    """A kernel for how likely each box is one of each class."""
+    *at, of = k.lanes(*head.places, head.classes)
+    sure = sigmoid(k, head.said(at, 4))
+    likely = k.where(sure >= threshold, sure, 0.0) * sigmoid(k, head.said(at, 5 + of))
+    k.store(out.seen_as((*head.places, head.classes)), (*at, of), likely)

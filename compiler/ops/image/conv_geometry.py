@@ -1,0 +1,154 @@
+"""Convolutions as kernels of a device see them: a layout, groups, and windows on every axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
+
+NARROW = 8
+"""Filters or channels of a group below which tiles would be mostly empty."""
+
+HWIO = "HWIO"
+"""Filters [taps…, C/groups, F], as constant ones are turned for images with channels last."""
+
+Seen = tuple[list[Number], Number | None]
+"""Where a window looks on each axis, and whether that is inside; None where it always is."""
+
+Parts = tuple[DeviceOperand, DeviceOperand, DeviceOperand]
+"""Images, filters and outputs."""
+
+
+@dataclass(frozen=True)
+class Windows(OverAxes):
+    """A convolution of `images` to `outputs` in a layout: groups, and windows on every axis."""
+
+    layout: str
+    groups: int
+    axes: tuple[Axis, ...]
+    filters: str = "OIHW"
+
+    @property
+    def sizes(self) -> list[Size]:
+        """The sizes of an image."""
+        return [axis.size for axis in self.axes]
+
+    @property
+    def last(self) -> bool:
+        """True where channels lie together."""
+        return is_channels_last(self.layout)
+
+    def is_narrow(self, *sides: Size) -> bool:
+        """True where sides of a group's product are too short for tiles."""
+        return self.groups > 1 and any(isinstance(n, int) and n < NARROW for n in sides)
+
+    def sides(self, filters: DeviceOperand) -> tuple[Size, Size]:
+        """How many filters there are, and how many channels each sees."""
+        if self.filters == HWIO:
+            return filters.shape[-1], filters.shape[-2]
+        return filters.shape[0], filters.shape[1]
+
+    def at(
+        self, images: DeviceOperand, n: Number, c: Number, places: Sequence[Number],
+        where: Number | None = None,
+    ) -> Number:  # fmt: skip
+        """An element of a batch; 0 where `where` is false."""
+        return images.at(*in_layout(self.layout, (n, c, *places)), where=where, other=0)
+
+    def weight(self, filters: DeviceOperand, f: Number, c: Number, tap: Sequence[Number]) -> Number:
+        """An element of a filter."""
+        return filters[(*tap, c, f) if self.filters == HWIO else (f, c, *tap)]
+
+    def turns(self, channels: Size) -> list[Size]:
+        """The shape of a sum over channels and taps: what lies together in images comes last."""
+        return [*self.taps, channels] if self.last else [channels, *self.taps]
+
+    def unravel(self, k: Lanes, turn: Number, channels: Size) -> tuple[Number, list[Number]]:
+        """The channel and the tap of a turn."""
+        found = k.unravel(turn, self.turns(channels))
+        return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
+
+    def plain(self, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand) -> tuple[
+        Windows, Parts
+    ]:  # fmt: skip
+        """The same with one axis of places where every window sees one place: a matrix product."""
+        if not all(axis.is_identity for axis in self.axes):
+            return self, (images, filters, outputs)
+        batch, places = images.shape[0], product(self.sizes)
+        if self.last:
+            batch, places = 1, places * batch
+        count, depth = self.sides(filters)
+        channel = -1 if self.last else 1
+        given, made = (
+            each.seen_as(in_layout(self.layout, (batch, each.shape[channel], places)))
+            for each in (images, outputs)
+        )
+        matrix = (1, depth, count) if self.filters == HWIO else (count, depth, 1)
+        axis = Axis(places, 1, 1, 1, 0, 0, places)
+        return replace(self, axes=(axis,)), (given, filters.seen_as(matrix), made)
+
+
+def seen(k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]) -> Seen:
+    """The image's places under taps of windows."""
+    found: list[Number] = []
+    inside: Number | None = None
+    for axis, place, tap in zip(axes, places, taps, strict=True):
+        shift = times(tap, axis.dilation) - k.size(axis.before)
+        at = plus(shift, times(place, axis.stride))
+        if not axis.is_padless:
+            inside = both(inside, within(k, at, shift, (axis.count - 1) * axis.stride, axis.size))
+        found.append(at)
+    return found, inside
+
+
+def seeing(
+    k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
+) -> Seen:
+    """The windows that have a place of the image under a tap, where there is such a window."""
+    found: list[Number] = []
+    inside: Number | None = None
+    for axis, place, tap in zip(axes, places, taps, strict=True):
+        shift = k.size(axis.before) - times(tap, axis.dilation)
+        start = plus(shift, place)
+        above = axis.count * axis.stride
+        fits = within(k, start, shift, axis.size - 1, above)
+        if axis.stride > 1:
+            fits = both(fits, k.equal(k.mod(start, axis.stride), 0))
+        inside = both(inside, fits)
+        found.append(k.div(start, axis.stride))
+    return found, inside
+
+
+def within(k: Lanes, at: Number, shift: Number, reach: Size, size: Size) -> Number:
+    """Whether a place, `shift` and up to `reach` more, is on an axis; true where it always is."""
+    if not (isinstance(shift, int) and isinstance(reach, int) and isinstance(size, int)):
+        return every(at >= 0, at < k.size(size))
+    return every(shift >= 0 or at >= 0, shift + reach < size or at < size)
+
+
+def both(a: Number | None, b: Number) -> Number:
+    """Two conditions, of which the first may be none, and which may be known."""
+    if a is False or b is False:
+        return False
+    if a is None or a is True:
+        return b
+    return a if b is True else a & b
+
+
+def every(*conditions: Number) -> Number:
+    """Several conditions in one."""
+    return reduce(both, conditions)
+
+
+def plus(first: Number, number: Number) -> Number:
+    """A sum, which is left out where it changes nothing."""
+    return number if isinstance(first, int) and first == 0 else first + number
+
+
+def times(number: Number, factor: int) -> Number:
+    """A product, which is left out where it changes nothing."""
+    return number if factor == 1 else number * factor

@@ -1,0 +1,166 @@
+"""The kernels of deformable convolution: products of matrices whose taps look where offsets say.
+
+The image's gradient is added up where taps happen to look, in any order; those of offsets and masks
+are gathered. Both start from the gradient of what the taps saw, as large as all windows together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.ir.dims import product
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ops.image.conv_kernels import plus
+from compiler.ops.image.windows import Axis, OverAxes
+from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
+from compiler.ops.shared_kernels import fill
+
+
+@dataclass(frozen=True)
+class Deformed(OverAxes):
+    """A convolution whose taps are moved by `offset` and weighed by `mask`, if there is one.
+
+    `parts` groups of channels have offsets of their own, `groups` have filters of their own.
+    """
+
+    images: DeviceOperand
+    offset: DeviceOperand
+    mask: DeviceOperand | None
+    axes: tuple[Axis, ...]
+    parts: int
+    groups: int
+
+    def part(self, k: Lanes, channel: Number) -> Number:
+        """The group of offsets that a channel has."""
+        return k.div(channel, k.size(self.images.shape[1] // self.parts))
+
+    def place(
+        self, k: Lanes, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
+    ) -> tuple[Number, Number]:
+        """The row and the column that a tap of a window looks at."""
+        offsets = self.offset.seen_as(
+            (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
+        )
+        found: list[Number] = []
+        for number, (axis, at, i) in enumerate(zip(self.axes, y, tap, strict=True)):
+            start = at * axis.stride + i * axis.dilation - k.size(axis.before)
+            moved_by = offsets[(n, part, *tap, number, *y)]
+            found.append(k.astype(start, moved_by.dtype) + moved_by)
+        return found[0], found[1]
+
+    def corners(
+        self, k: Lanes, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
+    ) -> list[Corner]:
+        """The elements around that."""
+        return corners(k, *self.place(k, n, part, tap, y), self.images.shape[2:])
+
+    def at(self, n: Number, c: Number, corner: Corner) -> Number:
+        """An element of an image; 0 outside."""
+        return self.images.at(n, c, corner.row, corner.column, where=corner.inside, other=0)
+
+    def weight(
+        self, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
+    ) -> Number | None:
+        """What a tap weighs; None for 1."""
+        if self.mask is None:
+            return None
+        masks = self.mask.seen_as((self.mask.shape[0], self.parts, *self.taps, *self.counts))
+        return masks[(n, part, *tap, *y)]
+
+    def seen(
+        self, k: Lanes, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
+    ) -> Number:
+        """What a tap sees of a channel, weighed."""
+        part = self.part(k, c)
+        value = looked(self.corners(k, n, part, tap, y), lambda corner: self.at(n, c, corner))
+        weight = self.weight(n, part, tap, y)
+        return value if weight is None else value * weight
+
+
+def forward(k: Lanes, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
+    """A kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
+    batch, (count, depth, *_) = d.images.shape[0], filters.shape
+    each, turns = count // d.groups, [depth, *d.taps]
+    columns = product([batch, *d.counts])
+    stack, i, j, left, right = k.tiles(d.stack, each, columns, product(turns))
+    f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
+    (n, *y), (c, *tap) = k.unravel(j, [batch, *d.counts]), k.unravel(left, turns)
+    a = filters[(f, c, *tap)]
+    c, *tap = k.unravel(right, turns)
+    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    k.store(outputs, (n, f, *y), total)
+
+
+def filter_gradient(k: Lanes, d: Deformed, above: DeviceOperand, filters: DeviceOperand) -> None:
+    """A kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
+    batch, (count, depth, *_) = d.images.shape[0], filters.shape
+    each, turns, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
+    stack, i, j, left, right = k.tiles(d.stack, each, product(columns), product(turns))
+    f, first = (stack[0] * k.size(each) + i, stack[0] * k.size(depth)) if stack else (i, 0)
+    n, *y = k.unravel(left, turns)
+    a = above[(n, f, *y)]
+    (n, *y), (c, *tap) = k.unravel(right, turns), k.unravel(j, columns)
+    total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
+    k.store(filters.seen_as((count, product(columns))), (f, j), total)
+
+
+def seen_gradient(
+    k: Lanes, d: Deformed, filters: DeviceOperand, above: DeviceOperand
+) -> DeviceOperand:
+    """A kernel for the gradient of what the taps saw: [N, C, taps, …places]."""
+    batch, (count, depth, *_) = d.images.shape[0], filters.shape
+    each, rows, columns = count // d.groups, [depth, *d.taps], [batch, *d.counts]
+    made = k.scratch((batch, d.images.shape[1], product(d.taps), *d.counts), above.type.dtype)
+    stack, i, j, left, right = k.tiles(d.stack, product(rows), product(columns), each)
+    first, start = (stack[0] * k.size(each), stack[0] * k.size(depth)) if stack else (0, 0)
+    (c, *tap), (n, *y) = k.unravel(i, rows), k.unravel(j, columns)
+    a, b = filters[(plus(first, left), c, *tap)], above[(n, plus(first, right), *y)]
+    place = k.unravel(i, (depth, product(d.taps)))[1]
+    k.store(made, (n, plus(start, c), place, *y), k.contract(a, b))
+    return made
+
+
+def image_gradient(k: Lanes, d: Deformed, seen: DeviceOperand, images: DeviceOperand) -> None:
+    """Kernels that add what the taps saw to where they looked."""
+    fill(k, images, 0)
+    n, c, turn, *y = k.lanes(*seen.shape)
+    tap, part = k.unravel(turn, d.taps), d.part(k, c)
+    above, weight = seen[(n, c, turn, *y)], d.weight(n, part, tap, y)
+    above = above if weight is None else above * weight
+    for corner in d.corners(k, n, part, tap, y):
+        k.add(images, (n, c, corner.row, corner.column), above * corner.share, corner.inside)
+
+
+def moves_gradient(
+    k: Lanes, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
+    mask: DeviceOperand | None,
+) -> None:  # fmt: skip
+    """A kernel for the gradients of offsets and masks, summed over the channels they go with.
+
+    An offset that leads a whole element outside of the image has none.
+    """
+    batch, taps, each = seen.shape[0], seen.shape[2], d.images.shape[1] // d.parts
+    n, part, turn, *y = k.lanes(batch, d.parts, taps, *d.counts)
+    r, tap = k.loop(each), k.unravel(turn, d.taps)
+    c = part * k.size(each) + r
+    above, found = seen[(n, c, turn, *y)], d.corners(k, n, part, tap, y)
+    if mask is not None:
+        value = looked(found, lambda corner: d.at(n, c, corner))
+        whole = mask.seen_as((batch, d.parts, taps, *d.counts))
+        k.store(whole, (n, part, turn, *y), k.sum(above * value, r))
+    if offset is None:
+        return
+    near = _near(k, d, d.place(k, n, part, tap, y))
+    weight = d.weight(n, part, tap, y)
+    above = above if weight is None else above * weight
+    whole = offset.seen_as((batch, d.parts, taps, 2, *d.counts))
+    for axis, slope in enumerate(moved(found, lambda corner: d.at(n, c, corner))):
+        total = k.sum(above * slope, r)
+        k.store(whole, (n, part, turn, axis, *y), k.where(near, total, 0))
+
+
+def _near(k: Lanes, d: Deformed, place: Sequence[Number]) -> Number:
+    """Whether a place is less than a whole element outside of an image."""
+    (row, column), (height, width) = place, (k.size(axis.size) for axis in d.axes)
+    return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

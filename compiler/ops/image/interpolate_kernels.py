@@ -1,0 +1,176 @@
+"""The kernels of resampling: a lane for each element of the output, or of the gradient.
+
+Where an output element looks, and how much of that it takes, is worked out once for each axis, in
+double precision where the reference's rounding decides between two places. A gradient is gathered
+from the outputs that looked at an element, so that nothing is added in an order that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType
+from compiler.ops.image.interpolate_numpy import CUBIC, axis_ratio, axis_taps
+from compiler.ops.image.windows import channels_first, in_layout
+from compiler.ops.shared_kernels import everywhere
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """One axis of `size` elements resampled to `count`; `factor` is its scale, 0 for none."""
+
+    size: Size
+    count: Size
+    method: str
+    align_corners: bool
+    align_mode: int
+    factor: float
+
+    @property
+    def taps(self) -> int:
+        """How many elements an output looks at."""
+        return {"nearest": 1, "bicubic": 4}.get(self.method, 2)
+
+    @property
+    def reach(self) -> Size:
+        """How many outputs look at an element at most; all, where sizes are not known."""
+        size, count = self.size, self.count
+        if not isinstance(size, int) or not isinstance(count, int):
+            return count
+        how = (self.method, self.align_corners, self.align_mode, self.factor)
+        places, _ = axis_taps(size, count, *how)
+        looks = [np.unique(row) for row in places]
+        return int(np.bincount(np.concatenate(looks), minlength=1).max())
+
+    def ratio(self, k: Lanes) -> Number:
+        """`axis_ratio`, also of sizes that are not known."""
+        if isinstance(self.size, int) and isinstance(self.count, int):
+            return float(axis_ratio(self.size, self.count, self.align_corners, self.factor))
+        count, ends = k.size(self.count), int(self.align_corners)
+        if self.factor > 0 and not self.align_corners:
+            found = float(np.float32(1 / self.factor))
+        else:
+            steps = max(count - ends, 1) if isinstance(count, int) else k.maximum(count - ends, 1)
+            size = k.astype(k.size(self.size) - ends, DType.FP64)
+            found = k.astype(size / k.astype(steps, DType.FP64), DType.FP32)
+        if isinstance(count, int):
+            return found if count > 1 else 0.0
+        return k.astype(k.where(count <= 1, 0.0, found), DType.FP64)
+
+    def tap(self, k: Lanes, output: Number, tap: Number) -> tuple[Number, Number]:
+        """The place under a tap of an output, and its weight: `axis_taps` for one of them."""
+        ratio, steps = self.ratio(k), k.astype(output, DType.FP64)
+        plain, last = k.astype(steps * ratio, DType.FP32), k.size(self.size) - 1
+        centred = (steps + 0.5) * ratio - 0.5
+        if self.method == "nearest":
+            found = plain + 0.5 if self.align_corners else plain
+            return k.minimum(k.astype(found, DType.INT32), last), 1.0
+        if self.method == "bicubic":
+            found = plain if self.align_corners else k.astype(centred, DType.FP32)
+            return self._cubic(k, found, tap)
+        between = self.align_mode == 0 and not self.align_corners
+        found = k.astype(k.maximum(centred, 0.0), DType.FP32) if between else plain
+        first = k.minimum(k.astype(found, DType.INT32), last)
+        share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
+        weight = k.where(k.equal(tap, 0), 1.0 - share, share)
+        return k.minimum(first + tap, last), weight
+
+    def _cubic(self, k: Lanes, found: Number, tap: Number) -> tuple[Number, Number]:
+        """`cubic_taps` for one of them."""
+        first = k.floor(found)
+        share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
+        away = k.absolute(share - k.astype(tap - 1, DType.FP64))
+        near = (away * (CUBIC + 2) - (CUBIC + 3)) * away * away + 1.0
+        far = ((away * CUBIC - 5 * CUBIC) * away + 8 * CUBIC) * away - 4 * CUBIC
+        place = k.clip(k.astype(first, DType.INT32) + (tap - 1), 0, k.size(self.size) - 1)
+        return place, k.where(away <= 1.0, near, far)
+
+
+def axes_of(
+    sizes: Sequence[Size],
+    made: Sequence[Size],
+    method: tuple[str, bool, int],
+    factors: Sequence[float],
+) -> list[Resampling]:
+    """The axes of images; `method` is its name, align_corners, align_mode."""
+    pairs = enumerate(zip(sizes, made, strict=True))
+    return [Resampling(*pair, *method, factors[a] if factors else 0.0) for a, pair in pairs]
+
+
+def resize(
+    k: Lanes, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
+) -> None:
+    """Kernels for the places and weights of each axis, and one for Out."""
+    dtype = X.type.dtype if X.type.dtype.is_float else DType.FP32
+    tables = [_look(k, axis, dtype) for axis in axes]
+    indices = k.lanes(*Out.shape)
+    n, c, *outputs = channels_first(layout, indices)
+    taps = [axis.taps for axis in axes]
+    r = k.loop(int(np.prod(taps)))
+    weight, places = 1.0, list[Number]()
+    for (place, share), output, tap in zip(tables, outputs, k.unravel(r, taps), strict=True):
+        places.append(place[output, tap])
+        weight = weight if share is None else share[output, tap] * weight
+    value = X[in_layout(layout, (n, c, *places))]
+    if taps[0] > 1:
+        value = k.astype(k.sum(k.astype(value, dtype) * weight, r), X.type.dtype)
+    k.store(Out, indices, value)
+
+
+def _look(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, DeviceOperand | None]:
+    """A kernel for the places and weights of an axis, [count, taps]; no weights where all are 1."""
+    places = k.scratch((axis.count, axis.taps), DType.INT32)
+    weights = k.scratch(places.shape, dtype) if axis.taps > 1 else None
+    output, tap = k.lanes(*places.shape)
+    place, weight = axis.tap(k, output, tap)
+    k.store(places, (output, tap), place)
+    if weights is not None:
+        k.store(weights, (output, tap), weight)
+    return places, weights
+
+
+def resize_gradient(
+    k: Lanes, layout: str, axes: Sequence[Resampling], d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
+    """Kernels for which outputs look at each place of an axis, and one for d_X."""
+    tables = [_looking(k, axis, d_X.type.dtype) for axis in axes]
+    indices = k.lanes(*d_X.shape)
+    n, c, *places = channels_first(layout, indices)
+    reaches = [axis.reach for axis in axes]
+    r = k.loop(product(reaches))
+    outputs, weight, inside = list[Number](), 1.0, list[Number]()
+    turns = zip(axes, tables, places, k.unravel(r, reaches), strict=True)
+    for axis, (first, share), place, turn in turns:
+        outputs.append(first[place] + turn)
+        weight = share[place, turn] * weight
+        inside.append(outputs[-1] < k.size(axis.count))
+    above = d_Out.at(*in_layout(layout, (n, c, *outputs)), where=everywhere(k, inside), other=0)
+    k.store(d_X, indices, k.sum(above * weight, r))
+
+
+def _looking(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, DeviceOperand]:
+    """Kernels for the first output that looks at each place, and the shares it and the next take.
+
+    They are [size] and [size, reach]; what does not look there has a share of 0.
+    """
+    first = k.scratch((axis.size,), DType.INT32)
+    (place,) = k.lanes(axis.size)
+    r = k.loop(product((axis.count, axis.taps)))
+    output, tap = k.div(r, axis.taps), k.mod(r, axis.taps)
+    seen = k.equal(axis.tap(k, output, tap)[0], place)
+    found = k.where(seen, k.astype(output, DType.INT32), k.size(axis.count))
+    k.store(first, (place,), k.min(k.astype(found, DType.INT32), r))
+    shares = k.scratch((axis.size, axis.reach), dtype)
+    place, turn = k.lanes(*shares.shape)
+    tap = k.loop(axis.taps)
+    output = first[place] + turn
+    seen, weight = axis.tap(k, output, tap)
+    looks = k.equal(seen, place) & (output < k.size(axis.count))
+    share = k.where(looks, k.astype(weight, DType.FP64), 0.0)
+    k.store(shares, (place, turn), k.sum(share, tap))
+    return first, shares

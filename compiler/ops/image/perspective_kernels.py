@@ -1,0 +1,143 @@
+"""The kernels of `roi_perspective_transform`: a map for each box, then where its drawing looks.
+
+What lies on an edge is a matter of the last digit: maps are in single precision, as on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType, Shape
+from compiler.ops.math.bilinear import CORNERS
+from compiler.ops.shared_kernels import fill
+
+
+@dataclass(frozen=True)
+class Corners:
+    """Quadrilaterals [R, 8] of pictures, clockwise from the upper left, whose places are scaled.
+
+    Places nearer to an edge than `near` lie on it; `flat` keeps a determinant from being 0.
+    """
+
+    rois: DeviceOperand
+    scale: float
+    near: float
+    flat: float
+
+    def at(self, k: Lanes, box: Number) -> tuple[list[Number], list[Number]]:
+        """X and y of the four corners of a box."""
+        single = [k.astype(self.rois[box, n], DType.FP32) * self.scale for n in range(8)]
+        return single[::2], single[1::2]
+
+
+def maps(k: Lanes, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
+    """A kernel for `perspective` of each box: the nine numbers that take a drawing to a picture."""
+    (box,) = k.lanes(out.shape[0])
+    x, y = corners.at(k, box)
+    sides = [
+        k.sqrt(k.square(x[i] - x[(i + 1) % 4]) + k.square(y[i] - y[(i + 1) % 4])) for i in range(4)
+    ]
+    tall, wide, rows = (sides[1] + sides[3]) / 2.0, (sides[0] + sides[2]) / 2.0, max(2, height)
+    ideal = k.astype(k.floor(wide * float(rows - 1) / tall + 0.5), DType.INT32) + 1
+    last = k.astype(k.maximum(k.minimum(ideal, width), 2) - 1, DType.FP32)
+    (dx1, dx2, dx3), (dy1, dy2, dy3) = (
+        (a[1] - a[2], a[3] - a[2], a[0] - a[1] + a[2] - a[3]) for a in (x, y)
+    )
+    whole = dx1 * dy2 - dx2 * dy1 + corners.flat
+    right = (dx3 * dy2 - dx2 * dy3) / whole / last
+    down = (dx1 * dy3 - dx3 * dy1) / whole / float(rows - 1)
+    made: list[Number] = []
+    for a in (x, y):
+        made += [(a[1] - a[0]) / last + right * a[1]]
+        made += [(a[3] - a[0]) / float(rows - 1) + down * a[3], a[0]]
+    for place, value in enumerate((*made, right, down, 1.0)):
+        k.store(out, (box, place), value)
+
+
+def look(
+    k: Lanes, corners: Corners, maps: DeviceOperand, sizes: Shape, width: int,
+    outs: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
+) -> None:  # fmt: skip
+    """A kernel for the mask of each place, the four elements it looks at, and their weights."""
+    mask, places, weights = outs
+    box, place = k.lanes(*places.shape[:2])
+    m = [k.astype(maps[box, n], DType.FP64) for n in range(9)]
+    row, column = (k.astype(part(place, width), DType.FP64) for part in (k.div, k.mod))
+    depth = m[6] * column + m[7] * row + m[8]
+    across = (m[0] * column + m[1] * row + m[2]) / depth
+    along = (m[3] * column + m[4] * row + m[5]) / depth
+    seen = _within(k, corners, along, sizes[0]) & _within(k, corners, across, sizes[1])
+    seen = seen & _inside(k, corners, across, along, corners.at(k, box))
+    k.store(mask, (box, place), k.where(seen, 1, 0))
+    tops, lefts = _around(k, along, seen, sizes[0]), _around(k, across, seen, sizes[1])
+    for number, step in enumerate(CORNERS.split()):
+        (y, beside), (x, above) = tops[int(step[0])], lefts[int(step[1])]
+        k.store(places, (box, place, number), k.where(seen, y * k.size(sizes[1]) + x, 0))
+        k.store(weights, (box, place, number), k.where(seen, beside * above, 0.0))
+
+
+def _around(
+    k: Lanes, place: Number, seen: Number, size: Size
+) -> tuple[tuple[Number, Number], tuple[Number, Number]]:
+    """The two elements of an axis around a place, and their shares."""
+    held, last = k.maximum(k.where(seen, place, 0.0), 0.0), k.size(size) - 1
+    low = k.minimum(k.astype(k.floor(held), DType.INT32), last)
+    share = k.where(low >= last, 0.0, held - k.astype(low, DType.FP64))
+    return (low, 1.0 - share), (k.minimum(low + 1, last), share)
+
+
+def _within(k: Lanes, corners: Corners, place: Number, size: Size) -> Number:
+    """Whether a place is less than half an element outside an axis."""
+    count = k.astype(place * 0.0 + k.size(size), DType.FP64)
+    return k.absolute(place - (count - 1.0) / 2.0) < count / 2.0 - corners.near
+
+
+def _inside(
+    k: Lanes, c: Corners, x: Number, y: Number, corners: Sequence[Sequence[Number]]
+) -> Number:
+    """Whether a place is in a quadrilateral, its edges included."""
+    on, crossings = x < x, k.where(x < x, 1, 0)
+    for start in range(4):
+        (x1, x2), (y1, y2) = ((axis[start], axis[(start + 1) % 4]) for axis in corners)
+        low, high, level = k.minimum(y1, y2), k.maximum(y1, y2), k.absolute(y1 - y2) < c.near
+        between = (x > k.minimum(x1, x2) - c.near) & (x < k.maximum(x1, x2) + c.near)
+        beside = (k.absolute(y - y1) < c.near) & (k.absolute(y - y2) < c.near) & between
+        crossing = (y - y1) * (x2 - x1) / k.where(level, 1.0, y2 - y1) + x1
+        reached = (y > low - c.near) & (y < high + c.near)
+        touched = (k.absolute(crossing - x) < c.near) & reached
+        on = on | k.where(level, beside, touched)
+        spans = (y > low + c.near) & (y < high + c.near) & (crossing > x + c.near)
+        crossings = crossings + k.where(spans & ~level, 1, 0)
+    return on | k.equal(k.mod(crossings, 2), 1)
+
+
+def drawings(
+    k: Lanes, X: DeviceOperand, picture: DeviceOperand | None, places: DeviceOperand,
+    weights: DeviceOperand, out: DeviceOperand,
+) -> None:  # fmt: skip
+    """A kernel for what each place shows."""
+    flat = X.seen_as((X.shape[0], X.shape[1], product(X.shape[2:])))
+    table = (out.shape[0], out.shape[1], product(out.shape[2:]))
+    box, c, place = k.lanes(*table)
+    r = k.loop(4)
+    number = 0 if picture is None else picture[box]
+    value = flat[number, c, places[box, place, r]] * weights[box, place, r]
+    k.store(out.seen_as(table), (box, c, place), k.sum(value, r))
+
+
+def gradient(
+    k: Lanes, picture: DeviceOperand | None, places: DeviceOperand, weights: DeviceOperand,
+    above: DeviceOperand, d_X: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels that add what each place is to show to the elements that it looked at."""
+    fill(k, d_X, 0)
+    count = product(d_X.shape[2:])
+    flat = d_X.seen_as((d_X.shape[0], d_X.shape[1], count))
+    table = (above.shape[0], above.shape[1], product(above.shape[2:]))
+    box, c, place, which = k.lanes(*table, 4)
+    number, at = 0 if picture is None else picture[box], places[box, place, which]
+    share = above.seen_as(table)[box, c, place] * weights[box, place, which]
+    k.add(flat, (number, c, at), share, (at >= 0) & (at < k.size(count)))

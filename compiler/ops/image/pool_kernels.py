@@ -1,0 +1,211 @@
+"""The kernels of pooling: a lane for each window, and in gradients one for each element.
+
+An element's gradient is gathered from the windows that cover it, so that nothing is added in an
+order that changes. Where the largest stood is found once for each window, before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType, Shape, lowest
+from compiler.ops.image.conv_geometry import both, every, plus, times, within
+from compiler.ops.image.unrolled_reductions import Turns
+from compiler.ops.image.windows import Axis, channels_first, in_layout
+from compiler.ops.norm.norm_kernels import held, wide
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Windows on one axis; those of an axis of stride 0 split it into `count` cells."""
+
+    axis: Axis
+
+    @property
+    def split(self) -> bool:
+        """True where windows are cells that may differ in size."""
+        return self.axis.stride == 0
+
+    @property
+    def taps(self) -> Size:
+        """How many elements a window has at most."""
+        if not self.split:
+            return self.axis.kernel
+        return self.axis.size if self.axis.count == 1 else self.axis.size // self.axis.count + 2
+
+    @property
+    def around(self) -> Size:
+        """How many windows may cover an element."""
+        if self.split:
+            return self.axis.count
+        kernel = self.axis.kernel
+        return (kernel + self.axis.stride - 1) // self.axis.stride
+
+    def span(self, k: Lanes, y: Number) -> tuple[Number, Number]:
+        """From where up to where a window reaches, the part outside included."""
+        axis = self.axis
+        if not self.split:
+            start = times(y, axis.stride) - axis.before
+            return start, start + k.size(axis.kernel)
+        count, size = k.size(axis.count), k.size(axis.size)
+        return k.div(y * size, count), k.div((y + 1) * size + (count - 1), count)
+
+    def covered(self, k: Lanes, y: Number) -> Number:
+        """How many elements of the image a window covers."""
+        start, stop = self.span(k, y)
+        if self.split:
+            return stop - start
+        axis = self.axis
+        last = (axis.count - 1) * axis.stride + axis.kernel
+        size = axis.size
+        if axis.is_padless and isinstance(last, int) and isinstance(size, int) and last <= size:
+            return axis.kernel
+        return k.minimum(stop, k.size(self.axis.size)) - k.maximum(start, 0)
+
+    def under(self, k: Lanes, y: Number, tap: Number) -> tuple[Number, Number]:
+        """The element under a tap of a window, and whether there is one."""
+        axis, (start, stop) = self.axis, self.span(k, y)
+        if self.split:
+            place = start + tap
+            return place, every(place < k.size(axis.size), place < stop)
+        shift = tap - k.size(axis.before)
+        place = plus(shift, times(y, axis.stride))
+        return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
+
+    def over(self, k: Lanes, x: Number, turn: Number) -> tuple[Number, Number]:
+        """A window that may cover an element, by a turn, and whether it does."""
+        axis = self.axis
+        y = turn if self.split else k.div(x + axis.before, axis.stride) - turn
+        start, stop = self.span(k, y)
+        return y, every(y >= 0, y < k.size(axis.count), start <= x, x < stop)
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Windows over all axes of images in a layout; `divisor` is what means divide by, or 0."""
+
+    layout: str
+    axes: tuple[Axis, ...]
+    divisor: int = 0
+
+    @property
+    def cells(self) -> list[Cells]:
+        """The windows of each axis."""
+        return [Cells(axis) for axis in self.axes]
+
+    def taps(self, k: Lanes) -> Turns:
+        """The elements of a window, as many as there are at most."""
+        return Turns(k, [each.taps for each in self.cells])
+
+    def around(self, k: Lanes) -> Turns:
+        """The windows that may cover an element."""
+        return Turns(k, [each.around for each in self.cells])
+
+    def lanes(self, k: Lanes, shape: Shape) -> tuple[Number, Number, list[Number]]:
+        """Begin a kernel with a lane for each element of a batch: image, channel, place."""
+        n, c, *place = channels_first(self.layout, k.lanes(*shape))
+        return n, c, place
+
+    def at(self, n: Number, c: Number, place: Sequence[Number]) -> tuple[Number, ...]:
+        """The indices of an element of a batch."""
+        return in_layout(self.layout, (n, c, *place))
+
+    def under(
+        self, k: Lanes, y: Sequence[Number], taps: Sequence[Number]
+    ) -> tuple[list[Number], Number]:
+        """The element under a tap of windows, and whether there is one."""
+        found = [
+            each.under(k, *at)
+            for each, at in zip(self.cells, zip(y, taps, strict=True), strict=True)
+        ]
+        return [place for place, _ in found], every(*(inside for _, inside in found))
+
+    def over(
+        self, k: Lanes, x: Sequence[Number], turns: Sequence[Number]
+    ) -> tuple[list[Number], Number]:
+        """A window that may cover an element, and whether it does."""
+        found = [
+            each.over(k, *at)
+            for each, at in zip(self.cells, zip(x, turns, strict=True), strict=True)
+        ]
+        return [y for y, _ in found], every(*(inside for _, inside in found))
+
+    def share(self, k: Lanes, y: Sequence[Number], dtype: DType) -> Number:
+        """What a mean over a window divides by."""
+        if self.divisor:
+            return float(self.divisor)
+        covered = 1
+        for each, place in zip(self.cells, y, strict=True):
+            covered = covered * each.covered(k, place)
+        if isinstance(covered, int):
+            return float(max(covered, 1))
+        return k.astype(k.maximum(covered, 1), dtype)
+
+    def position(self, k: Lanes, place: Sequence[Number]) -> Number:
+        """The number of an element through its image."""
+        number: Number = 0
+        for axis, at in zip(self.axes, place, strict=True):
+            number = number * k.size(axis.size) + at
+        return number
+
+
+def means(k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
+    """Out = the mean under every window."""
+    n, c, y = p.lanes(k, Out.shape)
+    turns = p.taps(k)
+    seen = (p.under(k, y, tap) for tap in turns.all)
+    values = [wide(k, X.at(*p.at(n, c, at), where=there, other=0)) for at, there in seen]
+    k.store(Out, p.at(n, c, y), turns.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
+
+
+def means_gradient(k: Lanes, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    """Every element's share of the windows that cover it."""
+    n, c, x = p.lanes(k, d_X.shape)
+    turns, values = p.around(k), list[Number]()
+    for turn in turns.all:
+        y, inside = p.over(k, x, turn)
+        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(above / p.share(k, y, held(d_X.type.dtype)))
+    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))
+
+
+def largest(
+    k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand | None, places: DeviceOperand | None
+) -> None:
+    """The largest under every window, and the number of the first such element; -1 for none."""
+    like = Out or places
+    assert like is not None
+    n, c, y = p.lanes(k, like.shape)
+    turns, least = p.taps(k), lowest(X.type.dtype)
+    seen = [p.under(k, y, tap) for tap in turns.all]
+    values = [X.at(*p.at(n, c, at), where=there, other=least) for at, there in seen]
+    best = turns.fold("max", values)
+    if Out is not None:
+        k.store(Out, p.at(n, c, y), best)
+    if places is None:
+        return
+    none = k.astype(p.position(k, [k.size(axis.size) for axis in p.axes]), DType.INT32)
+    numbers = [
+        k.where(both(there, k.equal(value, best)), k.astype(p.position(k, at), DType.INT32), none)
+        for (at, there), value in zip(seen, values, strict=True)
+    ]
+    first = turns.fold("min", numbers)
+    found = k.where(k.equal(first, none), -1, first)
+    k.store(places, p.at(n, c, y), k.astype(found, places.type.dtype))
+
+
+def largest_gradient(
+    k: Lanes, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
+    """The gradients of the windows of which an element is the largest."""
+    n, c, x = p.lanes(k, d_X.shape)
+    turns, own, values = p.around(k), p.position(k, x), list[Number]()
+    for turn in turns.all:
+        y, inside = p.over(k, x, turn)
+        chosen = k.equal(places.at(*p.at(n, c, y), where=inside, other=-1), own)
+        above = wide(k, d_Out.at(*p.at(n, c, y), where=inside, other=0))
+        values.append(k.where(chosen, above, 0))
+    k.store(d_X, p.at(n, c, x), turns.fold("sum", values))

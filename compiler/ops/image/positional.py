@@ -1,0 +1,187 @@
+"""Attention without weights: positions as waves, focus by rank, and channels against channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.dims import product
+from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.types import Array, TensorType
+from compiler.ops.image.windows import image_table, require_images
+from compiler.ops.sequence.sequence_kernels import rows_bounds
+from compiler.ops.type_checks import differ, require_same_dtype, shown
+
+
+def waves(positions: Array, width: int) -> Array:
+    """For each position, sines and then cosines of it over 1 to 10,000: [positions, width]."""
+    half = width // 2
+    powers = np.arange(half) / max(half - 1, 1) if half > 1 else np.ones(half)
+    angles = positions[:, None] / 10000.0**powers
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+class AddPositionEncoding(OpDef, op="add_position_encoding"):
+    """Out = alpha * X + beta * waves of the position.
+
+    X is [N, T, D] with D even, or sequences [total, D], in which positions count from the start of
+    each. Reference: add_position_encoding_op.h.
+    """
+
+    X = reads()
+    X_lod = reads_lod("X", optional=True)
+    Out = writes()
+    alpha: Attr[float] = required(float)
+    beta: Attr[float] = required(float)
+
+    def infer(self, X: TensorType) -> TensorType:
+        odd = X.rank in (2, 3) and isinstance(X.shape[-1], int) and X.shape[-1] % 2
+        if X.rank not in (2, 3) or not X.dtype.is_float or odd:
+            wanted = "expected [N, T, D] or sequences [total, D], D even"
+            raise ShapeError(f"add_position_encoding: X is {X}, {wanted}")
+        return X
+
+    def numpy(self, X: Array, X_lod: list[Array] | None) -> Array:
+        count = int(X.shape[-2])
+        positions: Array = np.arange(count)
+        if X.ndim == 2 and X_lod:
+            starts, lengths = X_lod[-1][:-1], np.diff(X_lod[-1])
+            positions = positions - np.repeat(starts, lengths)
+        return self.alpha * X + (self.beta * waves(positions, X.shape[-1])).astype(X.dtype)
+
+    def grad(self, d_Out: Array) -> dict[str, Array]:
+        return {"X": self.alpha * d_Out}
+
+    def triton(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        X_lod: list[Operand] | None,
+        Out: DeviceOperand,
+    ) -> None:
+        in_rows = X.type.rank == 2 and X_lod
+        bounds = rows_bounds(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
+        *ahead, row, column = k.lanes(*X.shape)
+        position = row if bounds is None else row - bounds[0, row]
+        half = int(str(X.shape[-1])) // 2
+        power = k.mod(column, half) * (1.0 / max(half - 1, 1)) if half > 1 else column * 0 + 1.0
+        angle = position / k.exp(power * math.log(10000.0))
+        wave = k.where(column < half, k.sin(angle), k.cos(angle))
+        at = (*ahead, row, column)
+        k.store(Out, at, X[at] * self.alpha + wave * self.beta)
+
+    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.lanes(*d_X.shape)
+        k.store(d_X, indices, d_Out[indices] * self.alpha)
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        named = "X" in types and not isinstance(types["X"].shape[-1], int)
+        return "the size of a row has a name" if named else ""
+
+
+def largest_of_rows_and_columns(table: Array) -> Array:
+    """True at the largest element, the largest outside its row and column, and so on."""
+    chosen = np.zeros(table.shape, np.bool_)
+    free_rows, free_columns = np.ones(table.shape[0], np.bool_), np.ones(table.shape[1], np.bool_)
+    for place in np.argsort(-table, axis=None, kind="stable"):
+        row, column = divmod(int(place), table.shape[1])
+        if free_rows[row] and free_columns[column]:
+            chosen[row, column] = True
+            free_rows[row] = free_columns[column] = False
+    return chosen
+
+
+class SimilarityFocus(OpDef, op="similarity_focus"):
+    """Out = 1 in every slice where one of the chosen slices is the largest of its row and column.
+
+    X has four axes; `indexes` choose slices along `axis`, each a table. In one, the largest element
+    is chosen, then the largest that shares no row or column with it, and so on. Reference:
+    similarity_focus_op.h.
+    """
+
+    stays_on_host = "an element is chosen after all that are larger"
+
+    X = reads(no_grad=True)
+    Out = writes()
+    axis: Attr[int] = required(int)
+    indexes: Attr[list[int]] = required_list(int)
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        if self.axis not in (1, 2, 3):
+            raise BadAttribute(f"similarity_focus: axis is {self.axis}, expected 1, 2 or 3")
+        size = X.shape[self.axis]
+        if not self.indexes or (isinstance(size, int) and not _fit(self.indexes, size)):
+            found = f"similarity_focus: indexes are {self.indexes}"
+            raise BadAttribute(f"{found}, expected slices of axis {self.axis} of X {X}")
+        return X
+
+    def numpy(self, X: Array) -> Array:
+        turned = np.moveaxis(X, self.axis, 1)
+        chosen = np.zeros((len(X), 1, *turned.shape[2:]), np.bool_)
+        for tables, found in zip(turned, chosen, strict=True):
+            for index in self.indexes:
+                found[0] |= largest_of_rows_and_columns(tables[index])
+        spread = np.broadcast_to(np.moveaxis(chosen, 1, self.axis), X.shape)
+        return spread.astype(X.dtype)
+
+
+def _fit(indexes: Sequence[int], size: int) -> bool:
+    return all(0 <= index < size for index in indexes)
+
+
+class Fsp(OpDef, op="fsp"):
+    """Out[n, i, j] = the mean over places of X[n, i] * Y[n, j]: how channels go together.
+
+    X is [N, Cx, H, W] and Y [N, Cy, H, W]. Reference: fsp_op.h.
+    """
+
+    X = reads()
+    Y = reads()
+    Out = writes()
+
+    def infer(self, X: TensorType, Y: TensorType) -> TensorType:
+        require_images(self.kind, "X", X)
+        require_images(self.kind, "Y", Y)
+        require_same_dtype(self.kind, X=X, Y=Y)
+        if any(differ(X.shape[axis], Y.shape[axis]) for axis in (0, 2, 3)):
+            raise ShapeError(f"fsp: {shown(X=X, Y=Y)} must differ in their channels only")
+        return X.with_shape((X.shape[0], X.shape[1], Y.shape[1]))
+
+    def numpy(self, X: Array, Y: Array) -> Array:
+        x, y = (each.reshape(*each.shape[:2], -1) for each in (X, Y))
+        return x @ y.mT / x.dtype.type(x.shape[2])
+
+    def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
+        x, y = (each.reshape(*each.shape[:2], -1) for each in (X, Y))
+        share = d_Out / x.dtype.type(x.shape[2])
+        return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
+
+    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+        x, y, places = *(each.seen_as(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
+        (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(places))
+        share = k.astype(k.size(product(places)), X.type.dtype)
+        k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
+
+    def triton_grad(
+        self,
+        k: Lanes,
+        X: DeviceOperand,
+        Y: DeviceOperand,
+        d_Out: DeviceOperand,
+        d_X: DeviceOperand | None,
+        d_Y: DeviceOperand | None,
+    ) -> None:
+        for other, result, turn in ((Y, d_X, False), (X, d_Y, True)):
+            if result is None:
+                continue
+            table, rest = image_table(result.shape), other.seen_as(image_table(other.shape))
+            (n,), c, p, left, right = k.tiles(table[:1], *table[1:], other.shape[1])
+            above = d_Out[n, left, c] if turn else d_Out[n, c, left]
+            share = k.astype(k.size(table[2]), result.type.dtype)
+            k.store(result.seen_as(table), (n, c, p), k.contract(above, rest[n, right, p]) / share)

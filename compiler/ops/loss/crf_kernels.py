@@ -1,0 +1,207 @@
+"""Kernels of conditional random fields: a step of all sequences is a launch.
+
+Shares of tags are kept as they come, and divided by their sum where they are read: so a step needs
+no second pass over itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.types import DType
+from compiler.ops.loss.crf_steps import field_steps
+from compiler.ops.shared_kernels import fill, inside
+
+Levels = Sequence[Operand] | None
+
+
+class Field:
+    """Steps, each with its row, the row before and the one behind (or -1), and its sequence."""
+
+    def __init__(
+        self, k: Lanes, levels: Levels, others: Levels, Length: Operand | None, longest: Size
+    ) -> None:
+        found = k.here(field_steps, levels, others, Length, longest)
+        self.k = k
+        self.count: Size = k.size_of(found[1], "places")
+        self.at = k.there(found[0], (4, self.count))
+        self.onwards, self.back = found[2], found[3]
+
+    def rows(self, place: Number) -> tuple[Number, Number, Number, Number]:
+        """The row at a place, the row before, the row behind, the sequence."""
+        row, before, behind, line = (self.at[part, place] for part in range(4))
+        return row, before, behind, line
+
+
+def seen(X: DeviceOperand) -> DeviceOperand:
+    """Rows of tags, whether they are padded or not."""
+    return X.seen_as((X.type.numel // X.shape[-1], X.shape[-1]))
+
+
+def powers_of(k: Lanes, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
+    """Kernels for exp(Emission - the largest of its row); gives the largest: [rows]."""
+    rows = seen(Emission)
+    highest = k.scratch(rows.shape[:1], Emission.type.dtype)
+    (i,) = k.lanes(rows.shape[0])
+    j = k.loop(rows.shape[1])
+    most = k.max(rows[i, j], j)
+    k.store(highest, (i,), most)
+    k.store(seen(out), (i, j), k.exp(rows[i, j] - most))
+    return highest
+
+
+def walk(
+    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+) -> None:
+    """Kernels for the shares of tags at each step, given all before it; not divided yet."""
+    k, tags = field.k, weights.shape[1]
+    with k.each(field.onwards, "begin", "count") as (begin, count):
+        i, j = k.lanes(count, tags)
+        row, before, _, _ = field.rows(i + k.size(begin))
+        r = k.loop(tags)
+        came = shares.at(before, r, where=before >= 0, other=0)
+        total = k.sum(came * weights[r + 2, j], r) / k.sum(came, r)
+        begun = k.where(before >= 0, total, weights[0, j])
+        k.store(shares, (row, j), powers[row, j] * begun)
+
+
+def divided(k: Lanes, shares: DeviceOperand, field: Field, out: DeviceOperand) -> DeviceOperand:
+    """Kernels for shares that sum to 1; gives the logarithms of what they were divided by."""
+    logs = k.scratch(shares.shape[:1], shares.type.dtype)
+    fill(k, out, 0.0)
+    (i,) = k.lanes(field.count)
+    row = field.rows(i)[0]
+    j = k.loop(shares.shape[1])
+    total = k.sum(shares[row, j], j)
+    k.store(logs, (row,), k.log(total))
+    k.store(seen(out), (row, j), shares[row, j] / total)
+    return logs
+
+
+def likelihood(
+    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand,
+    highest: DeviceOperand, logs: DeviceOperand, alpha: DeviceOperand, weights: DeviceOperand,
+    Loss: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for the loss of each sequence: what its rows give, added up."""
+    k, tags = field.k, Transition.shape[1]
+    labels, rows = Label.seen_as((Label.type.numel,)), seen(Emission)
+    fill(k, Loss, 0.0)
+    (i,) = k.lanes(field.count)
+    row, before, behind, line = field.rows(i)
+    tag = labels[row]
+    known = inside(k, tag, tags)
+    last = labels.at(before, where=before >= 0, other=0)
+    paired = known & inside(k, last, tags)
+    came = Transition.at(last + 2, tag, where=paired & (before >= 0), other=0)
+    begun = Transition.at(0, tag, where=known & (before < 0), other=0)
+    ended = Transition.at(1, tag, where=known & (behind < 0), other=0)
+    real = rows.at(row, tag, where=known, other=float("nan")) + came + begun + ended
+    j = k.loop(tags)
+    rest = k.sum(seen(alpha)[row, j] * weights[1, j], j)
+    every = logs[row] + highest[row] + k.where(behind < 0, k.log(rest), 0.0)
+    k.add(Loss, (line, 0), every - real)
+
+
+def walk_back(
+    field: Field, powers: DeviceOperand, weights: DeviceOperand, shares: DeviceOperand
+) -> None:
+    """Kernels for the shares of all that may follow a tag, times what the tag emits."""
+    k, tags = field.k, weights.shape[1]
+    with k.each(field.back, "begin", "count") as (begin, count):
+        i, j = k.lanes(count, tags)
+        row, _, behind, _ = field.rows(i + k.size(begin))
+        r = k.loop(tags)
+        after = shares.at(behind, r, where=behind >= 0, other=0)
+        total = k.sum(after * weights[j + 2, r], r) / k.sum(after, r)
+        k.store(shares, (row, j), powers[row, j] * k.where(behind >= 0, total, weights[1, j]))
+
+
+def emission_gradient(
+    field: Field, alpha: DeviceOperand, powers: DeviceOperand, after: DeviceOperand,
+    Label: DeviceOperand, above: DeviceOperand, d_Emission: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for d_Emission: how likely a tag is, less whether it is there, by the gradient."""
+    k, tags = field.k, alpha.shape[1]
+    labels = Label.seen_as((Label.type.numel,))
+    fill(k, d_Emission, 0.0)
+    (i,) = k.lanes(field.count)
+    row, _, _, line = field.rows(i)
+    j = k.loop(tags)
+    both = alpha[row, j] * after[row, j] / powers[row, j]
+    real = k.where(k.equal(labels[row], j), 1.0, 0.0)
+    k.store(seen(d_Emission), (row, j), (both / k.sum(both, j) - real) * above[line])
+
+
+def transition_gradient(
+    field: Field, alpha: DeviceOperand, after: DeviceOperand, weights: DeviceOperand,
+    Label: DeviceOperand, above: DeviceOperand, d_rows: DeviceOperand, d_Transition: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for d_Transition: expected moves less those that are there, and both ends."""
+    k, tags = field.k, weights.shape[1]
+    labels = Label.seen_as((Label.type.numel,))
+    moved = k.scratch((field.count, tags), weights.type.dtype)
+    p, j = k.lanes(field.count, tags)
+    row, before, _, _ = field.rows(p)
+    r = k.loop(tags)
+    came = alpha.at(before, r, where=before >= 0, other=0)
+    k.store(moved, (p, j), k.sum(came * weights[r + 2, j], r) * after[row, j])
+    given = k.scratch(moved.shape, weights.type.dtype)
+    (p,) = k.lanes(field.count)
+    row, before, _, line = field.rows(p)
+    r = k.loop(tags)
+    whole = k.sum(moved[p, r], r)
+    scale = k.where(before >= 0, above[line] / k.where(before >= 0, whole, 1.0), 0.0)
+    k.store(given, (p, r), scale * after[row, r])
+    _, a, b, left, right = k.tiles((), tags, tags, field.count)
+    before = field.rows(left)[1]
+    came = alpha.at(before, a, where=before >= 0, other=0)
+    k.store(d_Transition, (a + 2, b), k.contract(came, given[right, b]) * weights[a + 2, b])
+    (p,) = k.lanes(field.count)
+    row, before, _, line = field.rows(p)
+    last, tag = labels.at(before, where=before >= 0, other=-1), labels[row]
+    known = inside(k, last, tags) & inside(k, tag, tags)
+    k.add(d_Transition, (last + 2, tag), -above[line], known)
+    for end in range(2):
+        (j,) = k.lanes(tags)
+        p = k.loop(field.count)
+        row, before, behind, _ = field.rows(p)
+        other = behind if end else before
+        k.store(d_Transition, (end, j), k.sum(k.where(other < 0, d_rows[row, j], 0.0), p))
+
+
+def best(
+    field: Field, Emission: DeviceOperand, Transition: DeviceOperand, Label: DeviceOperand | None,
+    path: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for the tags of highest weight; of equal ones the first."""
+    k, rows, tags = field.k, seen(Emission), Transition.shape[1]
+    reached = k.scratch(rows.shape, Emission.type.dtype)
+    came = k.scratch(rows.shape, DType.INT32)
+    chosen = k.scratch(rows.shape[:1], DType.INT32)
+    with k.each(field.onwards, "begin", "count") as (begin, count):
+        i, j = k.lanes(count, tags)
+        row, before, _, _ = field.rows(i + k.size(begin))
+        r = k.loop(tags)
+        moves = reached.at(before, r, where=before >= 0, other=0) + Transition[r + 2, j]
+        start = k.where(before >= 0, k.max(moves, r), Transition[0, j])
+        k.store(reached, (row, j), rows[row, j] + start)
+        k.store(came, (row, j), k.argmax(moves, r))
+    with k.each(field.back, "begin", "count") as (begin, count):
+        (i,) = k.lanes(count)
+        row, _, behind, _ = field.rows(i + k.size(begin))
+        r = k.loop(tags)
+        last = k.argmax(reached[row, r] + Transition[1, r], r)
+        after = chosen.at(behind, where=behind >= 0, other=0)
+        there = came.at(behind, after, where=behind >= 0, other=0)
+        k.store(chosen, (row,), k.where(behind >= 0, there, last))
+    fill(k, path, 0)
+    (i,) = k.lanes(field.count)
+    row = field.rows(i)[0]
+    tag: Number = chosen[row]
+    if Label is not None:
+        right = k.equal(Label.seen_as((Label.type.numel,))[row], tag)
+        tag = k.where(right, 1, 0)
+    k.store(path.seen_as((path.type.numel,)), (row,), tag)

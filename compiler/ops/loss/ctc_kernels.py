@@ -1,0 +1,171 @@
+"""Kernels of connectionist temporal classification: a step of all lattices is a launch.
+
+Scores are logarithms in float64, and what is impossible has a very low one, so that nothing is
+subtracted from infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.types import DType
+from compiler.ops.loss.ctc_steps import ctc_steps
+
+NEVER = -1e30
+"""The score of what cannot be."""
+
+Levels = Sequence[Operand] | None
+
+
+class Lattices:
+    """The lattice of each line: every other place is the blank, between its labels."""
+
+    def __init__(
+        self, k: Lanes, Logits: DeviceOperand, Label: DeviceOperand, levels: tuple[Levels, Levels],
+        lengths: tuple[Operand | None, Operand | None], lines: Size, blank: int,
+    ) -> None:  # fmt: skip
+        sizes = Logits.shape[0], Label.shape[-1]
+        found = k.here(ctc_steps, *levels, *lengths, *sizes)
+        self.k, self.blank, self.lines = k, blank, lines
+        self.classes: Size = Logits.shape[-1]
+        self.logits = Logits.seen_as((Logits.type.numel // self.classes, self.classes))
+        self.labels = Label.seen_as((Label.type.numel,))
+        self.steps = found[0].length()
+        self.onwards, self.back = found[0], found[1]
+        self.count: Size = k.size_of(self.steps, "steps")
+        self.most: Size = k.size_of(found[4], "labels")
+        self.row_at = k.there(found[2], (lines, self.count))
+        self.label_at = k.there(found[3], (lines, self.most))
+        self.lengths = k.there(found[5], (2, lines))
+        self.norms = self._norms()
+
+    @property
+    def places(self) -> Size:
+        """How many places the longest lattice has."""
+        return self.most * 2 + 1
+
+    def _norms(self) -> DeviceOperand:
+        """A kernel for the logarithm of the sum of each row's powers."""
+        k = self.k
+        norms = k.scratch(self.logits.shape[:1], self.logits.type.dtype)
+        (i,) = k.lanes(self.logits.shape[0])
+        j = k.loop(self.classes)
+        most = k.max(self.logits[i, j], j)
+        k.store(norms, (i,), most + k.log(k.sum(k.exp(self.logits[i, j] - most), j)))
+        return norms
+
+    def class_at(self, line: Number, place: Number) -> Number:
+        """The class at a place of a lattice."""
+        k = self.k
+        number = k.div(place, 2)
+        named = k.equal(k.mod(place, 2), 1) & (number < self.lengths[1, line])
+        at = self.label_at.at(line, number, where=named, other=0)
+        return self.labels.at(at, where=named, other=self.blank)
+
+    def score(self, line: Number, step: Number, place: Number, where: Number) -> Number:
+        """How likely a row has the class at a place."""
+        row, found = self.row_at.at(line, step, where=where, other=0), self.class_at(line, place)
+        known = where & (found >= 0) & (found < self.k.size(self.classes))
+        share = self.logits.at(row, found, where=known, other=NEVER)
+        return self.k.astype(share - self.norms.at(row, where=known, other=0), DType.FP64)
+
+    def may_skip(self, line: Number, place: Number) -> Number:
+        """Whether a path may come from two places before: over a blank, to another class."""
+        mine, theirs = self.class_at(line, place), self.class_at(line, place - 2)
+        odd = self.k.equal(self.k.mod(place, 2), 1) & (place >= 2)
+        return odd & self.k.not_equal(mine, self.blank) & self.k.not_equal(mine, theirs)
+
+
+def added(k: Lanes, scores: Sequence[Number]) -> Number:
+    """The logarithm of a sum of powers."""
+    most = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
+    total = sum(k.exp(score - most) for score in scores)
+    return k.maximum(most + k.log(total), NEVER)
+
+
+def forward(lattices: Lattices) -> DeviceOperand:
+    """Kernels for the scores of all paths to each place at each step: [steps, lines, places]."""
+    k, shape = lattices.k, (lattices.lines, lattices.places)
+    scores = k.scratch((lattices.count, *shape), DType.FP64)
+    with k.each(lattices.onwards, "step") as (step,):
+        line, place = k.lanes(*shape)
+        now = place * 0 + k.size(step)
+        live = now < lattices.lengths[0, line]
+        emitted = lattices.score(line, now, place, live)
+        ways = [
+            scores.at(now - 1, line, place - by, where=allowed & (now > 0), other=NEVER)
+            for by, allowed in (
+                (0, place >= 0), (1, place >= 1), (2, lattices.may_skip(line, place)),
+            )
+        ]  # fmt: skip
+        begun = k.where(place < 2, 0.0, NEVER)
+        total = k.where(now > 0, added(k, ways), begun) + emitted
+        k.store(scores, (now, line, place), k.where(live, k.maximum(total, NEVER), NEVER))
+    return scores
+
+
+def backward(lattices: Lattices) -> DeviceOperand:
+    """Kernels for the scores of all paths from each place on, its own step left out."""
+    k, shape = lattices.k, (lattices.lines, lattices.places)
+    scores = k.scratch((lattices.count, *shape), DType.FP64)
+    onwards = k.scratch((lattices.count, *shape), DType.FP64)
+    with k.each(lattices.back, "step") as (step,):
+        line, place = k.lanes(*shape)
+        now = place * 0 + k.size(step)
+        last, end = lattices.lengths[0, line] - 1, lattices.lengths[1, line] * 2
+        goes_on = now < last
+        steps = ((0, goes_on), (1, goes_on), (2, goes_on & lattices.may_skip(line, place + 2)))
+        ways = [
+            onwards.at(
+                now + 1, line, place + by,
+                where=allowed & (place + by < k.size(lattices.places)), other=NEVER,
+            )
+            for by, allowed in steps
+        ]  # fmt: skip
+        ends = (k.equal(place, end) | k.equal(place, end - 1)) & k.equal(now, last)
+        total = k.where(goes_on, added(k, ways), k.where(ends, 0.0, NEVER))
+        emitted = lattices.score(line, now, place, now <= last)
+        k.store(scores, (now, line, place), total)
+        k.store(onwards, (now, line, place), k.maximum(total + emitted, NEVER))
+    return scores
+
+
+def loss(
+    lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, Loss: DeviceOperand | None
+) -> DeviceOperand:
+    """Kernels for the logarithm of all paths of each line, and the loss: 0 where there is none."""
+    k = lattices.k
+    totals = k.scratch((lattices.lines,), DType.FP64)
+    (line,) = k.lanes(lattices.lines)
+    place = k.loop(lattices.places)
+    there = lattices.lengths[0, line] > 0
+    score = ahead.at(0, line, place, where=there, other=NEVER)
+    score = score + behind.at(0, line, place, where=there, other=NEVER)
+    most = k.max(score, place)
+    total = most + k.log(k.sum(k.exp(score - most), place))
+    k.store(totals, (line,), total)
+    if Loss is not None:
+        k.store(Loss, (line, 0), k.where(total > NEVER / 2, -total, 0.0))
+    return totals
+
+
+def gradient(
+    lattices: Lattices, ahead: DeviceOperand, behind: DeviceOperand, totals: DeviceOperand,
+    out: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for the gradient by logits: what a class has, less what its places have."""
+    k = lattices.k
+    step, line, c = k.lanes(lattices.count, lattices.lines, lattices.classes)
+    live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
+    row = lattices.row_at[line, step]
+    k.store(
+        out, (step, line, c), k.where(live, k.exp(lattices.logits[row, c] - lattices.norms[row]), 0)
+    )
+    step, line, place = k.lanes(lattices.count, lattices.lines, lattices.places)
+    live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
+    likely = k.exp(ahead[step, line, place] + behind[step, line, place] - totals[line])
+    found = lattices.class_at(line, place)
+    known = live & (found >= 0) & (found < k.size(lattices.classes))
+    k.add(out, (step, line, found), -k.astype(likely, out.type.dtype), known)

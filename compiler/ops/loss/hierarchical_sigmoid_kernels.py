@@ -1,0 +1,109 @@
+"""The kernels of a class as a path through a tree: a lane for each fork on each row's path.
+
+A class or a fork that is none costs NaN and gets no gradient: kernels cannot raise the error that
+the host has for it. Gradients of forks are added up in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType
+from compiler.ops.loss.binary import softplus
+from compiler.ops.shared_kernels import inside, listed
+
+FARTHEST = 40.0
+"""Scores are held within plus and minus this."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A fork on the path of a row: its number, the turn taken there, and whether there is one.
+
+    `wrong` holds where what the path was told by is no class or no fork.
+    """
+
+    number: Number
+    turn: Number
+    there: Number
+    wrong: Number
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The paths of rows, at most `longest` forks: by `table` and `code`, or of the labels."""
+
+    label: DeviceOperand
+    table: DeviceOperand | None
+    code: DeviceOperand | None
+    classes: int
+    forks: Size
+    longest: Size
+
+    def fork(self, k: Lanes, row: Number, place: Number) -> Fork:
+        """The fork at a place of a row's path; `fork_paths` has it for the host."""
+        if self.table is not None and self.code is not None:
+            return self._listed(k, self.table, self.code, row, place)
+        label = self.label.seen_as((self.label.type.numel,))[row]
+        known = inside(k, label, self.classes)
+        leaf = k.where(known, label, 0) + self.classes
+        halves = [2**step for step in range(int(str(self.longest)) + 1)]
+        step, next_step = (listed(k, at, halves, DType.INT64) for at in (place, place + 1))
+        node = k.div(leaf, next_step)
+        there = (node > 0) & known
+        return Fork(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~known)
+
+    def _listed(
+        self, k: Lanes, table: DeviceOperand, code: DeviceOperand, row: Number, place: Number
+    ) -> Fork:
+        """A fork of a path that tensors tell; it ends with the first number below 0."""
+        r = k.loop(self.longest)
+        least = k.min(k.where(r <= place, table[row, r], 0), r)
+        number = table[row, place]
+        known = inside(k, number, self.forks)
+        ended = least < 0
+        there = known & ~ended
+        return Fork(k.where(there, number, 0), code[row, place], there, ~known & ~ended)
+
+
+def costs(
+    k: Lanes, paths: Paths, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
+    passed: DeviceOperand, out: DeviceOperand | None,
+) -> None:  # fmt: skip
+    """Kernels for log(1 + exp(score)) of each fork, `passed`, and for the cost of each row.
+
+    `given` are X, W and the bias of forks, if they have one.
+    """
+    X, W, bias = given
+    rows, width = X.shape
+    each = k.scratch(passed.shape, X.type.dtype)
+    i, place = k.lanes(*passed.shape)
+    fork, r = paths.fork(k, i, place), k.loop(width)
+    score = k.sum(X[i, r] * W.at(fork.number, r, where=fork.there, other=0), r)
+    if bias is not None:
+        forks = bias.seen_as((bias.type.numel,))
+        score = score + forks.at(fork.number, where=fork.there, other=0)
+    score = k.where(fork.there, k.clip(score, -FARTHEST, FARTHEST), 0.0)
+    gone = softplus(k, score)
+    cost = gone - k.where(k.equal(fork.turn, 1), score, 0.0)
+    k.store(passed, (i, place), gone)
+    k.store(each, (i, place), k.where(fork.wrong, float("nan"), cost))
+    if out is not None:
+        (i,) = k.lanes(rows)
+        r = k.loop(passed.shape[1])
+        k.store(out, (i, 0), k.sum(each[i, r], r))
+
+
+def slopes(
+    k: Lanes, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
+) -> tuple[DeviceOperand, DeviceOperand]:
+    """A kernel for the gradient of each score, and the fork it is of: [rows, longest] each."""
+    slope, forks = (k.scratch(passed.shape, dtype) for dtype in (passed.type.dtype, DType.INT64))
+    i, place = k.lanes(*passed.shape)
+    fork = paths.fork(k, i, place)
+    share = 1.0 - k.exp(-passed[i, place]) - k.astype(fork.turn, passed.type.dtype)
+    k.store(slope, (i, place), k.where(fork.there, share * d_Out[i, 0], 0.0))
+    k.store(forks, (i, place), fork.number)
+    return slope, forks

@@ -1,0 +1,250 @@
+"""Double-grad ops that no other ops compose; see `compiler.ir.autodiff.double_grad`.
+
+Slots are named as in the reference: DDX is the gradient of `X@GRAD`, DOut is `Out@GRAD`, DX on the
+left is the gradient of X, on the right `X@GRAD` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, cast
+
+import numpy as np
+
+from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import Array, Shape, TensorType
+from compiler.ops.math.reduce import sum_to
+from compiler.ops.shared_kernels import broadcast_at
+from compiler.ops.type_checks import numeric
+
+
+def spread(small: Array, shape: tuple[int, ...], axis: int) -> Array:
+    """A tensor with a size of 1 for each axis it lacks of `shape`, from `axis` on."""
+    return small.reshape(numeric(spread_shape(small.shape, len(shape), axis)))
+
+
+def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
+    """A shape with a size of 1 for each axis it lacks of `rank`, as `spread` has it."""
+    if len(small) == rank:
+        return small
+    sizes = list(small)
+    while sizes and sizes[-1] == 1:
+        sizes.pop()
+    before = rank - len(sizes) if axis == -1 else axis
+    ones = (1,) * (rank - len(sizes))
+    return (*ones[:before], *sizes, *ones[before:])
+
+
+def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
+    """The element of a tensor that broadcasts from `axis` on."""
+    seen = small.seen_as(spread_shape(small.shape, len(indices), axis))
+    return seen[broadcast_at(seen.shape, indices)]
+
+
+def broadcast_sum(terms: Sequence[Array | None], shape: tuple[int, ...], axis: int) -> Array:
+    """The sum of those terms that there are, each spread over a shape."""
+    given = [spread(term, shape, axis) for term in terms if term is not None]
+    total = np.zeros(shape, given[0].dtype)
+    for term in given:
+        total += term
+    return total
+
+
+class SumAgain(OpDef):
+    """DDOut = DDX ± DDY, broadcast as the op itself does it; one of them may be missing."""
+
+    DOut = reads(shape_only=True)
+    DDX = reads(optional=True)
+    DDY = reads(optional=True)
+    DDOut = writes()
+    axis = attr(-1)
+
+    sign: ClassVar[int] = 1
+
+    def infer(self, DOut: TensorType) -> TensorType:
+        return DOut
+
+    def triton(
+        self,
+        k: Lanes,
+        DDX: DeviceOperand | None,
+        DDY: DeviceOperand | None,
+        DDOut: DeviceOperand,
+    ) -> None:
+        indices, total = k.lanes(*DDOut.shape), None
+        for term, sign in ((DDX, 1), (DDY, self.sign)):
+            if term is not None:
+                value = at_element(term, indices, self.axis)
+                value = value if sign > 0 else -value
+                total = value if total is None else total + value
+        k.store(DDOut, indices, 0.0 if total is None else total)
+
+
+class ElementwiseAddGradGrad(SumAgain, op="elementwise_add_grad_grad"):
+    """The gradient of `elementwise_add_grad`."""
+
+    def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
+        return broadcast_sum((DDX, DDY), cast("tuple[int, ...]", DOut), self.axis)
+
+
+class ElementwiseSubGradGrad(SumAgain, op="elementwise_sub_grad_grad"):
+    """The gradient of `elementwise_sub_grad`."""
+
+    sign = -1
+
+    def numpy(self, DOut: Shape, DDX: Array | None, DDY: Array | None) -> Array:
+        signed = (DDX, None if DDY is None else -DDY)
+        return broadcast_sum(signed, cast("tuple[int, ...]", DOut), self.axis)
+
+
+class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
+    """X@GRAD = Out@GRAD / Y and Y@GRAD = -Out@GRAD * Out / Y, for a Y of no more axes than X."""
+
+    Y = reads()
+    Out = reads()
+    DOut = reads()
+    DDX = reads(optional=True)
+    DDY = reads(optional=True)
+    DY = writes(optional=True)
+    DOutNew = writes(optional=True)
+    DDOut = writes(optional=True)
+    axis = attr(-1)
+
+    def infer(self, Y: TensorType, Out: TensorType) -> dict[str, TensorType]:
+        return {"DY": Y, "DOutNew": Out, "DDOut": Out}
+
+    def numpy(
+        self, Y: Array, Out: Array, DOut: Array, DDX: Array | None, DDY: Array | None
+    ) -> dict[str, Array]:
+        y = spread(Y, Out.shape, self.axis)
+        by_x = DOut / y
+        from_x = np.zeros_like(Out) if DDX is None else spread(DDX, Out.shape, self.axis)
+        from_y = np.zeros_like(y) if DDY is None else spread(DDY, Out.shape, self.axis)
+        above = (from_x - Out * from_y) / y
+        axes = tuple(i for i, size in enumerate(y.shape) if size == 1 < Out.shape[i])
+        by_y = -(by_x * above).sum(axis=axes, keepdims=True)
+        return {"DY": by_y.reshape(Y.shape), "DOutNew": -(by_x * from_y), "DDOut": above}
+
+    def triton(
+        self,
+        k: Lanes,
+        Y: DeviceOperand,
+        Out: DeviceOperand,
+        DOut: DeviceOperand,
+        DDX: DeviceOperand | None,
+        DDY: DeviceOperand | None,
+        DY: DeviceOperand | None,
+        DOutNew: DeviceOperand | None,
+        DDOut: DeviceOperand | None,
+    ) -> None:
+        def parts(at: tuple[Number, ...]) -> tuple[Number, Number, Number]:
+            y = at_element(Y, at, self.axis)
+            from_x, from_y = (0 if t is None else at_element(t, at, self.axis) for t in (DDX, DDY))
+            return DOut[at] / y, from_y, (from_x - Out[at] * from_y) / y
+
+        if DOutNew is not None or DDOut is not None:
+            at = k.lanes(*Out.shape)
+            by_x, from_y, above = parts(at)
+            if DOutNew is not None:
+                k.store(DOutNew, at, -(by_x * from_y))
+            if DDOut is not None:
+                k.store(DDOut, at, above)
+        if DY is not None:
+            seen = DY.seen_as(spread_shape(DY.shape, Out.type.rank, self.axis))
+            sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
+
+
+class SquareGradGrad(Pointwise, op="square_grad_grad"):
+    """X@GRAD = 2 * X * Out@GRAD, by X and by Out@GRAD."""
+
+    X = reads()
+    DOut = reads()
+    DDX = reads()
+    DX = writes(optional=True)
+    DDOut = writes(optional=True)
+
+    def compute(self, xp: Xp, X: Value, DOut: Value, DDX: Value) -> Value:
+        return {"DX": DOut * DDX * 2.0, "DDOut": X * DDX * 2.0}
+
+
+class EluGradGrad(Pointwise, op="elu_grad_grad"):
+    """X@GRAD = Out@GRAD * (1 where X is positive, else alpha * e ** X)."""
+
+    X = reads()
+    DOut = reads()
+    DDX = reads()
+    DX = writes(optional=True)
+    DDOut = writes(optional=True)
+    alpha = attr(1.0)
+
+    def compute(self, xp: Xp, X: Value, DOut: Value, DDX: Value) -> Value:
+        slope = xp.exp(xp.minimum(X, 0.0)) * self.alpha
+        bent = DDX * slope * (X <= 0.0)
+        return {"DX": DOut * bent, "DDOut": bent + DDX * (X > 0.0)}
+
+
+class SqrtGradGrad(Pointwise, op="sqrt_grad_grad"):
+    """X@GRAD = Out@GRAD / 2 / Out, by Out and by Out@GRAD."""
+
+    Out = reads()
+    DX = reads()
+    DDX = reads()
+    DOut = writes(optional=True)
+    DDOut = writes(optional=True)
+
+    def compute(self, xp: Xp, Out: Value, DX: Value, DDX: Value) -> Value:
+        share = DDX / Out
+        return {"DOut": -(DX * share), "DDOut": share * 0.5}
+
+
+class OfOutput(Pointwise):
+    """The gradient of a slope that an op tells from its output."""
+
+    Out = reads()
+    DOut = reads()
+    DDX = reads()
+    DOutNew = writes(optional=True)
+    DDOut = writes(optional=True)
+
+
+class TanhGradGrad(OfOutput, op="tanh_grad_grad"):
+    """X@GRAD = Out@GRAD * (1 - Out ** 2)."""
+
+    def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
+        return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": DDX * (1.0 - Out * Out)}
+
+
+class SigmoidGradGrad(OfOutput, op="sigmoid_grad_grad"):
+    """X@GRAD = Out@GRAD * Out * (1 - Out)."""
+
+    def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
+        return {"DOutNew": DOut * DDX * (1.0 - Out * 2.0), "DDOut": DDX * Out * (1.0 - Out)}
+
+
+class ExpGradGrad(OfOutput, op="exp_grad_grad"):
+    """X@GRAD = Out@GRAD * Out."""
+
+    def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
+        return {"DOutNew": DOut * DDX, "DDOut": DDX * Out}
+
+
+class ReciprocalGradGrad(OfOutput, op="reciprocal_grad_grad"):
+    """X@GRAD = -Out@GRAD * Out ** 2."""
+
+    def compute(self, xp: Xp, Out: Value, DOut: Value, DDX: Value) -> Value:
+        return {"DOutNew": Out * DOut * DDX * -2.0, "DDOut": -(DDX * Out * Out)}
+
+
+class LogGradGrad(Pointwise, op="log_grad_grad"):
+    """X@GRAD = Out@GRAD / X, by X and by Out@GRAD."""
+
+    X = reads()
+    DOut = reads()
+    DDX = reads()
+    DX = writes(optional=True)
+    DDOut = writes(optional=True)
+
+    def compute(self, xp: Xp, X: Value, DOut: Value, DDX: Value) -> Value:
+        share = DDX / X
+        return {"DX": -(DOut * share / X), "DDOut": share}

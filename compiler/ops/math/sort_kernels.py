@@ -1,0 +1,136 @@
+"""Kernels of order: the first few of each row, whole rows sorted, and what goes back from there.
+
+Rows lie along the middle one of three axes. Of equal values the first comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import DType
+from compiler.ops.shared_kernels import fill, inside, split_at
+
+FEW = 16
+"""So many of a row are found one after the other; more are sorted."""
+
+SORTED = 4096
+"""Values of a row that are sorted at once; in a longer one each counts what goes before it."""
+
+LONGEST = 65536
+"""Values of a row up to which counting is worth its while."""
+
+
+def limit(X: DeviceOperand, largest: bool) -> float:
+    """What comes after everything else."""
+    dtype = X.type.dtype
+    if dtype.is_float:
+        return float("-inf") if largest else float("inf")
+    bits = 8 * dtype.numpy.itemsize - 1
+    return -(2**bits) if largest else 2**bits - 1
+
+
+def goes_before(k: Lanes, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
+    """Whether the value a at place i comes before the value b at place j."""
+    ahead = k.greater(a, b) if largest else k.less(a, b)
+    return ahead | (k.equal(a, b) & k.less(i, j))
+
+
+def first_few(
+    k: Lanes, X: DeviceOperand, count: int, axis: int, largest: bool,
+    Out: DeviceOperand, Indices: DeviceOperand,
+) -> None:  # fmt: skip
+    """Kernels for the first values along an axis, in order, and where they are."""
+    before, size, behind = split_at(X.shape, axis)
+    x = X.seen_as((before, size, behind))
+    values, places = (each.seen_as((before, count, behind)) for each in (Out, Indices))
+    if count > FEW:
+        in_order(k, x, largest, values, places, count)
+        return
+    for n in range(count):
+        i, j = k.lanes(before, behind)
+        r = k.loop(size)
+        value, worst = x[i, r, j], limit(X, largest)
+        if n:
+            known = goes_before(k, values[i, n - 1, j], places[i, n - 1, j], value, r, largest)
+        else:
+            known = r >= 0
+        open_values = k.where(known, value, worst)
+        best = k.max(open_values, r) if largest else k.min(open_values, r)
+        place = k.where(known & k.equal(value, best), r, k.size(size) - 1)
+        k.store(values, (i, n, j), best)
+        k.store(places, (i, n, j), k.min(k.astype(place, DType.INT32), r))
+
+
+def sorts_at_once(x: DeviceOperand) -> bool:
+    """True where the rows of three axes are short, and their values, too."""
+    size = x.shape[1]
+    return isinstance(size, int) and size <= SORTED and x.type.dtype.itemsize <= 4
+
+
+def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
+    """Why the host orders the rows of X along an axis; empty where kernels do."""
+    X = types.get("X")
+    size = None if X is None else X.shape[axis]
+    few = isinstance(count, int) and count <= FEW
+    long = isinstance(size, int) and size > LONGEST and not few
+    return f"it puts rows of more than {LONGEST} values in order" if long else ""
+
+
+def in_order(
+    k: Lanes, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
+    count: Size,
+) -> None:  # fmt: skip
+    """A kernel for the first `count` values of each row in their order, and where they are."""
+    if not sorts_at_once(x):
+        ranked(k, x, largest, values, places, count)
+        return
+    before, size, behind = x.shape
+    i, j = k.lanes(before, behind)
+    r = k.loop(size)
+    place = k.order(x[i, r, j], r, largest)
+    kept = r < k.size(count)
+    k.store(values, (i, r, j), x.at(i, place, j, where=kept), kept)
+    k.store(places, (i, r, j), place, kept)
+
+
+def ranked(
+    k: Lanes, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
+    count: Size,
+) -> None:  # fmt: skip
+    """A kernel that puts each value where as many go before it; those beyond `count` nowhere."""
+    before, size, behind = x.shape
+    i, n, j = k.lanes(before, size, behind)
+    r = k.loop(size)
+    own = x[i, n, j]
+    ahead = goes_before(k, x[i, r, j], r, own, n, largest)
+    rank = k.sum(k.astype(ahead, DType.INT32), r)
+    kept = rank < k.size(count)
+    k.store(values, (i, rank, j), own, kept)
+    k.store(places, (i, rank, j), n, kept)
+
+
+def put_back(
+    k: Lanes, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
+) -> None:
+    """Kernels for zeros with values put along an axis where they were taken from."""
+    fill(k, out, 0)
+    before, size, behind = split_at(out.shape, axis)
+    shape = (before, values.shape[axis], behind)
+    i, n, j = k.lanes(*shape)
+    place = Indices.seen_as(shape)[i, n, j]
+    value = values.seen_as(shape)[i, n, j]
+    k.store(out.seen_as((before, size, behind)), (i, place, j), value, inside(k, place, size))
+
+
+def extreme_place(k: Lanes, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand) -> None:
+    """A kernel for where along an axis the largest or the smallest stands."""
+    before, size, behind = split_at(X.shape, axis)
+    i, j = k.lanes(before, behind)
+    r = k.loop(size)
+    value = X.seen_as((before, size, behind))[i, r, j]
+    best = k.max(value, r) if largest else k.min(value, r)
+    place = k.where(k.equal(value, best), r, k.size(size) - 1)
+    k.store(Out.seen_as((before, behind)), (i, j), k.min(k.astype(place, DType.INT32), r))

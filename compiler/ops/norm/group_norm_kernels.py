@@ -1,0 +1,131 @@
+"""The kernels of `group_norm`: a lane for each group of an image, which runs through the group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size, product
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.types import Shape
+from compiler.ops.image.windows import channels_first, is_channels_last
+from compiler.ops.norm.norm_kernels import Channels, held, kept, row_gradient, sums, wide
+
+
+@dataclass(frozen=True)
+class Member:
+    """An element of a group in a lane: where it is, and whether the group has so many."""
+
+    n: Number
+    group: Number
+    c: Number
+    index: tuple[Number, ...]
+    turn: Number
+    inside: Number | None
+    count: Number
+
+    def at(self, k: Lanes, vector: DeviceOperand) -> Number:
+        """What a vector has for the element's channel."""
+        return wide(k, vector.at(self.c, where=self.inside, other=0))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Images in a layout, their channels in groups; the last group may have fewer."""
+
+    layout: str
+    shape: Shape
+    groups: int
+
+    @property
+    def sizes(self) -> tuple[Size, Size, Size]:
+        """Images, channels, places."""
+        batch, channels, *image = channels_first(self.layout, self.shape)
+        return batch, channels, product(image)
+
+    @property
+    def view(self) -> Shape:
+        """Images with one axis for all places."""
+        batch, channels, places = self.sizes
+        last = is_channels_last(self.layout)
+        return (batch, places, channels) if last else (batch, channels, places)
+
+    def begin(self, k: Lanes, like: DeviceOperand) -> Member:
+        """Begin a kernel with a lane a group; gives the element of a turn."""
+        batch, channels, places = self.sizes
+        size = (channels - 1) // self.groups + 1
+        n, group = k.lanes(batch, self.groups)
+        turn = k.loop(size * places)
+        if is_channels_last(self.layout):
+            p, c = k.unravel(turn, (places, size))
+        else:
+            c, p = k.unravel(turn, (size, places))
+        c = group * k.size(size) + c
+        even = isinstance(channels, int) and channels % self.groups == 0
+        inside = None if even else c < k.size(channels)
+        index = (n, p, c) if is_channels_last(self.layout) else (n, c, p)
+        own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(places)
+        return Member(n, group, c, index, turn, inside, k.astype(own, held(like.type.dtype)))
+
+    def read(self, k: Lanes, images: DeviceOperand, e: Member) -> Number:
+        """An element in no less than 32 bits; 0 where there is none."""
+        return wide(k, images.seen_as(self.view).at(*e.index, where=e.inside, other=0))
+
+
+def normalise(
+    k: Lanes, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
+    epsilon: float, outs: tuple[DeviceOperand | None, ...],
+) -> None:  # fmt: skip
+    """Y, the mean and the variance of every group; `factors` are scale and bias."""
+    e, (Y, *told) = g.begin(k, X), outs
+    x = g.read(k, X, e)
+    mean, variance = k.moments(x, e.turn, e.inside)
+    for out, value in zip(told, (mean, variance), strict=True):
+        if out is not None:
+            k.store(out, (e.n, e.group), value)
+    if Y is None:
+        return
+    scale, bias = factors
+    y = (x - mean) / k.sqrt(variance + epsilon)
+    y = y if scale is None else y * e.at(k, scale)
+    y = y if bias is None else y + e.at(k, bias)
+    k.store(Y.seen_as(g.view), e.index, y, where=e.inside)
+
+
+def normal_of(k: Lanes, y: Number, scale: Number | None, bias: Number | None) -> Number:
+    """What Y was before scale and bias; 0 where the scale is."""
+    shifted = y if bias is None else y - bias
+    if scale is None:
+        return shifted
+    none = k.equal(scale, 0)
+    return k.where(none, 0, shifted / k.where(none, 1, scale))
+
+
+def gradient(
+    k: Lanes, g: Groups, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
+    factors: tuple[DeviceOperand | None, ...], epsilon: float,
+    made: tuple[DeviceOperand | None, ...],
+) -> None:  # fmt: skip
+    """Gradients of images, scale and bias from Y, d_Y and the variance."""
+    Y, d_Y, Variance = given
+    d_X, *wanted = made
+    s = Channels.of(g.layout, g.shape)
+
+    def values(c: Number, place: Number) -> list[Number]:
+        above = s.read(k, d_Y, c, place)
+        own = [None if each is None else wide(k, each[c]) for each in factors]
+        normal = normal_of(k, s.read(k, Y, c, place), own[0], own[1])
+        pairs = zip(wanted, (above * normal, above), strict=True)
+        return [value for out, value in pairs if out is not None]
+
+    if any(out is not None for out in wanted):
+        sums(k, s, values, [out for out in wanted if out is not None])
+    if d_X is None:
+        return
+    e = g.begin(k, Y)
+    own = [None if each is None else e.at(k, each) for each in factors]
+    above = g.read(k, d_Y, e)
+    normal = kept(k, e.inside, normal_of(k, g.read(k, Y, e), own[0], own[1]))
+    scaled = above if own[0] is None else above * own[0]
+    inverse = 1.0 / k.sqrt(wide(k, Variance[e.n, e.group]) + epsilon)
+    share = row_gradient(k, e.turn, e.count, scaled, normal, inverse)
+    k.store(d_X.seen_as(g.view), e.index, share, where=e.inside)

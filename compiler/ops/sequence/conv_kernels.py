@@ -1,0 +1,98 @@
+"""Kernels of the convolution along sequences: products of what windows see, gathered on the way."""
+
+from __future__ import annotations
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.types import Shape
+from compiler.ops.sequence.sequence_kernels import rows_bounds
+
+
+class Window:
+    """What each row sees: `length` rows of its sequence from `start` on, counted from its own."""
+
+    def __init__(self, k: Lanes, level: Operand, X: Shape, start: int, length: int) -> None:
+        self.k = k
+        self.bounds = rows_bounds(k, level, X[0])
+        self.rows: Size = X[0]
+        self.size: Size = X[1]
+        self.start = start
+        self.length = length
+
+    @property
+    def width(self) -> Size:
+        """The numbers that a window has."""
+        return self.length * self.size
+
+    def split(self, place: Number) -> tuple[Number, Number]:
+        """The step of a window, and the column in its row, of one of its numbers."""
+        step, column = self.k.unravel(place, (self.length, self.size))
+        return step, column
+
+    def inside(self, row: Number, seen: Number) -> Number:
+        """Whether a row is of the same sequence as another one."""
+        return (seen >= self.bounds[0, row]) & (seen < self.bounds[1, row])
+
+    def border(self, row: Number, seen: Number) -> Number:
+        """The row of the padding that stands where a row sees none of its sequence."""
+        begin, end = self.bounds[0, row], self.bounds[1, row]
+        return self.k.where(seen < begin, seen - begin, seen - end) + max(0, -self.start)
+
+    def value(
+        self, X: DeviceOperand, padding: DeviceOperand | None, row: Number, place: Number
+    ) -> Number:
+        """A number that a row's window has."""
+        step, column = self.split(place)
+        seen = row + step + self.start
+        inside = self.inside(row, seen)
+        found = X.at(seen, column, where=inside, other=0)
+        if padding is None:
+            return found
+        beyond = self.border(row, seen)
+        there = (beyond >= 0) & (beyond < self.k.size(padding.shape[0])) & ~inside
+        return found + padding.at(beyond, column, where=there, other=0)
+
+
+def convolve(
+    k: Lanes, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
+    Filter: DeviceOperand, Out: DeviceOperand,
+) -> None:  # fmt: skip
+    """A kernel for Out = windows @ Filter."""
+    _, i, j, left, right = k.tiles((), Out.shape[0], Out.shape[1], window.width)
+    k.store(Out, (i, j), k.contract(window.value(X, padding, i, left), Filter[right, j]))
+
+
+def rows_gradient(
+    k: Lanes, window: Window, Filter: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
+    """A kernel for d_X: what the windows that see a row give it."""
+    filters = Filter.shape[1]
+    _, i, j, left, right = k.tiles((), d_X.shape[0], d_X.shape[1], window.length * filters)
+    step, filter = k.unravel(left, (window.length, filters))
+    seeing = i - step - window.start
+    above = d_Out.at(seeing, filter, where=window.inside(i, seeing), other=0)
+    step, filter = k.unravel(right, (window.length, filters))
+    weights = Filter.seen_as((window.length, window.size, filters))
+    k.store(d_X, (i, j), k.contract(above, weights[step, j, filter]))
+
+
+def filter_gradient(
+    k: Lanes, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
+    d_Out: DeviceOperand, d_Filter: DeviceOperand,
+) -> None:  # fmt: skip
+    """A kernel for d_Filter = windows, turned, @ d_Out."""
+    _, i, j, left, right = k.tiles((), d_Filter.shape[0], d_Filter.shape[1], window.rows)
+    k.store(d_Filter, (i, j), k.contract(window.value(X, padding, left, i), d_Out[right, j]))
+
+
+def padding_gradient(
+    k: Lanes, window: Window, Filter: DeviceOperand, d_Out: DeviceOperand, d_padding: DeviceOperand
+) -> None:
+    """Kernels that add to d_padding what windows give that reach outside of their sequence."""
+    given = k.scratch((window.rows, window.width), d_Out.type.dtype)
+    k.product(given, d_Out, Filter, turned=(False, True))
+    row, place = k.lanes(*given.shape)
+    step, column = window.split(place)
+    seen = row + step + window.start
+    outside = ~window.inside(row, seen)
+    k.add(d_padding, (window.border(row, seen), column), given[row, place], outside)

@@ -1,0 +1,111 @@
+"""What kernels of recurrent ops share: steps that the host launches, activations, stacks of states.
+
+The host knows the order of `time_steps` and goes through the steps; each launches a product of
+matrices over the sequences that are that long, with what a cell does to its sums in its kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, Lanes, Number, Operand
+from compiler.ir.types import DType
+from compiler.ops.sequence.time_steps import steps_of
+from compiler.ops.shared_kernels import fill
+
+STEP = ("begin", "new", "before", "count", "next_begin", "next_count")
+"""The numbers of a step, in the order of `steps_of`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One step: `count` rows from `begin` on in the order, from `new` on in a stack of states.
+
+    The states before stand from `before` on. The next step has `next_count` rows from `next_begin`
+    on, which are those of the first sequences.
+    """
+
+    begin: Size = 0
+    new: Size = 0
+    before: Size = 0
+    count: Size = 0
+    next_begin: Size = 0
+    next_count: Size = 0
+
+
+class Steps:
+    """All steps over the rows of sequences."""
+
+    def __init__(self, k: Lanes, level: Operand, rows: Size, backwards: bool) -> None:
+        self.k = k
+        self.rows = rows
+        self.sequences: Size = level.shape[0] - 1
+        self._found = k.here(steps_of, level, backwards)
+        self.first: Size = k.size_of(self._found[0].length(), "first")
+        self.order = k.there(self._found[0], (self.first,))
+        self.row_at = k.there(self._found[1], (rows,))
+
+    @property
+    def onwards(self) -> HostValue:
+        """The steps, the first one first."""
+        return self._found[3]
+
+    @property
+    def back(self) -> HostValue:
+        """The steps, the last one first."""
+        return self._found[4]
+
+    def places_before(self) -> DeviceOperand:
+        """For each place of the order, that of the state before it in a stack."""
+        return self.k.there(self._found[2], (self.rows,))
+
+    def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
+        """A stack of states of which only the initial ones are set: to 0 where none are given."""
+        k = self.k
+        states = k.scratch((self.sequences + self.rows, width), dtype)
+        i, j = k.lanes(self.first, width)
+        k.store(states, (i, j), 0.0 if initial is None else initial[self.order[i], j])
+        return states
+
+    def stacked(self, initial: DeviceOperand | None, states: DeviceOperand) -> DeviceOperand:
+        """States of the rows of sequences in the order, stacked on the initial ones."""
+        k, stack = self.k, self.stack(initial, states.shape[-1], states.type.dtype)
+        p, j = k.lanes(self.rows, states.shape[-1])
+        k.store(stack, (p + k.size(self.first), j), states[self.row_at[p], j])
+        return stack
+
+    def cleared(self, d_initial: DeviceOperand) -> DeviceOperand:
+        """The gradient of initial states with 0 everywhere: what empty sequences have."""
+        fill(self.k, d_initial, 0.0)
+        return d_initial
+
+
+def activated(k: Lanes, value: Number, kind: str) -> Number:
+    """An activation; "sigmoid" is that of a value held within -40 and 13, "logistic" of any."""
+    if kind == "sigmoid":
+        return 1.0 / (k.exp(k.clip(-value, -13.0, 40.0)) + 1.0)
+    if kind == "logistic":
+        return 1.0 / (k.exp(-value) + 1.0)
+    if kind == "tanh":
+        return k.tanh(value)
+    return k.maximum(value, 0.0) if kind == "relu" else value
+
+
+def slope(k: Lanes, active: Number, kind: str) -> Number:
+    """The derivative of an activation, by what it gave."""
+    if kind in ("sigmoid", "logistic"):
+        return active * (1.0 - active)
+    if kind == "tanh":
+        return 1.0 - active * active
+    return k.where(active > 0.0, 1.0, 0.0) if kind == "relu" else 1.0
+
+
+def clipped(k: Lanes, value: Number, clip: float) -> Number:
+    """A number within ± a clip; 0 is none."""
+    return k.clip(value, -clip, clip) if clip > 0.0 else value
+
+
+def within(k: Lanes, value: Number, clip: float) -> Number:
+    """1 where a clip leaves a number as it is, 0 where it holds it."""
+    return k.where(k.absolute(value) < clip, 1.0, 0.0) if clip > 0.0 else 1.0

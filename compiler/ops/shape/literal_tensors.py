@@ -1,0 +1,95 @@
+"""Tensors whose numbers stand in the program: `assign_value` and `fill`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import BadAttribute, ShapeError
+from compiler.ir.opdef import OpDef, attr, attr_list, writes
+from compiler.ir.opdef.attribute_bounds import WIDE
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.math.axes import element_type
+from compiler.ops.shape.creation import number_from, number_text
+from compiler.ops.shared_kernels import numbers_of, too_many
+from compiler.ops.type_checks import literal_shape
+
+
+class AssignValue(OpDef, op="assign_value"):
+    """Out = the numbers in the attribute of its element type, in the shape `shape`.
+
+    Reference: assign_value_op.h.
+    """
+
+    Out = writes()
+    shape = attr_list(int)
+    dtype = attr(DType.FP32.code)
+    bool_values = attr_list(bool)
+    fp32_values = attr_list(float)
+    int32_values = attr_list(int)
+    int64_values = attr_list(int, WIDE)
+
+    def infer(self) -> TensorType:
+        dtype = DType.of(self.dtype)
+        if dtype not in (DType.BOOL, DType.FP32, DType.INT32, DType.INT64):
+            raise BadAttribute(f"{self.kind} has no values of {dtype.text}")
+        type = TensorType(dtype, literal_shape(self.kind, self.shape))
+        if type.numel != len(self.values()):
+            raise ShapeError(f"{self.kind}: {len(self.values())} values do not fill {type}")
+        return type
+
+    def values(self) -> list[Any]:
+        """The list that goes with the element type; whole numbers say which truths hold."""
+        by_code: dict[int, list[Any]] = {
+            DType.BOOL.code: self.bool_values,
+            DType.FP32.code: self.fp32_values,
+            DType.INT32.code: self.int32_values,
+            DType.INT64.code: self.int64_values,
+        }
+        return by_code[self.dtype]
+
+    def numpy(self) -> Array:
+        lists = {0: self.bool_values, 2: self.int32_values, 3: self.int64_values}
+        values = lists.get(self.dtype, self.fp32_values)
+        return np.array(values, element_type(self.dtype)).reshape(self.shape)
+
+    def lower(self, k: Kernel, Out: Operand) -> None:
+        dtype = repr(Out.type.dtype.numpy.name)
+        listed = ", ".join(map(number_text, self.values()))
+        values = k.once(f"np.array([{listed}], {dtype})", [], "values")
+        k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
+
+    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+        numbers_of(k, Out, self.values())
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        return too_many(len(self.values()))
+
+
+class Fill(OpDef, op="fill"):
+    """Out = the numbers `value`, in the shape `shape`. Reference: fill_op.h."""
+
+    Out = writes()
+    value = attr_list(float, WIDE)
+    shape = attr_list(int)
+    dtype = attr(DType.FP32.code)
+    force_cpu = attr(False)
+
+    def infer(self) -> TensorType:
+        type = TensorType(DType.of(self.dtype), literal_shape(self.kind, self.shape))
+        if type.numel != len(self.value):
+            raise ShapeError(f"fill: {len(self.value)} values do not fill {type}")
+        return type
+
+    def numpy(self) -> Array:
+        return np.array(self.value).astype(element_type(self.dtype)).reshape(self.shape)
+
+    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+        dtype = Out.type.dtype.numpy
+        numbers_of(k, Out, [number_from("", each, dtype) for each in self.value])
+
+    def host_only(self, types: Mapping[str, Any]) -> str:
+        return too_many(len(self.value))

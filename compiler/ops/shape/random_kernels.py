@@ -1,0 +1,130 @@
+"""Kernels of random numbers: every element draws its own from a key, by its place in flat order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.dims import Size
+from compiler.ir.opdef import Value, Xp
+from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.philox import below_by_key
+from compiler.ir.types import Array, DType
+from compiler.ops.math.cumulative import Cumsum
+
+ORDER = 2**63 - 1
+"""Below what the numbers are that decide an order."""
+
+_ERF = 0.9544997361036416
+"""How likely a normal number lies within two deviations."""
+
+_SERIES = (
+    3.23560449e-05, 0.0001369086927, -0.002276274295, 0.002783922335, 0.2493075736, 1.179572845,
+)  # fmt: skip
+
+
+def truncated(xp: Xp, even: Value) -> Value:
+    """Normal numbers within two deviations, of numbers that are even over 0 <= number < 1.
+
+    The inverse of the normal distribution: erf⁻¹(y) = y · P(-log(1 - y²)), where P is a polynomial
+    about the middle of what its argument may be there, fitted to 5e-9.
+    """
+    y = (even * 2.0 - (1.0 - 2.0**-24)) * _ERF
+    middle = -xp.log((1.0 - y) * (1.0 + y)) - 1.2099514414455541
+    slope = middle * -3.528154923e-07 - 4.593919242e-06
+    for c in _SERIES:
+        slope = slope * middle + c
+    return y * slope * 1.4142135623730951
+
+
+def order_by_key(Key: Array, place: int, count: int) -> Array:
+    """The numbers from 0 up to a count in the order in which a key puts them: int64 [count]."""
+    return np.argsort(below_by_key(Key, place, [count], ORDER), kind="stable")
+
+
+# ---- kernels ------------------------------------------------------------------------------------
+
+
+def _each(k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand) -> tuple[Number, Number]:
+    """Begin a kernel with a lane for each element; gives the key and the lane's place."""
+    (i,) = k.lanes(out.type.numel)
+    return k.key(Key, place), i
+
+
+def _put(k: Lanes, out: DeviceOperand, i: Number, value: Number) -> None:
+    k.store(out.seen_as((out.type.numel,)), (i,), value)
+
+
+def draw_even(
+    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, low: float, high: float,
+    diagonal: tuple[int, int, float],
+) -> None:  # fmt: skip
+    """A kernel for numbers from low to high; `diagonal` is a count, a step and a value for each."""
+    key, i = _each(k, Key, place, out)
+    value = k.uniform(key, i, out.type.dtype) * (high - low) + low
+    count, step, fixed = diagonal
+    if count:
+        value = k.where(k.equal(k.mod(i, step), 0) & (i < count * step), fixed, value)
+    _put(k, out, i, value)
+
+
+def draw_normal(
+    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
+) -> None:
+    """A kernel for normal numbers."""
+    key, i = _each(k, Key, place, out)
+    _put(k, out, i, k.normal(key, i, out.type.dtype) * std + mean)
+
+
+def draw_truncated(
+    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
+) -> None:
+    """A kernel for normal numbers within two deviations."""
+    key, i = _each(k, Key, place, out)
+    _put(k, out, i, truncated(k, k.uniform(key, i, out.type.dtype)) * std + mean)
+
+
+def draw_whole(
+    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, low: int, high: int
+) -> None:
+    """A kernel for whole numbers from low up to but without high."""
+    key, i = _each(k, Key, place, out)
+    _put(k, out, i, k.below(key, i, high - low) + low)
+
+
+def draw_hits(
+    k: Lanes, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand
+) -> None:
+    """A kernel for 1 with the probability that X says, else 0."""
+    key, i = _each(k, Key, place, out)
+    dtype = X.type.dtype
+    hit = k.uniform(key, i, dtype) < X.seen_as((X.type.numel,))[i]
+    _put(k, out, i, k.astype(hit, dtype))
+
+
+def draw_chosen(
+    k: Lanes, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand,
+    low: float, high: float,
+) -> None:  # fmt: skip
+    """Kernels for the place where the weights of each row, added up, pass a number of chance."""
+    rows, width = X.shape
+    sums = k.scratch(X.shape, X.type.dtype)
+    Cumsum({"axis": 1}).triton(k, X, sums)
+    (i,) = k.lanes(rows)
+    r = k.loop(width)
+    drawn = k.uniform(k.key(Key, place), i, X.type.dtype) * (high - low) + low
+    passed = k.where(sums[i, r] > drawn, r, k.size(width) - 1)
+    k.store(out.seen_as((rows,)), (i,), k.min(k.astype(passed, DType.INT32), r))
+
+
+def draw_order(k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
+    """Kernels for the numbers from 0 up in a random order: sorted by what is drawn for each."""
+    count: Size = out.type.numel
+    drawn = k.scratch((count,), DType.INT64)
+    (i,) = k.lanes(count)
+    k.store(drawn, (i,), k.below(k.key(Key, place), i, ORDER))
+    (i,) = k.lanes(count)
+    r = k.loop(count)
+    own, other = drawn[i], drawn[r]
+    ahead = (other < own) | (k.equal(other, own) & (r < i))
+    rank = k.sum(k.astype(ahead, DType.INT32), r)
+    k.store(out.seen_as((count,)), (rank,), i)

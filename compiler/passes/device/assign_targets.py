@@ -1,0 +1,128 @@
+"""Give each op to the device or to the host, and copy what crosses from one to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from compiler.ir.analysis.placement import TO_DEVICE, TO_HOST, TRITON, device_vars, is_there
+from compiler.ir.graph import Graph, Op, Var
+from compiler.passes.base import Context, Fact, Pass
+
+Supports = Callable[[Op], str]
+"""Empty where a target has code for an op, else why it has none."""
+
+
+class AssignTargets(Pass):
+    """y = f(x)  =  y = f(x) @triton, or x' = to_host(x); y' = f(x'); y = to_device(y').
+
+    What the target has no code for runs on the host, and the report says so by name. Each value is
+    copied once, behind what makes it. State keeps its place: an op of the host that updates state
+    of the device gives a temporary, which is copied over it.
+    """
+
+    name = "assign_targets"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    def __init__(self, supports: Supports) -> None:
+        self._supports = supports
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Targets first; then every op gets its operands where it runs."""
+        for op in g.ops():
+            why = self._supports(op)
+            op.target = None if why else TRITON
+            if why:
+                ctx.miss(self.name, op, why)
+        _Crossings(g).place()
+
+
+class _Crossings:
+    """Copies, each made once a value and side.
+
+    `instead` are the vars that stand for others from now on: what an op of the host writes over is
+    on the host, though it came from the device.
+    """
+
+    def __init__(self, g: Graph) -> None:
+        self.g = g
+        self.on_device = device_vars(g)
+        self.copies: dict[Var, Var] = {}
+        self.instead: dict[Var, Var] = {}
+
+    def place(self) -> None:
+        """Go through the ops in order; what the graph returns is brought to the host."""
+        self.g.reorder(self.g.ops())  # so that each op has a place of its own
+        for op in self.g.ops():
+            self._operands(op)
+        results = [self.instead.get(var, var) for var in self.g.results]
+        copies = [self._copy(v) if v in self.on_device else v for v in results]
+        self.g.return_as(zip(copies, self.g.fetches, strict=True))
+
+    def _operands(self, op: Op) -> None:
+        """An op anew, with copies for operands that are on the other side."""
+        here = dict.fromkeys(v for s, vs in op.outputs.items() if not is_there(op, s) for v in vs)
+        back = {v: self._written(op, v) for v in here if self._is_there(v)}
+        # What a loop writes over is what its next turn reads.
+        over = ((var.overwrites, host.overwrites) for var, host in back.items())
+        others = {var: host for var, host in over if var is not None and host is not None}
+        inputs = {slot: self._given(op, slot, others) for slot in op.inputs}
+        if back or inputs != op.inputs:
+            self._anew(op, inputs, back)
+
+    def _given(self, op: Op, slot: str, others: Mapping[Var, Var]) -> list[Var]:
+        """What an op finds in an input slot: values as they are now, on the side it reads them.
+
+        Those in `others` are on its side already.
+        """
+        needed, there = {*op.needs_data()} - {*others}, is_there(op, slot)
+        known = [(var, others.get(var) or self.instead.get(var, var)) for var in op.inputs[slot]]
+        return [
+            self._copy(now) if var in needed and (now in self.on_device) is not there else now
+            for var, now in known
+        ]
+
+    def _is_there(self, var: Var) -> bool:
+        """True for what an op of the host would write on the device, or over what came from it."""
+        over = var.overwrites
+        return var in self.on_device or over in self.on_device or over in self.instead
+
+    def _anew(self, op: Op, inputs: Mapping[str, list[Var]], back: Mapping[Var, Var]) -> None:
+        """The op with other operands; state that it gives is copied to the device."""
+        self.g.remove(op)
+        outputs = _with(op.outputs, back)
+        made = self.g.op(op.kind, inputs, outputs, op.attrs, op.source, op.body, place=op.position)
+        made.target = op.target
+        for var, host in back.items():
+            if var in self.on_device:
+                self.g.op(TO_DEVICE, {"X": [host]}, {"Out": [var]}, {}, op.source)
+            else:
+                self.instead[var] = host
+
+    def _written(self, op: Op, var: Var) -> Var:
+        """What an op of the host writes instead of a var of the device, or of one over such a var.
+
+        An op that may leave it as it is, as a branch does, writes over a copy of what it was.
+        """
+        if op.body is None or var.overwrites is None:
+            return self.g.fresh(f"{var.label}@host", var.type)
+        before = self.instead.get(var.overwrites)
+        if before is None:
+            before = self.g.fresh(f"{var.overwrites.label}@host", var.type)
+            self.g.op(TO_HOST, {"X": [var.overwrites]}, {"Out": [before]}, {}, op.source)
+        return self.g.next_version(before, var.type, same_storage=True)
+
+    def _copy(self, var: Var) -> Var:
+        """The copy of a value on the other side."""
+        if var not in self.copies:
+            there = var in self.on_device
+            copy = self.g.fresh(f"{var.label}@{'host' if there else 'device'}", var.type)
+            producer = self.g.producer(var)
+            source = producer.source if producer is not None else ""
+            kind = TO_HOST if there else TO_DEVICE
+            self.g.op(kind, {"X": [var]}, {"Out": [copy]}, {}, source)
+            self.copies[var] = copy
+        return self.copies[var]
+
+
+def _with(slots: Mapping[str, Sequence[Var]], others: Mapping[Var, Var]) -> dict[str, list[Var]]:
+    return {slot: [others.get(var, var) for var in vars] for slot, vars in slots.items()}

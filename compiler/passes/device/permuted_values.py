@@ -1,0 +1,166 @@
+"""The rewrite of the pass `layout`: ops over the twins of values, with their axes in another order.
+
+A twin is made where its value is, or by a transpose of it before the first op that reads it so; the
+value itself is made of its twin where something reads it as written. Where only one axis has a
+size nothing moves, and a view is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+
+from compiler.ir.dims import Dim
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef.layout_rules import Order, Turned, back, channels_last, in_order
+from compiler.ir.types import Shape
+from compiler.passes.base import Context, role_of
+
+
+def images_of(op: Op, turned: Turned) -> list[Var]:
+    """The values of an op that turn with it."""
+    slots = {**op.inputs, **op.outputs}
+    return [var for slot, vars in slots.items() if slot in turned.slots for var in vars]
+
+
+def is_free(var: Var) -> bool:
+    """True where only one axis behind the batch has a size: every order of them is one."""
+    return sum(size != 1 for size in var.type.shape[1:]) <= 1
+
+
+def can_be_seen(shape: Shape, other: Shape) -> bool:
+    """True where an attribute can say that a value is to be seen in another shape."""
+    return _view_of(shape, other).count(-1) <= 1 and _view_of(other, shape).count(-1) <= 1
+
+
+def _view_of(shape: Shape, other: Shape) -> list[int]:
+    """The attribute of a reshape: 0 keeps the first axis, one other may be what is left."""
+    sizes = [-1 if isinstance(size, Dim) else size for size in other]
+    return [0 if shape[:1] == other[:1] else sizes[0], *sizes[1:]]
+
+
+class Twins:
+    """Ops that turn, rewritten over the twins of what they read and make."""
+
+    def __init__(self, g: Graph, kept: Mapping[Op, Turned], ctx: Context) -> None:
+        self.g = g
+        self.kept = kept
+        self.constants = _constants(g, ctx)
+        self.twins: dict[Var, Var] = {}
+        self.ahead: dict[Var, Var] = {}
+        self.order: list[Op] = []
+
+    def rewrite(self) -> None:
+        """Visit the ops in order; what turns a value stands behind the op that makes it."""
+        wanted = {var for op in self.g.ops() for var in self._as_written(op)} | {*self.g.results}
+        for op in self.g.ops():
+            if op in self.kept:
+                self._turn(op, self.kept[op], wanted)
+            else:
+                self.order.append(op)
+        self.g.reorder(self.order)
+
+    def _as_written(self, op: Op) -> list[Var]:
+        """The vars an op reads with their axes as they are."""
+        mine = {*images_of(op, self.kept[op])} if op in self.kept else set[Var]()
+        return [var for var in op.reads() if var not in mine]
+
+    def _turn(self, op: Op, turned: Turned, wanted: set[Var]) -> None:
+        """The op over twins in its place, behind what makes those that are not there yet."""
+        order = channels_last(max(var.type.rank for var in op.reads() + op.writes()))
+        for var in _in(op.inputs, turned.slots):
+            if var not in self.twins:
+                self._transpose(var, self._twin(var, order), order, op)
+        made = _in(op.outputs, turned.slots)
+        for var in made:
+            self._twin(var, order)
+        ahead, seen = self._turned_ahead(op, turned), self._seen(op, turned)
+        self.g.remove(op)
+        others = [(turned.slots, self.twins), (turned.ahead, ahead), (turned.views, seen)]
+        attrs = {**op.attrs, **turned.attrs, **(turned.ahead_attrs if ahead else {})}
+        self._add(op, op.kind, _with(op.inputs, others), _with(op.outputs, others), attrs)
+        for var in (var for var in made if var in wanted):
+            self._transpose(self.twins[var], var, back(order), op)
+        for var in _in(op.outputs, turned.views):
+            self._reshape(seen[var], var, op)
+
+    def _turned_ahead(self, op: Op, turned: Turned) -> dict[Var, Var]:
+        """Twins of the constants that an op reads better turned; of all of them, or none."""
+        found = {v: axes for s, axes in turned.ahead.items() for v in op.inputs.get(s, ())}
+        if not all(var in self.constants for var in found):
+            return {}
+        for var, axes in found.items():
+            if var not in self.ahead:
+                self.ahead[var] = self._fresh(var, axes)
+                self._transpose(var, self.ahead[var], axes, op)
+        return {var: self.ahead[var] for var in found}
+
+    def _seen(self, op: Op, turned: Turned) -> dict[Var, Var]:
+        """Other shapes of what an op reads and makes that does not turn."""
+        found = dict[Var, Var]()
+        for slot, shape in turned.views.items():
+            for var in (*op.inputs.get(slot, ()), *op.outputs.get(slot, ())):
+                found[var] = self.g.fresh(f"{var.label}@seen", var.type.with_shape(shape))
+        for var in _in(op.inputs, turned.views):
+            self._reshape(var, found[var], op)
+        return found
+
+    def _twin(self, var: Var, order: Order) -> Var:
+        self.twins[var] = self._fresh(var, order)
+        return self.twins[var]
+
+    def _fresh(self, var: Var, order: Order) -> Var:
+        return self.g.fresh(f"{var.label}@last", in_order(var.type, order))
+
+    def _transpose(self, x: Var, out: Var, order: Order, op: Op) -> None:
+        """Turn a value, or only see it turned where that moves nothing."""
+        if order[0] == 0 and is_free(x):
+            self._reshape(x, out, op)
+        else:
+            self._edge(op, "transpose", x, out, {"axis": [*order]})
+
+    def _reshape(self, x: Var, out: Var, op: Op) -> None:
+        self._edge(op, "reshape", x, out, {"shape": _view_of(x.type.shape, out.type.shape)})
+
+    def _edge(self, op: Op, kind: str, x: Var, out: Var, attrs: Mapping[str, object]) -> None:
+        self._add(op, kind, {"X": [x]}, {"Out": [out]}, {**attrs, **role_of(op)})
+
+    def _add(
+        self,
+        op: Op,
+        kind: str,
+        inputs: Mapping[str, Sequence[Var]],
+        outputs: Mapping[str, Sequence[Var]],
+        attrs: Mapping[str, object],
+    ) -> None:
+        """Another op in the place of one, behind those that were put there."""
+        self.order.append(self.g.op(kind, inputs, outputs, attrs, op.source))
+
+
+def _constants(g: Graph, ctx: Context) -> set[Var]:
+    """State that is lent and stays, and what is computed of such state alone."""
+    lent, fixed = ctx.params or {}, (v for v in g.params() if g.producer(v) is None)
+    found = {var for var in fixed if var.name in lent and g.overwriter(var) is None}
+    for op in g.ops():
+        pure = op.body is None and not (op.defn.has_effects or op.defn.is_random)
+        if pure and op.reads() and all(var in found for var in op.reads()):
+            found |= {*op.writes()}
+    return found
+
+
+def _in(slots: Mapping[str, Sequence[Var]], chosen: Container[str]) -> list[Var]:
+    """What stands in some of the slots, each var once."""
+    return list(dict.fromkeys(var for s, vars in slots.items() if s in chosen for var in vars))
+
+
+def _with(
+    slots: Mapping[str, Sequence[Var]],
+    others: Sequence[tuple[Container[str], Mapping[Var, Var]]],
+) -> dict[str, list[Var]]:
+    """Slots in which some vars have others instead, where those are for the slot."""
+    return {
+        slot: [
+            next((new[var] for chosen, new in others if slot in chosen and var in new), var)
+            for var in vars
+        ]
+        for slot, vars in slots.items()
+    }

@@ -1,0 +1,115 @@
+"""Let what is computed element by element on a product's result belong to the product's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compiler.ir.analysis.liveness import kernels
+from compiler.ir.analysis.verifier import epilogue_shape, fusible_shape
+from compiler.ir.graph import Graph, Op, Position, Var
+from compiler.passes.base import Context, Fact, Pass
+
+
+@dataclass(eq=False)
+class _Kernel:
+    """Ops that run together, and a place in the order: behind all that they wait for."""
+
+    ops: list[Op]
+    place: Position
+
+
+class FuseEpilogue(Pass):
+    """h = conv(x); z = relu(h + b + r)  =  one kernel that begins with the convolution.
+
+    A pointwise kernel (or a lone pointwise op) joins the op that makes one of its inputs, its head,
+    where the head takes an epilogue, computes over the same shape, and nobody else reads what it
+    makes: so that never reaches memory by itself. Of several heads the one that runs last is taken.
+    """
+
+    name = "fuse_epilogue"
+    gives = frozenset({Fact.GROUPED})
+    loses = frozenset({Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """One walk over the kernels in order; new labels go on where the old ones end."""
+        steps = [_Kernel(ops, (place,)) for place, ops in enumerate(kernels(g))]
+        kernel_of = {op: kernel for kernel in steps for op in kernel.ops}
+        labels = max((op.kernel for op in kernel_of if op.kernel is not None), default=-1)
+        for kernel in [kernel for kernel in steps if _may_follow(kernel.ops[0])]:
+            head = self._head(g, kernel, kernel_of, ctx)
+            if head is None:
+                continue
+            if kernel.ops[0].kernel is None:
+                labels += 1
+                kernel.ops[0].kernel = labels
+            _join(kernel_of[head], kernel, kernel_of, _behind(g, kernel, kernel_of))
+        order = sorted(dict.fromkeys(kernel_of.values()), key=lambda kernel: kernel.place)
+        g.reorder(op for kernel in order for op in kernel.ops)
+
+    def _head(
+        self, g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel], ctx: Context
+    ) -> Op | None:
+        """The op whose kernel a pointwise kernel joins; None, with reasons, where there is none."""
+        heads = dict(_heads(g, kernel))
+        ranked = sorted(heads, key=lambda op: kernel_of[op].place, reverse=True)
+        for head in ranked:
+            why = _refuse(g, head, heads[head], kernel, kernel_of)
+            if not why:
+                return head
+            ctx.miss(self.name, head, why)
+        return None
+
+
+def _may_follow(op: Op) -> bool:
+    """True for the first op of what may go on in another's kernel."""
+    return op.part is None and fusible_shape(op) is not None
+
+
+def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
+    """Ops that take an epilogue, each with the var by which a kernel reads its result."""
+    for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
+        maker = g.producer(var)
+        if maker is not None and var in maker.outputs.get(
+            maker.defn.goes_on_with(maker.target), ()
+        ):
+            yield maker, var
+
+
+def _refuse(g: Graph, head: Op, made: Var, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> str:
+    """Why a kernel must not join a head; empty if it may."""
+    if epilogue_shape(head) != fusible_shape(kernel.ops[0]):
+        return f"{made.label!r} is spread over a larger shape"
+    mine = set(kernel.ops)
+    others = (op for op in g.readers(made) if op not in mine and made in op.needs_data())
+    if made in g.results or g.overwriter(made) is not None or any(others):
+        return f"{made.label!r} has other readers"
+    if head.target != kernel.ops[0].target:
+        return f"it is for {head.target}, what follows for {kernel.ops[0].target}"
+    behind = _behind(g, kernel, kernel_of)
+    for var in (var for var in head.writes() if var is not made):
+        readers = (kernel_of[op] for op in g.readers(var))
+        if any(each.place < (*behind, *kernel.place) for each in readers):
+            return f"{var.label!r} is read before all is there that follows"
+    for var in (after for var in head.reads() if (after := g.overwriter(var)) is not None):
+        writer = g.producer(var)
+        waits = writer in mine or (writer is not None and kernel_of[writer].place <= behind)
+        if waits and writer is not head:
+            return f"{var.label!r} is written over what it reads before all is there that follows"
+    return ""
+
+
+def _behind(g: Graph, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Position:
+    """The place of the last kernel that another one waits for."""
+    before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
+    return max(each.place for each in before if each is not kernel)
+
+
+def _join(head: _Kernel, kernel: _Kernel, kernel_of: dict[Op, _Kernel], behind: Position) -> None:
+    """Put a head before a kernel's ops, in its kernel, where all that they wait for is done."""
+    label = kernel.ops[0].kernel
+    kernel.ops = [*head.ops, *kernel.ops]
+    kernel.place = (*behind, *kernel.place)
+    for op in kernel.ops:
+        op.kernel = label
+        kernel_of[op] = kernel

@@ -1,0 +1,119 @@
+"""Give runs of pointwise ops one kernel, so that what flows between them never reaches memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from compiler.ir.analysis.liveness import is_seen_whole, kernels
+from compiler.ir.analysis.verifier import fusible_shape
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.types import Shape
+from compiler.passes.base import Context, Fact, Pass
+
+LARGEST = 64
+"""Ops in one kernel at most: what is longer is no faster, and nobody reads it."""
+
+WINDOW = 256
+"""How far back a kernel may begin, in ops: forward values are not kept back for the backward."""
+
+
+@dataclass(eq=False)
+class _Kernel:
+    """Ops that will share a label: their common shape and where the first of them stands.
+
+    Those that have a label already have no shape, so that nothing joins them.
+    """
+
+    shape: Shape | None
+    first: int
+    ops: list[Op] = field(default_factory=list[Op])
+
+
+class FusePointwise(Pass):
+    """b = f(a); c = g(b)  =  one kernel that computes g(f(a)), b on the way.
+
+    An op joins the kernel of one of its producers where both compute over the same shape, and
+    nothing else it waits for depends on that kernel: so the kernels have an order. Kernels that are
+    there already stay as they are.
+    """
+
+    name = "fuse_pointwise"
+    gives = frozenset({Fact.GROUPED})
+    loses = frozenset({Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """One walk in order; kernels of one op get no label."""
+        index = {op: i for i, op in enumerate(g.ops())}
+        kernel_of: dict[Op, _Kernel] = {}
+        for ops in (ops for ops in kernels(g) if ops[0].kernel is not None):
+            kernel_of |= dict.fromkeys(ops, _Kernel(None, index[ops[0]], ops))
+        for op in (op for op in index if op.kernel is None):
+            shape = fusible_shape(op)
+            kernel = _joinable(g, op, shape, index, kernel_of) if shape is not None else None
+            kernel_of[op] = kernel or _Kernel(shape, index[op])
+            kernel_of[op].ops.append(op)
+        order = _in_order(g, list(dict.fromkeys(kernel_of.values())), kernel_of)
+        label = max((op.kernel for op in index if op.kernel is not None), default=-1)
+        loose = (each for each in order if len(each.ops) > 1 and each.ops[0].kernel is None)
+        for number, kernel in enumerate(loose, label + 1):
+            for op in kernel.ops:
+                op.kernel = number
+        g.reorder(op for kernel in order for op in kernel.ops)
+
+
+def _joinable(
+    g: Graph, op: Op, shape: Shape, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
+) -> _Kernel | None:
+    """The nearest kernel behind an op that it may join; None where it must begin its own."""
+    before = g.predecessors(op)
+    near = sorted({kernel_of[each].first: kernel_of[each] for each in before}.items(), reverse=True)
+    for first, kernel in near:
+        fits = kernel.shape == shape and len(kernel.ops) < LARGEST and index[op] - first < WINDOW
+        others = [each for each in before if kernel_of[each] is not kernel]
+        fits = fits and all(is_seen_whole(op, var) for var in _made_in(g, op, kernel, kernel_of))
+        if fits and not _depend(g, others, kernel, index, kernel_of):
+            return kernel
+    return None
+
+
+def _made_in(g: Graph, op: Op, kernel: _Kernel, kernel_of: dict[Op, _Kernel]) -> Iterable[Var]:
+    """What an op reads that a kernel makes."""
+    for var in op.needs_data():
+        maker = g.producer(var)
+        if maker is not None and kernel_of[maker] is kernel:
+            yield var
+
+
+def _depend(
+    g: Graph, ops: Iterable[Op], on: _Kernel, index: dict[Op, int], kernel_of: dict[Op, _Kernel]
+) -> bool:
+    """True where one of the ops waits, through whatever kernels, for the kernel `on`."""
+    pending, seen = [kernel_of[op] for op in ops], set[_Kernel]()
+    while pending:
+        kernel = pending.pop()
+        if kernel is on:
+            return True
+        if kernel in seen or max(index[op] for op in kernel.ops) < on.first:
+            continue
+        seen.add(kernel)
+        pending += [kernel_of[before] for op in kernel.ops for before in g.predecessors(op)]
+    return False
+
+
+def _in_order(g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]) -> list[_Kernel]:
+    """The kernels in an order that keeps who waits for whom, else as near to the written one as
+    it can be.
+    """
+    waits: nx.DiGraph[_Kernel] = nx.DiGraph()
+    waits.add_nodes_from(kernels)
+    for kernel in kernels:
+        before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
+        waits.add_edges_from((each, kernel) for each in before if each is not kernel)
+    return list(nx.lexicographical_topological_sort(waits, key=_first))
+
+
+def _first(kernel: _Kernel) -> int:
+    return kernel.first

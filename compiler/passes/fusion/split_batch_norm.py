@@ -1,0 +1,51 @@
+"""Write a trained batch norm that no layer takes as a product and a sum, which fuse with others."""
+
+from __future__ import annotations
+
+from compiler.ir.graph import Graph, Op
+from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.passes.fusion.fuse_batch_norm import known_factor, refuse_statistics
+from compiler.passes.norm_folding import NORMS, VECTORS, is_frozen, norm_axis
+from compiler.passes.state import add_state, refuse_state
+
+
+class SplitBatchNorm(Pass):
+    """(x - mean) * k + shift  =  x * k + (shift - mean * k), k = scale / sqrt(variance + epsilon).
+
+    Both vectors are new state, `scale@bn` and `bias@bn` in `ctx.params`. The sum and the product
+    are pointwise, so they share a kernel with each other and with an activation behind them. Those
+    of training are passed over: they learn what they normalise with.
+    """
+
+    name = "split_batch_norm"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Visit every batch norm once."""
+        for norm in [op for op in g.ops() if op.kind in NORMS]:
+            if not is_frozen(norm.defn.attributes):
+                continue
+            if why := _refuse(g, norm, ctx):
+                ctx.miss(self.name, norm, why)
+                continue
+            _split(g, norm, ctx)
+
+
+def _refuse(g: Graph, norm: Op, ctx: Context) -> str:
+    """Why a batch norm must stay; empty if it need not."""
+    vectors = [norm[slot] for slot in VECTORS]
+    return refuse_statistics(g, norm) or refuse_state(g, vectors, norm, ctx)
+
+
+def _split(g: Graph, norm: Op, ctx: Context) -> None:
+    x, y = norm["X"], norm["Y"]
+    factor, shift = known_factor(norm, ctx)
+    k = add_state(g, norm["Scale"].name + "@bn", factor, x.type.dtype, ctx)
+    b = add_state(g, norm["Bias"].name + "@bn", shift, x.type.dtype, ctx)
+    attrs = {"axis": norm_axis(norm.defn.attributes, x.type.rank)} | role_of(norm)
+    scaled = g.fresh(y.name + ".scaled", y.type)
+    product = {"X": [x], "Y": [k]}, {"Out": [scaled]}
+    total = {"X": [scaled], "Y": [b]}, {"Out": [y]}
+    g.remove(norm)
+    g.op("elementwise_mul", *product, attrs, norm.source, place=norm.position)
+    g.op("elementwise_add", *total, attrs, norm.source, place=norm.position)

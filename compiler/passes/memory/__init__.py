@@ -1,0 +1,1 @@
+"""Passes that order ops and let values share memory."""

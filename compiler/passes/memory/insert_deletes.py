@@ -1,0 +1,30 @@
+"""Free what has no slot as soon as nobody reads it any more."""
+
+from __future__ import annotations
+
+from compiler.ir.analysis.liveness import kernels, lives
+from compiler.ir.graph import Graph, Op, Var
+from compiler.passes.base import Context, Pass
+
+
+class InsertDeletes(Pass):
+    """…; last(a); rest  =  …; last(a); delete_var(a); rest.
+
+    For vars outside the arena: those the data sizes, and all of them where reuse is off.
+    """
+
+    name = "insert_deletes"
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Put one `delete_var` behind each kernel that is the last to read something unslotted."""
+        ending: dict[int, list[Var]] = {}
+        kept = set(g.results)
+        for var, (_, stop) in lives(g).items():
+            if var.slot is None and var not in kept and g.overwriter(var) is None:
+                ending.setdefault(stop - 1, []).append(var)
+        order: list[Op] = []
+        for step, ops in enumerate(kernels(g)):
+            order += ops
+            if step in ending:
+                order.append(g.op("delete_var", {"X": ending[step]}, {}, last=True))
+        g.reorder(order)

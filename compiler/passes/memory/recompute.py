@@ -1,0 +1,113 @@
+"""Compute cheap values twice, so that they need not be kept from their first use to their last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compiler.ir.graph import Graph, Op, Var
+from compiler.options import budget_bytes
+from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.memory.rematerialisation import Recipe, Timeline
+
+
+class Recompute(Pass):
+    """y = f(x); …; g(y); …; h(y)  =  y = f(x); …; g(y); …; y#1 = f(x); h(y#1).
+
+    Until no step has more bytes of temporaries alive than `ctx.memory_budget`, the value goes that
+    saves most at the fullest step for the bytes that are computed again. f is pointwise, or says
+    that it is cheap, or how its result is made again: a batch norm from its input and the
+    statistics that backward reads anyway. All numbers stay the same to the bit. Chen et al.,
+    arXiv 1604.06174, chose segments by hand; here steps of a settled order are compared.
+    """
+
+    name = "recompute"
+    needs = frozenset({Fact.ORDERED})
+    gives = frozenset({Fact.ORDERED})
+    loses = frozenset({Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Choose while there is something to gain, then write what was chosen."""
+        if ctx.memory_budget is None:
+            return
+        timeline = Timeline(g, ctx.typical)
+        budget = budget_bytes(ctx.memory_budget, timeline.peak)
+        while timeline.peak > budget and timeline.relieve():
+            pass
+        if timeline.peak > budget:
+            full = timeline.steps[min(timeline.fullest(), len(timeline.steps) - 1)]
+            missing = f"{timeline.peak:,d} bytes are alive here, {budget:,d} are the budget"
+            ctx.miss(self.name, full[0], f"{missing}; nothing else of it can be made again cheaply")
+        _Writer(g, timeline).write()
+
+
+@dataclass
+class _Writer:
+    """Puts second makers into a graph, and lets later readers read what they make."""
+
+    graph: Graph
+    timeline: Timeline
+    twins: dict[Var, Var] = field(default_factory=dict[Var, Var])
+
+    def write(self) -> None:
+        """Every chosen var gets a twin, in the order of steps and, in a step, of their makers."""
+        chosen = self.timeline.again
+        place = {op: index for index, op in enumerate(self.graph.ops())}
+        first = {var: place[op] for var in chosen if (op := self.graph.producer(var)) is not None}
+        kernel = max((op.kernel for op in place if op.kernel is not None), default=-1)
+        before: dict[int, list[Op]] = {}
+        for var in sorted(chosen, key=lambda var: (chosen[var].step, first[var])):
+            recipe = self.timeline.recipe(var)
+            assert recipe is not None, "only what has a recipe is chosen"
+            kernel += 1
+            before.setdefault(chosen[var].step, []).extend(self._repeat(var, recipe, kernel))
+        for var in chosen:
+            self._rewire(var, place)
+        steps = enumerate(self.timeline.steps)
+        self.graph.reorder(op for step, ops in steps for op in (*before.get(step, ()), *ops))
+
+    def _repeat(self, var: Var, recipe: Recipe, kernel: int) -> list[Op]:
+        """The ops of a recipe once more, reading twins where they are there by now."""
+        step = self.timeline.again[var].step
+        again = self.timeline.again
+        twins = {old: new for old, new in self.twins.items() if again[old].step <= step}
+        ops = [self._repeat_op(op, var, twins) for op in recipe.ops]
+        for op in ops:
+            op.kernel = kernel if len(ops) > 1 else None
+        self.twins[var] = twins[var]
+        return ops
+
+    def _repeat_op(self, op: Op, wanted: Var, twins: dict[Var, Var]) -> Op:
+        """One op once more; `twins` gets what it writes."""
+        again = op.defn.again()
+        kind, attrs = (op.kind, op.attrs) if again is None else (again.kind, again.attrs)
+        sides: Mapping[str, list[Var]] = {**op.outputs, **op.inputs}
+        taken = {slot: slot for slot in op.inputs} if again is None else again.inputs
+        made = {slot: slot for slot in op.outputs} if again is None else again.outputs
+        inputs = {mine: [twins.get(v, v) for v in sides[theirs]] for mine, theirs in taken.items()}
+        outputs = {mine: self._twins(op.outputs[slot], twins) for slot, mine in made.items()}
+        optional = {slot for slot, declared in op.defn.slots.items() if declared.optional}
+        kept = {
+            mine: outputs[mine]
+            for slot, mine in made.items()
+            if slot not in optional or self._wanted(op.outputs[slot], wanted)
+        }
+        made = self.graph.op(kind, inputs, kept, attrs, op.source, last=True)
+        made.target = op.target
+        return made
+
+    def _twins(self, vars: list[Var], twins: dict[Var, Var]) -> list[Var]:
+        for var in vars:
+            twins[var] = self.graph.next_version(var, var.type, same_storage=False)
+        return [twins[var] for var in vars]
+
+    def _wanted(self, vars: list[Var], wanted: Var) -> bool:
+        """True where an output is asked for, or flows on within its kernel."""
+        return wanted in vars or any(var not in self.timeline.spans for var in vars)
+
+    def _rewire(self, var: Var, place: Mapping[Op, int]) -> None:
+        """Readers from the step on read the twin; those that came with it do already."""
+        step = self.timeline.again[var].step
+        for op in self.graph.readers(var):
+            if op in place and self.timeline.step_of[op] >= step:
+                self.graph.rewire(op, var, self.twins[var])

@@ -1,0 +1,279 @@
+"""Chooses which values to let go and compute again later, so that fewer bytes are alive at once.
+
+A value that is read, left alone for a while, and read again may be dropped in between where a cheap
+op makes it of what is still there. Everything here is arithmetic on the steps of a settled order;
+`compiler.passes.memory.recompute` writes the result into the graph.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.ir.analysis.liveness import kernels, lives
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.types import Array
+from compiler.passes.memory.schedules import nbytes
+
+DEEPEST = 24
+"""How many values in a row may be made of each other to make one anew."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Ops that make a var anew, in order, and the vars they read that they do not make."""
+
+    ops: tuple[Op, ...]
+    reads: tuple[Var, ...]
+
+
+@dataclass(frozen=True)
+class Second:
+    """A var that is made a second time, just before the kernel at `step`, and lives to `until`.
+
+    Both are equal where it is only passed on, to what is written in its place.
+    """
+
+    step: int
+    until: int
+
+
+@dataclass
+class Choice:
+    """What a candidate changes: vars to be made again, and first lives that end at another step."""
+
+    again: dict[Var, Second] = field(default_factory=dict[Var, Second])
+    ends: dict[Var, int] = field(default_factory=dict[Var, int])
+    cost: int = 0
+
+
+class Timeline:
+    """Who is alive in which step of a graph's order, and what may be made again.
+
+    `again` are the vars chosen so far; `live` the bytes alive in each step. Unknown sizes count as
+    `typical`.
+    """
+
+    def __init__(self, g: Graph, typical: int) -> None:
+        self.graph = g
+        self.steps = kernels(g)
+        self.spans = lives(g)
+        self.sizes = {var: nbytes(var.type, typical) for var in self.spans}
+        self.again: dict[Var, Second] = {}
+        self.ends: dict[Var, int] = {}
+        self.uses: dict[Var, list[int]] = {}
+        for step, ops in enumerate(self.steps):
+            for var in dict.fromkeys(var for op in ops for var in op.needs_data()):
+                self.uses.setdefault(var, []).append(step)
+        self.step_of = {op: step for step, ops in enumerate(self.steps) for op in ops}
+        self.kept = set(g.results)
+        self.live = np.zeros(len(self.steps) + 1, np.int64)
+        for var, (start, stop) in self.spans.items():
+            self.live[start:stop] += self.sizes[var]
+        self._recipes: dict[Var, Recipe | None] = {}
+
+    @property
+    def peak(self) -> int:
+        """The most bytes alive in one step."""
+        return int(self.live.max(initial=0))
+
+    def fullest(self) -> int:
+        """The first step at which that many bytes are alive."""
+        return int(self.live.argmax())
+
+    def recipe(self, var: Var) -> Recipe | None:
+        """How a var is made anew; None where that is not cheap, or not the same twice."""
+        if var not in self._recipes:
+            self._recipes[var] = self._made_by(var)
+        return self._recipes[var]
+
+    def _made_by(self, var: Var) -> Recipe | None:
+        producer = self.graph.producer(var)
+        if producer is None or var not in self.spans or var in self.kept or not _is_free(var):
+            return None
+        readers = self.graph.readers(var)
+        if self.graph.overwriter(var) is not None or any(op.body is not None for op in readers):
+            return None
+        ops = _slice(self.graph, producer)
+        if not all(_may_repeat(op, var) for op in ops):
+            return None
+        made = {each for op in ops for each in op.writes()}
+        reads = dict.fromkeys(each for op in ops for each in _sources(op))
+        return Recipe(tuple(ops), tuple(each for each in reads if each not in made))
+
+    # ---- candidates ----
+
+    def relieve(self) -> bool:
+        """Take the best choice that leaves fewer bytes alive at the fullest step, if there is one.
+
+        The best is the one that saves most bytes there for the bytes it has to compute again.
+        """
+        full = self.fullest()
+        found = [(var, self._choice(var, full)) for var in self.spans if self._idle(var, full)]
+        rated = [(self._rate(each, full), i, each) for i, (_, each) in enumerate(found) if each]
+        for rate, _, choice in sorted(rated, key=lambda each: (-each[0], each[1])):
+            change = self._change(choice)
+            if rate > 0 and (self.live + change).max() <= self.peak:
+                self._take(choice, change)
+                return True
+        return False
+
+    def _idle(self, var: Var, step: int) -> bool:
+        """True for a var that is alive at a step, was there before, and is read again behind it."""
+        start, stop = self.spans[var][0], self._end(Choice(), var)
+        idle = start < step < stop - 1 and step not in self.uses.get(var, ())
+        return idle and var not in self.again and self.recipe(var) is not None
+
+    def _choice(self, var: Var, full: int) -> Choice | None:
+        """Drop a var around a step and make it again before its next use."""
+        uses = self.uses.get(var, [])
+        after = [step for step in uses if step > full]
+        if not after:
+            return None
+        choice = Choice()
+        before = max((step for step in uses if step < full), default=self.spans[var][0])
+        choice.ends[var] = before + 1
+        made = self._make(choice, var, after[0], uses[-1] + 1, 0)
+        return choice if made else None
+
+    def _make(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
+        """Have a var made again at a step, out of what is there or can be made again too."""
+        recipe = self.recipe(var)
+        if recipe is None or depth > DEEPEST:
+            return False
+        if var not in self.again and var not in choice.again:
+            choice.cost += self._cost(recipe)
+        choice.again[var] = Second(step, until)
+        room = self.sizes[var]
+        for each in recipe.reads:
+            passes = self.sizes.get(each) == room and not self._is_live(choice, each, step)
+            room = 0 if passes else room
+            if not self._have(choice, each, step, step + (not passes), depth):
+                return False
+        return True
+
+    def _have(self, choice: Choice, var: Var, step: int, until: int, depth: int) -> bool:
+        """True where a var is there at a step, or the choice could be widened so that it is.
+
+        What is made for it alone lives to `until`.
+        """
+        if var.role == "feed":
+            return True
+        if not self._stays(var, step):
+            return False
+        if var.role == "param" or (var in self.kept and var.overwrites is None):
+            return True
+        chosen = choice.again.get(var) or self.again.get(var)
+        start, stop = self.spans[var][0], self._end(choice, var)
+        if start < step < stop:
+            return True
+        if chosen is not None:
+            last = max(chosen.until, step + 1)
+            if chosen.step <= step:
+                choice.again[var] = Second(chosen.step, last)
+                return True
+            return self._make(choice, var, step, last, depth + 1)
+        trial = Choice(dict(choice.again), dict(choice.ends), choice.cost)
+        if self._make(trial, var, step, until, depth + 1):
+            choice.again, choice.ends, choice.cost = trial.again, trial.ends, trial.cost
+            return True
+        return self._keep(choice, var, step)
+
+    def _keep(self, choice: Choice, var: Var, step: int) -> bool:
+        """Keep what no cheap op makes a while longer."""
+        if var not in self.spans or self.spans[var][0] >= step:
+            return False
+        choice.ends[var] = step + 1
+        return True
+
+    def _stays(self, var: Var, step: int) -> bool:
+        """True where nothing is written over a var before a step."""
+        over = self.graph.overwriter(var)
+        writer = self.graph.producer(over) if over is not None else None
+        return writer is None or self.step_of[writer] >= step
+
+    def _end(self, choice: Choice, var: Var) -> int:
+        """Where the first life of a var ends."""
+        return choice.ends.get(var, self.ends.get(var, self.spans[var][1]))
+
+    def _cost(self, recipe: Recipe) -> int:
+        made = {var for op in recipe.ops for var in op.writes()}
+        return sum(self.sizes.get(var, 0) for var in (*recipe.reads, *made)) + 1
+
+    # ---- what a choice changes ----
+
+    def _rate(self, choice: Choice, full: int) -> float:
+        """Bytes fewer at a step, for each byte that is computed again."""
+        moved, now = list(dict.fromkeys([*choice.again, *choice.ends])), Choice()
+        before = sum(self.sizes[var] for var in moved if self._is_live(now, var, full))
+        after = sum(self.sizes[var] for var in moved if self._is_live(choice, var, full))
+        return (before - after) / max(choice.cost, 1)
+
+    def _is_live(self, choice: Choice, var: Var, step: int) -> bool:
+        return any(start <= step < stop for start, stop in self._lives(choice, var))
+
+    def _lives(self, choice: Choice, var: Var) -> list[tuple[int, int]]:
+        """The one or two lives of a var under a choice."""
+        first = (self.spans[var][0], self._end(choice, var))
+        again = choice.again.get(var) or self.again.get(var)
+        return [first] if again is None else [first, (again.step, again.until)]
+
+    def _change(self, choice: Choice) -> Array:
+        change = np.zeros_like(self.live)
+        for var in dict.fromkeys([*choice.again, *choice.ends]):
+            for sign, given in ((-1, Choice()), (1, choice)):
+                for start, stop in self._lives(given, var):
+                    change[start:stop] += sign * self.sizes[var]
+        return change
+
+    def _take(self, choice: Choice, change: Array) -> None:
+        self.live = self.live + change
+        self.again |= choice.again
+        self.ends |= choice.ends
+        for var, again in choice.again.items():
+            recipe = self.recipe(var)
+            for read in recipe.reads if recipe is not None else ():
+                insort(self.uses.setdefault(read, []), again.step)
+
+
+def _is_free(var: Var) -> bool:
+    """True for a temporary of a known size that lives in a storage of its own."""
+    return var.overwrites is None and var.role == "temp" and not var.type.is_open
+
+
+def _may_repeat(op: Op, wanted: Var) -> bool:
+    """True where an op gives the same numbers again and takes little time to do it."""
+    written = [var for var in op.writes() if var is not wanted]
+    alone = all(var.overwrites is None and var.role == "temp" for var in written)
+    if op.body is not None or op.defn.has_effects:
+        return False
+    again = op.defn.again()
+    if again is not None and wanted in op.writes():
+        made = any(wanted in op.outputs.get(slot, ()) for slot in again.outputs)
+        return made and all(slot in {**op.outputs, **op.inputs} for slot in again.inputs.values())
+    return op.defn.is_cheap and alone and not op.defn.is_random
+
+
+def _sources(op: Op) -> list[Var]:
+    """The vars that must be there to repeat an op."""
+    again = op.defn.again()
+    if again is None:
+        return op.needs_data()
+    sides: Mapping[str, Sequence[Var]] = {**op.outputs, **op.inputs}
+    return [var for slot in again.inputs.values() for var in sides.get(slot, ())]
+
+
+def _slice(g: Graph, op: Op) -> list[Op]:
+    """An op, and the ops of its kernel that it needs, in order."""
+    if op.kernel is None:
+        return [op]
+    wanted, pending = dict.fromkeys([op]), [op]
+    while pending:
+        before = [g.producer(var) for var in pending.pop().needs_data()]
+        new = [each for each in before if each is not None and each.kernel == op.kernel]
+        pending += [each for each in new if each not in wanted]
+        wanted |= dict.fromkeys(new)
+    return sorted(wanted, key=lambda each: each.position)

@@ -1,0 +1,145 @@
+"""Give every temporary its bytes of the arena; what need not be copied lies where it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.ir.analysis.allocation import clashes
+from compiler.ir.analysis.liveness import kernels, lives, may_have_gaps, may_take_over
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef.slots import Share
+from compiler.ir.region import WHOLE, Region, part_region
+from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.memory.schedules import nbytes
+from compiler.passes.memory.views import Parts, chosen_parts
+
+
+class ReuseMemory(Pass):
+    """b = f(a), a not read again  =  b in the memory of a;  b = part of a  =  b where a is.
+
+    Vars share a slot only in these cases, so a slot is alive without holes and its bytes are one
+    size; where slots that never meet in time lie in the arena is arithmetic on their lives, done
+    when sizes are known (`compiler.pack`). What only data can size gets no slot. In place is legal
+    for pointwise kernels over inputs of the output's full shape, and where an op declares it.
+    Parts are those of concat, split and slice, and the same elements in another shape; what will be
+    joined is written where the whole will be, as far as that takes no more memory.
+    """
+
+    name = "reuse_memory"
+    needs = frozenset({Fact.ORDERED})
+    gives = frozenset({Fact.STORED})
+    loses = frozenset({Fact.STORED})
+
+    def __init__(self, parts: bool = True) -> None:
+        self.parts = parts
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Plan with parts of what will be and of what is there, and with none; take the best."""
+        tries = chosen_parts(g, ctx.typical) if self.parts else [Parts()]
+        plans = [_Planner(g, parts) for parts in tries]
+        for plan in plans:
+            plan.run()
+        best = min(plans, key=lambda plan: plan.peak(ctx.typical))
+        for var, (slot, region) in best.places.items():
+            var.slot, var.region = slot, region
+
+
+class _Planner:
+    """One walk over the kernels in order; `parts` has the whole each part shall lie in."""
+
+    def __init__(self, g: Graph, parts: Parts) -> None:
+        self.graph = g
+        self.parts = parts
+        self.kept = set(g.results)
+        self.alive = lives(g)
+        self.steps = kernels(g)
+        self.places: dict[Var, tuple[int, Region]] = {}
+        self.held: list[list[Var]] = []
+
+    def run(self) -> None:
+        """Place what each kernel makes; the labels of the graph are only used on the way."""
+        for step, ops in enumerate(self.steps):
+            dying = _dying(ops, step, self.alive)
+            for op in ops:
+                for var in (v for v in op.writes() if v in self.alive and not v.type.is_open):
+                    self._place(step, ops, op, var, dying)
+        for var in self.places:
+            var.slot, var.region = None, WHOLE
+
+    def _place(self, step: int, ops: Sequence[Op], op: Op, var: Var, dying: Sequence[Var]) -> None:
+        """In what it overwrites, where it was planned, in place of what dies, or by itself."""
+        if var.overwrites is not None and var.overwrites in self.places:
+            return self._put(var, *self.places[var.overwrites])
+        if var in self.places and self._try(step, ops, op, var, *self.places[var]):
+            return None
+        if var in self.parts:
+            place = self._part_place(*self.parts[var], var)
+            if place is not None and self._try(step, ops, op, var, *place):
+                return None
+        for old in dying:
+            fits = old.type.nbytes == var.type.nbytes and old in self.places
+            fits = fits and may_take_over(ops, old, var)
+            if fits and self._try(step, ops, op, var, *self.places[old]):
+                return None
+        return self._put(var, *self._new_slot())
+
+    def _part_place(self, whole: Var, share: Share, part: Var) -> tuple[int, Region] | None:
+        """Where a part would lie; a whole that is not there yet gets its place now."""
+        if whole not in self.places:
+            outer = self.parts.get(whole)
+            place = self._part_place(*outer, whole) if outer is not None else self._new_slot()
+            if place is None:
+                return None
+            self._put(whole, *place)
+        slot, outer_region = self.places[whole]
+        region = part_region(outer_region, whole.type, part.type, share)
+        return None if region is None else (slot, region)
+
+    def _try(
+        self, step: int, ops: Sequence[Op], op: Op, var: Var, slot: int, region: Region
+    ) -> bool:
+        """Put a var in a place if it may be written there."""
+        if region.has_gaps and not may_have_gaps(self.graph, var, region):
+            return False
+        others = [each for each in self.held[slot] if each is not var]
+        if var in self.kept and any(each in self.kept for each in others):
+            return False  # what is returned is alone
+        if self.graph.overwriter(var) and any(self.alive[each][1] > step + 1 for each in others):
+            return False  # what is written over later takes no other's bytes along
+        before = (var.slot, var.region)
+        var.slot, var.region = slot, region
+        if any(clashes(ops, op, var, others, self.alive, step)):
+            var.slot, var.region = before
+            return False
+        self._put(var, slot, region)
+        return True
+
+    def _new_slot(self) -> tuple[int, Region]:
+        self.held.append([])
+        return len(self.held) - 1, WHOLE
+
+    def _put(self, var: Var, slot: int, region: Region) -> None:
+        if var in self.places:
+            self.held[self.places[var][0]].remove(var)
+        var.slot, var.region = slot, region
+        self.places[var] = (slot, region)
+        self.held[slot].append(var)
+
+    def peak(self, typical: int) -> int:
+        """The most bytes of slots alive at once."""
+        live = [0] * (len(self.steps) + 2)
+        for vars in filter(None, self.held):
+            size = max(nbytes(var.type, typical) for var in vars)
+            live[min(self.alive[var][0] for var in vars)] += size
+            live[max(self.alive[var][1] for var in vars)] -= size
+        peak = total = 0
+        for change in live:
+            total += change
+            peak = max(peak, total)
+        return peak
+
+
+def _dying(ops: Sequence[Op], step: int, alive: dict[Var, tuple[int, int]]) -> list[Var]:
+    """Vars that these ops are the last to read, and that were made before them."""
+    read = dict.fromkeys(var for op in ops for var in op.needs_data() if var in alive)
+    return [var for var in read if alive[var][0] < step and alive[var][1] == step + 1]

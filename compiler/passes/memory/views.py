@@ -1,0 +1,159 @@
+"""Chooses which values shall lie in the memory of what they are part of.
+
+A part of what is there already costs nothing: it is a view. What will be joined later may be
+written where the joined value will be; then the memory of all of it is taken as soon as the first
+such part is made. That pays for parts that are made shortly before, and not for one that waited
+long, so for each join the last made parts are taken, as many as leave the fewest bytes alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.ir.analysis.liveness import kernels, lives, may_take_over
+from compiler.ir.analysis.memory_writes import shared
+from compiler.ir.analysis.placement import device_vars
+from compiler.ir.graph import Graph, Op, Var
+from compiler.ir.opdef.slots import Share
+from compiler.ir.types import Array
+from compiler.passes.memory.schedules import nbytes
+
+_ANY = Share(("", 0), ("", 0))
+
+Parts = dict[Var, tuple[Var, Share]]
+"""For a part, the whole it shall lie in, and which part of that it is."""
+
+
+def chosen_parts(g: Graph, typical: int) -> list[Parts]:
+    """What to try: all parts that seem to pay, those of what is there already, and none.
+
+    Parts that stay are in all of them.
+    """
+    chooser = _Chooser(g, typical)
+    staying = chooser.staying()
+    views = chooser.views(staying)
+    joined = chooser.joined(views)
+    tries = [joined] if joined != views else []
+    return [*tries, views, staying] if views != staying else [*tries, staying]
+
+
+class _Chooser:
+    """The lives of a graph's vars, and the bytes alive in each step."""
+
+    def __init__(self, g: Graph, typical: int) -> None:
+        self.graph = g
+        self.steps = kernels(g)
+        self.alive = lives(g)
+        self.on_device = device_vars(g)
+        self.sizes = {var: nbytes(var.type, typical) for var in self.alive}
+        self.live = np.zeros(len(self.steps) + 2, np.int64)
+        for var, (start, stop) in self.alive.items():
+            self.live[start:stop] += self.sizes[var]
+
+    def staying(self) -> Parts:
+        """Parts that stay in their whole, whatever memory that takes: those of buckets."""
+        found = Parts()
+        for whole, part, share in self._pairs():
+            if share.stays:
+                found.setdefault(part, (whole, share))
+        return found
+
+    def views(self, staying: Parts) -> Parts:
+        """Parts of what is there when they are made, that do not keep a larger whole alive."""
+        found = Parts(staying)
+        for whole, part, share in self._pairs():
+            early = self._start(whole) <= self._start(part)
+            longer = self._stop(part) > self._stop(whole)
+            fits = not longer or self.sizes[part] == self.sizes[whole]
+            if early and fits and part not in found:
+                found[part] = (whole, share)
+        return found
+
+    def joined(self, views: Parts) -> Parts:
+        """The same with parts that are made before their whole, and what they are written over."""
+        found = Parts(views)
+        joins: dict[Var, list[tuple[Var, Share]]] = {}
+        for whole, part, share in self._pairs():
+            if self._start(part) < self._start(whole) and part not in found:
+                joins.setdefault(whole, []).append((part, share))
+        for whole, pairs in joins.items():
+            for part, share in self._worth(whole, pairs):
+                found.setdefault(part, (whole, share))
+        self._add_written_over(found)
+        return found
+
+    def _pairs(self) -> list[tuple[Var, Var, Share]]:
+        """All pairs of a whole and a part that have memory of their own."""
+        pairs = [pair for ops in self.steps for op in ops for pair in shared(op)]
+        free = [pair for pair in pairs if all(self._is_free(var, pair[2]) for var in pair[:2])]
+        kept = set(self.graph.results)
+        return [pair for pair in free if pair[1] not in kept]
+
+    def _is_free(self, var: Var, share: Share = _ANY) -> bool:
+        """True for what may lie elsewhere; on a device only where its part is aligned."""
+        alone = var.overwrites is None and self.graph.overwriter(var) is None
+        here = var in self.alive and (share.stays or var not in self.on_device)
+        return here and alone and not var.type.is_open
+
+    def _start(self, var: Var) -> int:
+        return self.alive[var][0]
+
+    def _stop(self, var: Var) -> int:
+        return self.alive[var][1]
+
+    def _worth(self, whole: Var, pairs: list[tuple[Var, Share]]) -> list[tuple[Var, Share]]:
+        """The parts made last, as many as leave the fewest bytes alive; more where it is equal."""
+        ordered = sorted(pairs, key=lambda pair: -self._start(pair[0]))
+        first, last = self._start(ordered[-1][0]), self._start(whole) + 1
+        best, fewest = 0, int(self.live[first:last].max())
+        change = np.zeros(last - first, np.int64)
+        taken = self._start(whole)
+        for count, (part, _) in enumerate(ordered, 1):
+            start, stop = self.alive[part]
+            change[start - first : taken - first] += self.sizes[whole]
+            change[start - first : min(stop, last) - first] -= self.sizes[part]
+            taken = min(taken, start)
+            peak = int((self.live[first:last] + change).max())
+            if peak <= fewest:
+                best, fewest = count, peak
+        self._take(whole, [part for part, _ in ordered[:best]])
+        return ordered[:best]
+
+    def _take(self, whole: Var, parts: Sequence[Var]) -> None:
+        """Count a whole from its first part on, and its parts no more while it is there."""
+        if not parts:
+            return
+        first = min(map(self._start, parts))
+        _add(self.live, first, self._start(whole), self.sizes[whole])
+        for part in parts:
+            start, stop = self.alive[part]
+            _add(self.live, start, min(stop, self._stop(whole)), -self.sizes[part])
+
+    def _add_written_over(self, found: Parts) -> None:
+        """What a planned part is written over shall lie there from its own beginning on."""
+        kept = set(self.graph.results)
+        for step in range(len(self.steps) - 1, -1, -1):
+            ops = self.steps[step]
+            made = (var for op in ops for var in op.writes() if var in found)
+            for var in (var for var in made if self._start(found[var][0]) > step):
+                old = next((o for o in self._overwritten(ops, step, var) if o not in kept), None)
+                if old is not None and old not in found:
+                    found[old] = (var, Share(("", 0), ("", 0)))
+
+    def _overwritten(self, ops: Sequence[Op], step: int, var: Var) -> list[Var]:
+        """What dies in a kernel and could be written over by a var it makes."""
+        read = dict.fromkeys(v for op in ops for v in op.needs_data() if self._is_free(v))
+        return [
+            old
+            for old in read
+            if self._start(old) < step == self._stop(old) - 1
+            and old.type.nbytes == var.type.nbytes
+            and may_take_over(ops, old, var)
+        ]
+
+
+def _add(live: Array, start: int, stop: int, size: int) -> None:
+    if start < stop:
+        live[start:stop] += size

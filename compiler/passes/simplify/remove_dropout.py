@@ -1,0 +1,39 @@
+"""Take dropout out of what is tested: there it leaves nothing to chance."""
+
+from __future__ import annotations
+
+from compiler.ir.graph import Graph, Op
+from compiler.passes.base import Context, Fact, Pass, role_of
+from compiler.passes.simplify.value_replacement import is_wanted, merge
+
+
+class RemoveDropout(Pass):
+    """dropout(x), tested  =  x, where training scales up what it keeps; else x * (1 - p).
+
+    The product is a `scale`, which is pointwise and so can share a kernel. In training dropout
+    stays, and so it does where its mask is read.
+    """
+
+    name = "remove_dropout"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Visit every dropout once."""
+        for op in [op for op in g.ops() if op.kind == "dropout"]:
+            if why := _remove(g, op):
+                ctx.miss(self.name, op, why)
+
+
+def _remove(g: Graph, op: Op) -> str:
+    """Do it, or say why not."""
+    attributes = op.defn.attributes
+    if not attributes["is_test"]:
+        return "it leaves elements out by chance (training)"
+    mask = next(iter(op.outputs.get("Mask", [])), None)
+    if mask is not None and is_wanted(g, mask):
+        return f"its mask {mask.label!r} is read"
+    if attributes["dropout_implementation"] == "upscale_in_train":
+        return merge(g, op, op["Out"], op["X"])
+    factor = {"scale": 1.0 - attributes["dropout_prob"]}
+    g.replace(op, "scale", {"X": op.inputs["X"]}, {"Out": op.outputs["Out"]}, factor | role_of(op))
+    return ""

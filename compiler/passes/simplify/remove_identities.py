@@ -1,0 +1,105 @@
+"""Take out ops that hand on what they are given."""
+
+from __future__ import annotations
+
+from compiler.ir.analysis.memory_writes import shared
+from compiler.ir.graph import Graph, Op, Var
+from compiler.passes.base import Context, Fact, Pass
+from compiler.passes.norm_folding import NORMS, is_frozen
+from compiler.passes.simplify.value_replacement import merge, refuse
+
+_ALWAYS = frozenset({"assign", "cast", "sum", "concat", "c_sync_calc_stream", "c_sync_comm_stream"})
+"""Ops that hand on what they are given wherever the type stays; of a list, the only item."""
+
+_BY_SHAPE = frozenset(
+    "expand expand_as slice reshape reshape2 flatten flatten2 squeeze squeeze2 unsqueeze unsqueeze2"
+    " flatten_contiguous_range".split()
+)
+"""Those that hand it on wherever no size changes, if all sizes are known."""
+
+_STATISTICS = ("Mean", "Variance")
+"""What a batch norm with kept statistics is given and, as `MeanOut` and `VarianceOut`, hands on."""
+
+
+class RemoveIdentities(Pass):
+    """y = x  =  whoever reads y reads x.
+
+    Copies, a scale by 1, a cast or a reshape to the same type, a sum of one, a transpose that moves
+    no axis, the gradients of a sum that spread nothing. So are the running statistics of a batch
+    norm that does not learn them: it hands them on as they are, and after this pass it writes no
+    state.
+    """
+
+    name = "remove_identities"
+    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+
+    def run(self, g: Graph, ctx: Context) -> None:
+        """Statistics first, last writer first, so that a chain of them goes whole."""
+        for op in reversed(g.ops()):
+            frozen = op.kind in NORMS and is_frozen(op.defn.attributes)
+            if frozen and "MeanOut" in op.outputs and "VarianceOut" in op.outputs:
+                _let_go(g, op)
+        for op in g.ops():
+            original = _handed_on(op)
+            if original is not None and (why := merge(g, op, op["Out"], original)):
+                ctx.miss(self.name, op, why)
+            elif original is None:
+                _share(g, op)
+
+
+def _share(g: Graph, op: Op) -> None:
+    """Let who reads an output read the input that it is, as the op says for memory; others stay."""
+    same = {
+        made: given
+        for given, made, share in shared(op)
+        if share.size is None and given in op.reads() and [made] in op.outputs.values()
+        and made not in g.results and not refuse(g, made, given)
+    }  # fmt: skip
+    if not same:
+        return
+    others = {slot: vars for slot, vars in op.outputs.items() if same.keys().isdisjoint(vars)}
+    if others:
+        g.replace(op, op.kind, op.inputs, others, op.attrs)
+    else:
+        g.remove(op)
+    for made, given in same.items():
+        g.hand_over(made, given)
+        if others:
+            g.drop(made)
+
+
+def _handed_on(op: Op) -> Var | None:
+    """The var whose value an op hands on as it is; None where it computes something."""
+    given = op.inputs.get("X") or op.inputs.get("Input", [])
+    if len(op.inputs) != 1 or len(given) != 1:
+        return None
+    return given[0] if _hands_on(op, given[0]) else None
+
+
+def _hands_on(op: Op, given: Var) -> bool:
+    attributes = op.defn.attributes
+    if op.kind == "scale":
+        return attributes["scale"] == 1.0 and not attributes["bias"]
+    if op.kind in ("transpose", "transpose2"):
+        return attributes["axis"] == list(range(given.type.rank))
+    if op.kind in _BY_SHAPE:
+        return given.type == op["Out"].type and not given.type.is_open
+    return op.kind in _ALWAYS and given.type == op["Out"].type
+
+
+def _let_go(g: Graph, norm: Op) -> None:
+    """Let who reads statistics read what the batch norm was given, unless they are asked for."""
+    pairs = {slot: (norm[slot], norm.outputs[slot + "Out"]) for slot in _STATISTICS}
+    if any(why for given, made in pairs.values() for why in _kept_for(g, given, made)):
+        return
+    outputs = {s: vars for s, vars in norm.outputs.items() if s.removesuffix("Out") not in pairs}
+    g.replace(norm, norm.kind, norm.inputs, outputs, norm.attrs)
+    for given, made in pairs.values():
+        g.hand_over(made[0], given)
+        g.drop(made[0])
+
+
+def _kept_for(g: Graph, given: Var, made: list[Var]) -> list[Var]:
+    """What needs the statistics that are handed on as a var of their own."""
+    others = [made[0]] if made[0] in g.results or made[0].overwrites is not given else []
+    return others + [var for var in [g.overwriter(made[0])] if var is not None]

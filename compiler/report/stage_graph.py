@@ -1,0 +1,191 @@
+"""One picture for all stages of a graph: whatever was an op at some time has its place in it.
+
+A pass takes nodes away and puts others in; what stays, stays where it is, so that stepping from
+pass to pass shows nothing but what changed. Parameters are no nodes (an op lists them), nor are
+deletions: they belong to the op they follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.cached_property import cached_property
+from compiler.ir.program import OpRole
+from compiler.record import OpNote, Stage
+from compiler.report.changes import key
+from compiler.report.graph_layers import Lane
+from compiler.report.graph_layout import Layout, layout
+
+UNDRAWN = -1
+"""Stands for an op that has no node."""
+
+HUB = 8
+"""A small value with more readers than this (a learning rate) does not pull them together."""
+
+SMALL = 64
+"""Bytes of a small value at most; where only data decides, a value is not small."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A feed, or an op of some stages: the latest that was seen of it.
+
+    An op that has no role is in the lane of what made its inputs, or else of what reads it.
+    """
+
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    source: str
+    lane: Lane
+
+
+@dataclass(frozen=True)
+class Link:
+    """A value on its way from node `start` to node `stop`, in the stages numbered in `stages`.
+
+    `hub` is true where so many read the value that the line says little.
+    """
+
+    start: int
+    stop: int
+    label: str
+    stages: tuple[int, ...]
+    hub: bool
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Nodes where `layout` places them, links, and for each stage the node of each op in order."""
+
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+    orders: tuple[tuple[int, ...], ...]
+    layout: Layout
+
+    @cached_property
+    def makers(self) -> Mapping[str, int]:
+        """The first node that makes each value."""
+        pairs = enumerate(self.nodes)
+        return {label: i for i, node in reversed(list(pairs)) for label in node.outputs}
+
+    def node_of(self, outputs: Sequence[str]) -> int:
+        """The node of an op that writes these values, `UNDRAWN` for one that is not drawn."""
+        return self.makers.get(outputs[0], UNDRAWN) if outputs else UNDRAWN
+
+
+def picture(stages: Sequence[Stage]) -> Picture:
+    """The picture of a graph in all its stages."""
+    drawing = _Drawing()
+    orders = tuple([tuple(drawing.see(index, stage)) for index, stage in enumerate(stages)])
+    nodes = tuple(drawing.nodes)
+    edges = list(dict.fromkeys((link.start, link.stop) for link in drawing.links() if not link.hub))
+    placed = layout([node.lane for node in nodes], edges, _partners(nodes))
+    return Picture(nodes, tuple(drawing.links()), orders, placed)
+
+
+class _Drawing:
+    """Nodes and links, as far as they were seen."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._known: dict[Hashable, int] = {}
+        self._seen: dict[tuple[int, int, str], list[int]] = {}
+        self._readers: dict[str, set[int]] = {}
+        self._small: set[str] = set()
+
+    def see(self, index: int, stage: Stage) -> Iterator[int]:
+        """The node of each op of a stage."""
+        makers: dict[str, int] = {}
+        sizes = ((label, var.nbytes) for label, var in stage.vars.items())
+        self._small |= {label for label, n in sizes if isinstance(n, int) and n <= SMALL}
+        for var in (var for var in stage.vars.values() if var.role == "feed"):
+            feed = Node("feed", (), (var.label,), "", Lane.FORWARD)
+            makers[var.label] = self._node(("feed", var.label), feed)
+        numbers = self._numbers(stage)
+        pairs = list(zip(stage.ops, numbers, strict=True))
+        makers |= {label: node for op, node in pairs for label in op.outputs}
+        for op, node in pairs:
+            for label in op.inputs if node != UNDRAWN else ():
+                if makers.get(label, node) != node:
+                    self._link(index, makers[label], node, label)
+        yield from numbers
+
+    def _numbers(self, stage: Stage) -> list[int]:
+        counts: dict[Hashable, int] = {}
+        numbers: list[int] = []
+        lanes: dict[str, Lane] = {}
+        wanted = _wanted(stage)
+        for op in stage.ops:
+            name = key(op)
+            counts[name] = counts.get(name, -1) + 1
+            if op.kind == "delete_var":
+                numbers.append(UNDRAWN)
+                continue
+            made = [lanes[label] for label in op.inputs if label in lanes]
+            lane = _lane(op, made or [wanted[label] for label in op.outputs if label in wanted])
+            lanes |= dict.fromkeys(op.outputs, lane)
+            node = Node(op.kind, op.inputs, op.outputs, op.source, lane)
+            numbers.append(self._node((name, counts[name]), node))
+        return numbers
+
+    def _node(self, name: Hashable, node: Node) -> int:
+        number = self._known.setdefault(name, len(self.nodes))
+        self.nodes[number : number + 1] = [node]
+        return number
+
+    def _link(self, index: int, start: int, stop: int, label: str) -> None:
+        found = self._seen.setdefault((start, stop, label), [])
+        if index not in found[-1:]:
+            found.append(index)
+        self._readers.setdefault(label, set()).add(stop)
+
+    def links(self) -> Iterator[Link]:
+        """Every link, in the order in which they were seen."""
+        for (start, stop, label), stages in self._seen.items():
+            hub = label in self._small and len(self._readers[label]) > HUB
+            yield Link(start, stop, label, tuple(stages), hub)
+
+
+def _wanted(stage: Stage) -> dict[str, Lane]:
+    """The lane of the first reader of each value, of those that have a role."""
+    found: dict[str, Lane] = {}
+    for op in (op for op in reversed(stage.ops) if op.role is not None):
+        found |= dict.fromkeys(op.inputs, _lane(op, ()))
+    return found
+
+
+def _lane(op: OpNote, around: Iterable[Lane]) -> Lane:
+    """The lane of an op; of one without a role the last of the lanes around it."""
+    if op.role is None:
+        return max(around, default=Lane.FORWARD)
+    if op.role & (OpRole.OPTIMIZE | OpRole.LRSCHED):
+        return Lane.UPDATE
+    return Lane.BACKWARD if op.role & OpRole.BACKWARD else Lane.FORWARD
+
+
+def _partners(nodes: Sequence[Node]) -> list[int | None]:
+    """The forward node each gradient belongs to: that which made what it has the gradient of."""
+    makers: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        if node.lane is Lane.FORWARD:
+            makers |= {_base(label): number for label in node.outputs}
+    return [_partner(node, makers) if node.lane is Lane.BACKWARD else None for node in nodes]
+
+
+def _partner(node: Node, makers: Mapping[str, int]) -> int | None:
+    for labels in (node.inputs, node.outputs):
+        gradients = (_base(label) for label in labels if "@GRAD" in label)
+        if found := [makers[name] for name in gradients if name in makers]:
+            return max(found)
+    return None
+
+
+def _base(label: str) -> str:
+    """The variable that a gradient, or a later version, belongs to.
+
+    >>> _base("x@GRAD@RENAME@0"), _base("x#1")
+    ('x', 'x')
+    """
+    return label.partition("@GRAD")[0].partition("#")[0]

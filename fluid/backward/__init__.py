@@ -1,0 +1,141 @@
+"""Gradients of a program, under the names users know; `compiler.autodiff` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from compiler import autodiff
+from fluid.backward import paths as backward_paths
+from fluid.backward.recompute import recompute_segments
+from fluid.framework import Parameter, Variable
+from fluid.recording.atomic import atomic
+from fluid.recording.checks import check_type, check_variable
+
+__all__ = ["append_backward", "calc_gradient", "gradients"]
+
+_all_in_set_ = backward_paths.all_in_set
+_as_list = backward_paths.as_list
+_find_no_grad_vars = backward_paths.find_no_grad_vars
+_find_op_path_ = backward_paths.find_op_path
+_get_no_grad_set_name = backward_paths.no_grad_set_names
+_get_stop_gradients_ = backward_paths.stop_gradients
+_is_grad_var_ = backward_paths.is_grad_var
+_some_in_set_ = backward_paths.some_in_set
+_strip_grad_suffix_ = backward_paths.strip_grad_suffix
+
+
+@atomic
+def append_backward(
+    loss: Variable,
+    parameter_list: Iterable[Variable | str] | None = None,
+    no_grad_set: Collection[Variable | str] | None = None,
+    callbacks: list[Callable[..., Any]] | None = None,
+    checkpoints: list[Variable | str] | None = None,
+) -> list[tuple[Parameter, Variable]]:
+    """Append the ops that compute the gradients of `loss`; pairs of parameter and gradient.
+
+    Pairs come in order of creation, for trainable parameters or those listed, where there is a
+    gradient. Variables that stop gradients and those of `no_grad_set` get none. Each callback is
+    called after each op with `block` and `context`, which maps gradients to variables and
+    "__current_op_desc__" to the description of the op. Between `checkpoints`, forward is computed
+    again rather than kept, see `recompute`. Raises TypeError for arguments of other kinds.
+    """
+    check_variable(loss, "loss", "append_backward")
+    check_type(callbacks, "callbacks", (list, type(None)), "append_backward")
+    check_type(checkpoints, "checkpoints", (list, type(None)), "append_backward")
+    for callback in callbacks or ():
+        if not callable(callback):
+            raise ValueError("'callback' must be a callable object.")
+    wanted = _parameters(loss, parameter_list)
+    loss.block.program._grow()
+    kept = [_name(each, "checkpoints") for each in checkpoints or ()]
+    forward = list(loss.block.ops)
+
+    def call_back(block: Any, op: Any, context: Mapping[str, str]) -> None:
+        for callback in callbacks or ():
+            callback(block=block, context={**context, "__current_op_desc__": op.desc})
+
+    found = autodiff.append_backward(loss.block, loss.name, no_grad_names(no_grad_set), call_back)
+    pairs = [(name, found[name]) for name in wanted if name in found]
+    autodiff.note_parameters(loss.block, pairs)
+    recompute_segments(loss.block, forward, kept)
+    block = loss.block.program.global_block()
+    return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
+
+
+@atomic
+def gradients(
+    targets: Variable | list[Variable],
+    inputs: Variable | list[Variable],
+    target_gradients: Variable | list[Variable | None] | None = None,
+    no_grad_set: Collection[Variable | str] | None = None,
+) -> list[Variable | None]:
+    """Append the ops that compute the gradients of `targets` with respect to `inputs`.
+
+    `target_gradients` are the gradients of the targets themselves, ones where None. An input that
+    no target depends on gives None. Raises TypeError for arguments of other kinds and ValueError
+    where targets and their gradients do not match.
+    """
+    targets = _listed(targets, "targets")
+    inputs = _listed(inputs, "inputs")
+    given = target_gradients if isinstance(target_gradients, list) else [target_gradients]
+    given = given * len(targets) if target_gradients is None else given
+    for seed in given:
+        check_type(seed, "target_gradients", (Variable, type(None)), "gradients")
+    if len(given) != len(targets):
+        raise ValueError("Should have the same number of target_gradients as targets")
+    seeds = {}
+    for target, seed in zip(targets, given, strict=True):
+        if seed is not None and seed.shape != target.shape:
+            raise ValueError(
+                f"the gradient {seed.name!r} has shape {seed.shape}, but its target "
+                f"{target.name!r} has {target.shape}"
+            )
+        seeds[target.name] = None if seed is None else seed.name
+    block = targets[0].block
+    names = [each.name for each in inputs]
+    block.program._grow()
+    found = autodiff.append_gradients(block, seeds, names, no_grad_names(no_grad_set))
+    return [block.var(found[name]) if name in found else None for name in names]
+
+
+def calc_gradient(
+    targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
+) -> Any:
+    """`gradients`, as a single variable where there is one input."""
+    found = gradients(targets, inputs, target_gradients, no_grad_set)
+    return found[0] if len(found) == 1 else found
+
+
+def _append_grad_suffix_(name: str) -> str:  # pyright: ignore[reportUnusedFunction]
+    """The name of the gradient of a variable: `x@GRAD`."""
+    return f"{name}@GRAD"
+
+
+def no_grad_names(no_grad_set: Collection[Variable | str] | None) -> set[str]:
+    """The names of variables that get no gradient; TypeError for what is neither."""
+    check_type(
+        no_grad_set, "no_grad_set", (set, frozenset, list, tuple, type(None)), "append_backward"
+    )
+    return {_name(each, "no_grad_set") for each in no_grad_set or ()}
+
+
+def _name(item: Any, argument: str) -> str:
+    check_type(item, argument, (Variable, str), "append_backward")
+    return item if isinstance(item, str) else item.name
+
+
+def _parameters(loss: Variable, listed: Iterable[Variable | str] | None) -> list[str]:
+    if listed is None:
+        params = loss.block.program.global_block().all_parameters()
+        return [param.name for param in params if param.trainable]
+    check_type(listed, "parameter_list", (list, tuple, set), "append_backward")
+    return [_name(each, "parameter_list") for each in listed]
+
+
+def _listed(value: Any, argument: str) -> list[Variable]:
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    for item in items:
+        check_variable(item, argument, "gradients")
+    return items

@@ -1,0 +1,142 @@
+"""Which ops and variables a gradient goes through, as programs that rewrite programs ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from compiler.ir.program import GRAD
+from fluid.compatibility.native_ops import has_non_empty_grad_op_maker
+from fluid.framework import Block, Operator, Program, Variable
+
+__all__ = [
+    "all_in_set", "as_list", "find_no_grad_vars", "find_op_path", "is_grad_var",
+    "no_grad_set_names", "some_in_set", "stop_gradients", "strip_grad_suffix",
+]  # fmt: skip
+
+
+def strip_grad_suffix(name: str) -> str:
+    """The variable that a gradient is of; a name of no gradient as it is.
+
+    >>> strip_grad_suffix("x@GRAD"), strip_grad_suffix("y@GRAD@RENAME@1"), strip_grad_suffix("z")
+    ('x', 'y', 'z')
+    """
+    return name.partition(GRAD)[0]
+
+
+def is_grad_var(name: str) -> bool:
+    """Whether a name is that of a gradient."""
+    return GRAD in name
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list of values from one, several or None."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) else [value]
+
+
+def some_in_set(names: Collection[str], known: Collection[str]) -> bool:
+    """Whether any of the names is known."""
+    return not set(names).isdisjoint(known)
+
+
+def all_in_set(names: Collection[str], known: Collection[str]) -> bool:
+    """Whether there are names and all of them are known."""
+    return bool(names) and set(names) <= set(known)
+
+
+def no_grad_set_names(no_grad_set: Any) -> set[str]:
+    """The names in a `no_grad_set`; TypeError where it is no set, list or tuple of variables."""
+    if no_grad_set is None:
+        return set()
+    if not isinstance(no_grad_set, set | list | tuple):
+        kind = type(no_grad_set).__name__
+        raise TypeError(f"no_grad_set must be a set, list or tuple, but received {kind}")
+    for each in no_grad_set:
+        if not isinstance(each, Variable | str):
+            kind = type(each).__name__
+            raise TypeError(f"members of no_grad_set must be Variable or str, but received {kind}")
+    return {each.name if isinstance(each, Variable) else each for each in no_grad_set}
+
+
+def stop_gradients(program: Program) -> dict[int, set[str]]:
+    """Gradients of the variables that stop gradients, by index of their block."""
+    assert isinstance(program, Program), f"a Program is expected, not {type(program).__name__}"
+    return {
+        block.idx: {name + GRAD for name, var in block.vars.items() if var.stop_gradient}
+        for block in program.blocks
+    }
+
+
+def find_op_path(
+    block: Block,
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    no_grad_set: set[str],
+) -> list[Operator]:
+    """The ops that gradients go through from outputs back to inputs; to all where none are given.
+
+    Adds to `no_grad_set` the variables read on the way that stop gradients and that no input leads
+    to.
+    """
+    reached = {var.name for var in inputs}
+    ops = _forward_of(block, reached, no_grad_set) if inputs else list(block.ops)
+    needed = _linked(block, outputs)
+    path: list[Operator] = []
+    for op in reversed(ops):
+        if needed.intersection(op.writes()) and has_non_empty_grad_op_maker(op.type):
+            path.insert(0, op)
+            needed.update(name for name in op.reads() if name not in no_grad_set)
+    if inputs:
+        read = {name for op in path for name in op.reads()} - reached
+        no_grad_set.update(name for name in read if block.vars[name].stop_gradient)
+    return path
+
+
+def _forward_of(block: Block, reached: set[str], no_grad_set: Collection[str]) -> list[Operator]:
+    """The ops that inputs lead to; what they write is added to what is reached."""
+    ops: list[Operator] = []
+    for op in block.ops:
+        if reached.intersection(op.reads()) and has_non_empty_grad_op_maker(op.type):
+            ops.append(op)
+            reached.update(name for name in op.writes() if name not in no_grad_set)
+    return ops
+
+
+def find_no_grad_vars(
+    block: Block,
+    op_path: Sequence[Operator],
+    targets: Sequence[Variable],
+    no_grad_set: Collection[str],
+) -> set[str]:
+    """Outputs of ops on a path that no later op of it reads, and which are no targets."""
+    needed = _linked(block, targets)
+    unused: set[str] = set()
+    for op in reversed(op_path):
+        if not op.has_attr("sub_block"):
+            loose = set(op.writes()) - needed - set(op.reads())
+            unused.update(name for name in loose if not block.vars[name].stop_gradient)
+        needed.update(name for name in op.reads() if name not in no_grad_set)
+    return unused
+
+
+def _linked(block: Block, targets: Sequence[Variable]) -> set[str]:
+    """The targets, and for those of an inner block what the ops there read."""
+    names = {var.name for var in targets}
+    inner = targets[0].block if targets else block
+    if _is_inside(inner=block, outer=inner):
+        return set()
+    while inner.idx != block.idx and inner.parent is not None:
+        for op in reversed(inner.ops):
+            if names.intersection(op.writes()):
+                names.update(op.reads())
+        inner = inner.parent
+    return names
+
+
+def _is_inside(inner: Block, outer: Block) -> bool:
+    parent = inner.parent
+    while parent is not None and parent.idx != outer.idx:
+        parent = parent.parent
+    return parent is not None

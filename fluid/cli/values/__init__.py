@@ -1,0 +1,1 @@
+"""Arrays, images and text as feeds and results of commands."""

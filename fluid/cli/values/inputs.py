@@ -1,0 +1,277 @@
+"""What `fluid infer` is given for the feeds of a model: arrays, numbers in text, pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from compiler.errors import did_you_mean
+from compiler.ir.types import Array
+from compiler.report.table import count
+from fluid.cli.model import CommandError, CompiledModel, SavedModel, shape_text
+from fluid.cli.values.arrays import is_archive_or_array, read_arrays
+from fluid.cli.values.images import ENDINGS, PictureOptions, is_picture, read_pictures
+from fluid.cli.values.text import parse_numbers
+from fluid.framework import Variable
+from runtime.errors import LodError, missing_feed, wrong_dtype, wrong_shape
+from runtime.sizes import LOD
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = ["Feed", "expect_sequences", "lod_lengths", "read_feeds"]
+
+Feed = Array | LoDTensor
+
+_NUMERALS = frozenset("0123456789+-.eE ,;")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """One `--input`: the name before its `=`, if it has one, and what stands behind."""
+
+    name: str | None
+    value: str
+
+    @property
+    def path(self) -> Path:
+        """What it gives, as a file."""
+        return Path(self.value)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether there is such a file."""
+        return _exists(self.value) and self.path.is_file()
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether there is such a folder."""
+        return _exists(self.value) and self.path.is_dir()
+
+
+def _exists(name: str) -> bool:
+    """Whether a name is that of a file or a folder; numbers can be too long for one."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def lod_lengths(text: str) -> tuple[str | None, list[list[int]]]:
+    """What `--lod [NAME=]LENGTHS` stands for; ArgumentTypeError for anything else.
+
+    >>> lod_lengths("words=2,1/3,2,4")
+    ('words', [[2, 1], [3, 2, 4]])
+    """
+    name, equals, lengths = text.rpartition("=")
+    try:
+        levels = [[int(number) for number in level.split(",")] for level in lengths.split("/")]
+    except ValueError:
+        form = "[NAME=]LENGTHS, like words=3,2,4 or words=2,1/3,2,4"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}") from None
+    return name if equals else None, levels
+
+
+def read_feeds(
+    model: SavedModel,
+    inputs: Sequence[str],
+    lods: Sequence[tuple[str | None, list[list[int]]]] = (),
+    options: PictureOptions | None = None,
+) -> dict[str, Feed]:
+    """The feeds of a model in its order, from what `--input` and `--lod` say.
+
+    Nothing is converted. What a model declares is a hint, as for `Executor.run`: arrays of other
+    element types and shapes are fed as they are, and its ops decide. A package has code for what
+    was declared alone. Raises CommandError for names the model is not fed or is given twice and for
+    files that cannot be read, FeedError for feeds that are missing; for a package FeedError for
+    another element type and ShapeError for sizes that do not fit; OSError.
+    """
+    found: dict[str, Array | LoDTensor] = {}
+    for given, arrays in _read(model, [_split(text) for text in inputs], options):
+        for name, array in arrays.items():
+            if name in found:
+                raise CommandError(f"feed {name!r} is given twice: by {given.value} and before")
+            found[name] = array
+    feed = _cut(model, found, lods)
+    _expect_all(model, feed)
+    if isinstance(model, CompiledModel):
+        for var in model.feeds:
+            _expect_as_declared(var, feed[var.name])
+    return {var.name: feed[var.name] for var in model.feeds}
+
+
+def expect_sequences(model: SavedModel, feed: Mapping[str, Feed]) -> None:
+    """CommandError for a feed that the model declares as sequences, and that has none.
+
+    Ops may do without them: this is for a run that failed.
+    """
+    for var in model.feeds:
+        if var.lod_level and not isinstance(feed[var.name], LoDTensor):
+            raise CommandError(
+                f"feed {var.name!r} is sequences: say how long each is by --lod {var.name}=3,2,…, "
+                f"or give a .npz that has their offsets as {var.name}{LOD}0"
+            )
+
+
+def _split(text: str) -> _Given:
+    """The name before the first `=`, if there is one; a file may have = in its name."""
+    name, equals, value = text.partition("=")
+    return _Given(name, value) if equals and not _exists(text) else _Given(None, text)
+
+
+# ---- by kinds of files --------------------------------------------------------------------------
+
+
+def _read(
+    model: SavedModel, inputs: Sequence[_Given], options: PictureOptions | None
+) -> Iterator[tuple[_Given, Mapping[str, Feed]]]:
+    """What each input holds by the names of feeds; all pictures of a feed are one batch."""
+    pictures: dict[str, list[Path]] = {}
+    for given in inputs:
+        if given.is_folder or (given.is_file and is_picture(given.path)):
+            pictures.setdefault(_target(model, given).name, []).extend(_pictures(given.path))
+        else:
+            yield given, _arrays(model, given)
+    for name, paths in pictures.items():
+        var = next(var for var in model.feeds if var.name == name)
+        batch = read_pictures(paths, var, options or PictureOptions())
+        yield _Given(name, str(paths[0])), {name: batch}
+
+
+def _pictures(path: Path) -> list[Path]:
+    """A picture, or those in a folder by name."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(each for each in path.iterdir() if is_picture(each))
+    if not found:
+        raise CommandError(f"{path} is a folder without pictures ({', '.join(ENDINGS)})")
+    return found
+
+
+def _arrays(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
+    if not given.is_file or not is_archive_or_array(given.path):
+        return _text(model, given)
+    arrays = read_arrays(given.path)
+    if isinstance(arrays, dict):
+        found = _named(given, arrays)
+        for name in found:
+            _expect_feed(model, name.partition(LOD)[0], given.value)
+        return found
+    return {_target(model, given).name: arrays}
+
+
+def _text(model: SavedModel, given: _Given) -> Mapping[str, Feed]:
+    """Numbers from a file, from standard input for `-`, or from the command line itself."""
+    if given.value == "-":
+        text, where = sys.stdin.read(), "standard input"
+    elif given.is_file:
+        text, where = _decoded(given.path), given.value
+    elif given.value.strip() and set(given.value) <= _NUMERALS:
+        text, where = given.value.replace(";", "\n"), f"--input {given.value!r:.40}"
+    else:
+        raise CommandError(f"{given.value} is not there, or is no file")
+    var = _target(model, given)
+    return {var.name: parse_numbers(text, var, where)}
+
+
+def _decoded(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        kinds = "an array (.npy, .npz), a picture by its name, nor text in UTF-8"
+        raise CommandError(f"{path} is neither {kinds}") from error
+
+
+def _named(given: _Given, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The arrays of an archive, or the one asked for with its offsets."""
+    if given.name is None:
+        return arrays
+    if given.name not in arrays:
+        have = ", ".join(arrays) or "none"
+        raise CommandError(f"{given.value} has no array {given.name!r}; it has {have}")
+    return {name: each for name, each in arrays.items() if name.partition(LOD)[0] == given.name}
+
+
+def _target(model: SavedModel, given: _Given) -> Variable:
+    """The feed that is meant: the one named, or the only one."""
+    names = [var.name for var in model.feeds]
+    if given.name is None and len(names) != 1:
+        hint = " ".join(f"--input {each}={each}.npy" for each in names)
+        raise CommandError(f"the model has {count(len(names), 'feed')}; say which: {hint}")
+    name = given.name or names[0]
+    _expect_feed(model, name, given.value)
+    return model.feeds[names.index(name)]
+
+
+def _expect_feed(model: SavedModel, name: str, where: str) -> None:
+    names = [var.name for var in model.feeds]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"it is fed {', '.join(names)}"
+        raise CommandError(f"{where}: the model has no feed {name!r}; {hint}")
+
+
+# ---- sequences ----------------------------------------------------------------------------------
+
+
+def _cut(
+    model: SavedModel,
+    found: Mapping[str, Feed],
+    lods: Sequence[tuple[str | None, list[list[int]]]],
+) -> dict[str, Feed]:
+    """The feeds without the offsets among them, cut into sequences where lengths are given."""
+    feed = {name: value for name, value in found.items() if LOD not in name}
+    for name, offsets in _offsets(found).items():
+        feed[name] = _tensor(name, feed.get(name), offsets)
+    for given, lengths in lods:
+        name = _target(model, _Given(given, "--lod")).name
+        levels = [list(accumulate(level, initial=0)) for level in lengths]
+        feed[name] = _tensor(name, feed.get(name), levels)
+    return feed
+
+
+def _offsets(found: Mapping[str, Feed]) -> dict[str, list[list[int]]]:
+    """The levels of each feed whose offsets are given as `NAME@LOD0`, `NAME@LOD1`, …"""
+    levels: dict[str, list[list[int]]] = {}
+    for name in sorted(name for name in found if LOD in name):
+        array = found[name]
+        if not isinstance(array, LoDTensor) and array.dtype.kind in "iu" and array.ndim == 1:
+            levels.setdefault(name.partition(LOD)[0], []).append(array.tolist())
+        else:
+            raise CommandError(f"{name} must be offsets: whole numbers in one row")
+    return levels
+
+
+def _tensor(name: str, value: Feed | None, offsets: list[list[int]]) -> LoDTensor:
+    if value is None:
+        raise CommandError(f"the sequences of {name!r} are given, but not {name!r} itself")
+    tensor = LoDTensor(value.array if isinstance(value, LoDTensor) else value)
+    try:
+        tensor.set_lod(offsets)
+    except LodError as error:
+        raise CommandError(f"feed {name!r}: {error}") from error
+    return tensor
+
+
+# ---- whether they fit ---------------------------------------------------------------------------
+
+
+def _expect_all(model: SavedModel, feed: Mapping[str, Feed]) -> None:
+    missing = [var for var in model.feeds if var.name not in feed]
+    if missing:
+        needed = [(var.name, str(var.element.numpy), var.dims or ()) for var in missing]
+        raise missing_feed(needed, hint=f"give it: --input {missing[0].name}=FILE.npy")
+
+
+def _expect_as_declared(var: Variable, value: Feed) -> None:
+    """FeedError for another element type than declared, ShapeError for sizes that do not fit."""
+    array = value.array if isinstance(value, LoDTensor) else value
+    assert array is not None
+    if array.dtype != var.element.numpy:
+        raise wrong_dtype(var.name, str(var.element.numpy), str(array.dtype))
+    if var.dims is not None:
+        fits = all(want in (-1, size) for want, size in zip(var.dims, array.shape, strict=False))
+        if len(var.dims) != array.ndim or not fits:
+            hint = f"the package was compiled for {shape_text(var)}"
+            raise wrong_shape(var.name, var.dims, array.shape, hint=hint)

@@ -1,0 +1,81 @@
+"""What `fluid bisect` and `fluid compare` run programs on: arrays from files, or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.codegen.module import Module
+from compiler.debugging.values import inputs
+from compiler.errors import did_you_mean
+from compiler.ir.types import Array
+from fluid.cli.model import CommandError
+from fluid.cli.subject import Subject
+from fluid.cli.values.arrays import read_arrays
+from runtime import load
+
+SEQUENCES = "@LOD"
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """A number for everything that a program is fed and keeps, by name."""
+
+    feed: dict[str, Array]
+    params: dict[str, Array]
+
+
+def read_given(texts: Sequence[str]) -> dict[str, Array]:
+    """The arrays that `--input [NAME=]FILE` names: a `.npz`, or a `.npy` with a name before it.
+
+    Raises CommandError for a `.npy` without a name and for what is given twice; OSError.
+    """
+    found: dict[str, Array] = {}
+    for text in texts:
+        for name, array in _read(text).items():
+            if name in found:
+                raise CommandError(f"--input {text}: {name!r} is given twice")
+            found[name] = array
+    return found
+
+
+def _read(text: str) -> dict[str, Array]:
+    name, equals, file = text.partition("=")
+    if not equals or Path(text).exists():
+        name, file = "", text
+    arrays = read_arrays(Path(file))
+    if isinstance(arrays, dict):
+        return arrays
+    if not name:
+        raise CommandError(f"--input {text}: say whose array it is, like x={text}")
+    return {name: arrays}
+
+
+def arrays_for(found: Subject, given: Mapping[str, Array], sizes: Mapping[str, int]) -> Arrays:
+    """The arrays that are given or that a model has; the rest is made up.
+
+    Raises CommandError for a name or a size the program does not have, CompileError for an array
+    that does not fit.
+    """
+    feeds = found.graph.feeds()
+    state = [var for var in found.graph.params() if not var.version]
+    names = [var.name for var in (*feeds, *state)]
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"it has {', '.join(names) or 'none'}"
+            raise CommandError(f"{found.path} has no feed and no state {name!r}; {hint}")
+    known = {size for var in (*feeds, *state) for size in var.type.names}
+    for size in sizes:
+        if size not in known:
+            have = ", ".join(sorted(known)) or "none"
+            raise CommandError(f"{found.path} has no open size {size!r}; it has: {have}")
+    return Arrays(
+        inputs(feeds, given, sizes), inputs(state, {**found.params, **given}, sizes)
+    )  # fmt: skip
+
+
+def execute(module: Module, feed: Mapping[str, Array], params: dict[str, Array]) -> Sequence[Array]:
+    """Run a module once on arrays by name, of which it takes those it is fed."""
+    wanted = {each.name: feed[each.name] for each in module.feeds}
+    return [array.copy() for array in load(module, params=params)(wanted)]

@@ -1,0 +1,246 @@
+"""`import paddle` for scripts of release 1.8: on request only, and not in place of another paddle.
+
+`paddle`, `paddle.reader` and `paddle.dataset` lie in the folder `fluid/paddle` and are loaded under
+those names. Below `paddle.fluid` each module is a view: it has the name that scripts use and shows
+what `fluid` has, so that there is one default program, whichever name it is reached by.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec, module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fluid.compatibility.missing import why_absent
+
+__all__ = ["install_as_paddle"]
+
+FOLDER = Path(__file__).parents[1]
+LAYERS = (
+    "control_flow detection device distributions io layer_function_generator "
+    "learning_rate_scheduler loss math_op_patch metric_op nn ops rnn sequence_lod tensor utils"
+).split()
+"""The files that release 1.8 keeps its layers in; each shows all of them."""
+BESIDES = (
+    "fluid.layers.learning_rate", "fluid.layers.layer_functions", "fluid.layers.control.nested",
+    "fluid.layers.control.static_rnn",
+    "fluid.layer_helper", "fluid.framework", "fluid.param_attr", "fluid.initializer", "fluid",
+)  # fmt: skip
+"""Where a layer file finds names that it only imports, and which scripts take from it."""
+INNER = (
+    "fluid.compatibility.as_paddle", "fluid.cli", "fluid.demo", "fluid.incubate", "fluid.layers",
+    "fluid.compatibility.old_names", "fluid.paddle", "fluid.proto",
+)  # fmt: skip
+"""What the names below `paddle.fluid` do not show as it is."""
+
+
+_CONTRIB = "paddle.fluid.contrib"
+ON_DEMAND = {
+    "paddle.fluid.incubate": "fluid.incubate",
+    "paddle.fluid.core_avx": "fluid.core",
+    "paddle.fluid.proto": "fluid.proto",
+    f"{_CONTRIB}.extend_optimizer.extend_optimizer_with_weight_decay": (
+        "fluid.contrib.extend_optimizer"
+    ),
+    f"{_CONTRIB}.reader.distributed_reader": "fluid.contrib.reader",
+    "paddle.fluid.dataloader.batch_sampler": "fluid.dataloader",
+    "paddle.fluid.dataloader.dataset": "fluid.dataloader",
+    **{
+        f"paddle.fluid.{file.stem}": f"fluid.compatibility.old_names.{file.stem}"
+        for file in (FOLDER / "compatibility" / "old_names").glob("[a-z]*.py")
+    },
+}
+"""What is loaded only where a script imports it, and where it lies here."""
+ABSENT = {
+    "paddle.fluid.contrib.slim": why_absent("slim"),
+    "paddle.fluid.contrib.quantize": why_absent("quantize"),
+    "paddle.fluid.contrib": "of contributed code there are neither compression nor Hadoop's files",
+    "paddle.fluid.dygraph": why_absent("dygraph"),
+    "paddle.fluid.imperative": why_absent("imperative"),
+}
+"""What release 1.8 has besides, and why it is not here."""
+
+
+class _Absent:
+    """The last one asked for a module: says why there is none of that name below `paddle`."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        """None for others' modules; ModuleNotFoundError with a reason for `paddle`'s."""
+        if not name.startswith("paddle."):
+            return
+        why = next((ABSENT[each] for each in ABSENT if f"{name}.".startswith(f"{each}.")), "")
+        more = f": {why}" if why else "; docs/old_scripts.md lists what there is"
+        raise ModuleNotFoundError(f"No module named {name!r}{more}", name=name)
+
+
+class _OnDemand:
+    """Shows what is in `ON_DEMAND`, and what is below it, when it is first imported."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A spec for names of `ON_DEMAND` that exist below `fluid`; None for others."""
+        own = _own_name(name)
+        known = own is not None and find_spec(own)
+        return spec_from_loader(name, cls(), is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A view of the module below `fluid`."""
+        own = _own_name(spec.name)
+        assert own is not None
+        return _View(spec.name, import_module(own))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: the module that is shown has run."""
+
+
+def _own_name(name: str) -> str | None:
+    """The name below `fluid` of what is shown on demand; None where `name` is nothing of that."""
+    found = next((each for each in ON_DEMAND if f"{name}.".startswith(f"{each}.")), None)
+    return None if found is None else ON_DEMAND[found] + name.removeprefix(found)
+
+
+class _Again:
+    """Finds a view anew where `importlib.reload` asks, which leaves what it shows as it is."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """A spec for views that are there; None for other modules."""
+        known = isinstance(sys.modules.get(name), _View)
+        return spec_from_loader(name, cls(), is_package=True) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The view itself."""
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: the module that is shown has run."""
+
+
+class _View(ModuleType):
+    """A module under another name: what it gives and what it is given are another module's."""
+
+    def __init__(self, name: str, shown: ModuleType) -> None:
+        super().__init__(name, shown.__doc__)
+        vars(self).update(__path__=[], __all__=_public(shown), _shown=shown)
+
+    def __getattr__(self, name: str) -> Any:
+        if f"{self.__name__}.{name}" in ON_DEMAND:
+            return import_module(f"{self.__name__}.{name}")
+        shown = vars(self)["_shown"]
+        is_layer = self.__name__.startswith("paddle.fluid.layers.")
+        besides = (self.__name__.removeprefix("paddle."), *BESIDES) if is_layer else ()
+        places = (shown, *(sys.modules[each] for each in besides if each in sys.modules))
+        return getattr(next((each for each in places if hasattr(each, name)), shown), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_own = name.startswith("__") or isinstance(value, _View)
+        if is_own:  # what importing sets
+            vars(self)[name] = value
+        else:
+            setattr(vars(self)["_shown"], name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *dir(vars(self)["_shown"])})
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What `import *` takes of a module; without a list of names, all but modules."""
+    named = vars(module).get("__all__")
+    if named is not None:
+        return list(named)
+    found = vars(module).items()
+    return [name for name, each in found if name[0] != "_" and not isinstance(each, ModuleType)]
+
+
+def install_as_paddle(force: bool = False) -> ModuleType:
+    """Let `import paddle` and all below it find this package, in this process; the module.
+
+    Doing it again changes nothing. Raises ImportError where another `paddle` is installed or has
+    been imported, unless `force` says to take its place.
+    """
+    found = sys.modules.get("paddle")
+    if found is not None and _path(found) == FOLDER / "paddle":
+        return found
+    if not force:
+        _expect_no_other(found)
+    for name in [each for each in sys.modules if each.partition(".")[0] == "paddle"]:
+        del sys.modules[name]
+    paddle = _load()
+    for name, shown in _modules():
+        _show(name, shown)
+    _keep_names_of_types()
+    for finder in (_OnDemand, _Again, _Absent):
+        if finder not in sys.meta_path:
+            sys.meta_path.append(finder)
+    return paddle
+
+
+def _keep_names_of_types() -> None:
+    """Let NumPy call its booleans "bool" also where a script sets `np.bool = bool`.
+
+    NumPy 2 compares types with what stands under that name.
+    """
+    namer: Any = sys.modules.get("numpy._core._dtype")
+    if getattr(namer, "np", None) is np:
+        namer.np = ModuleType("numpy")
+        vars(namer.np).update(vars(np))
+
+
+def _path(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return file and Path(file).parent
+
+
+def _expect_no_other(imported: ModuleType | None) -> None:
+    """ImportError where there is another paddle; a folder of that name alone is none."""
+    spec = find_spec("paddle") if imported is None else None
+    where = spec.origin if spec else getattr(imported, "__file__", None)
+    if where or imported:
+        raise ImportError(
+            f"another paddle is installed at {where}: uninstall it, or take its place in this "
+            "process by `fluid run --force` or fluid.install_as_paddle(force=True)",
+            name="paddle",
+        )
+
+
+def _load() -> ModuleType:
+    """The folder `paddle` beside this file as the package `paddle`."""
+    spec = PathFinder.find_spec("paddle", [str(FOLDER)])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{FOLDER / 'paddle'} is missing: install the package again")
+    module = module_from_spec(spec)
+    sys.modules["paddle"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _modules() -> Iterator[tuple[str, ModuleType]]:
+    """Names below paddle and what each shows, those above others first."""
+    for name in sorted(sys.modules):
+        if name.partition(".")[0] == "fluid" and not _is_inner(name):
+            yield f"paddle.{name}", sys.modules[name]
+    layers = sys.modules["fluid.layers"]
+    yield "paddle.fluid.layers", layers
+    yield from ((f"paddle.fluid.layers.{file}", layers) for file in LAYERS)
+
+
+def _is_inner(name: str) -> bool:
+    return any(f"{name}.".startswith(f"{inner}.") for inner in INNER)
+
+
+def _show(name: str, shown: ModuleType) -> None:
+    """Put a view in place; a function of the same name, as `fluid.data`, stays what it is."""
+    view = _View(name, shown)
+    sys.modules[name] = view
+    above, _, last = name.rpartition(".")
+    owner = sys.modules[above]
+    if isinstance(getattr(owner, last, view), ModuleType):
+        vars(owner)[last] = view

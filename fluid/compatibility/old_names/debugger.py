@@ -1,0 +1,60 @@
+"""Programs as text and as drawings in the DOT language."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from compiler.escape import dot_string
+from compiler.ir.opdef.type_inference import op_text
+from fluid.framework import Operator, Program
+from fluid.recording.block import Block
+
+__all__ = ["draw_block_graphviz", "pprint_block_codes", "pprint_program_codes", "repr_op"]
+
+
+def repr_op(op: Operator) -> str:
+    """An op as a line: its outputs, its type and its inputs."""
+    return op_text(op)
+
+
+def pprint_program_codes(program: Program) -> None:
+    """Print every block of a program."""
+    for block in program.blocks:
+        pprint_block_codes(block)
+
+
+def pprint_block_codes(block: Block, show_backward: bool = False) -> None:
+    """Print the variables and the ops of a block; gradient ops too with `show_backward`."""
+    print(f"block {block.idx} (parent {block.parent_idx})")
+    for var in block.vars.values():
+        kept = "persistable " if var.persistable else ""
+        print(f"  {kept}{var.name}: {var.element.numpy}{list(var.dims or ())}")
+    for op in block.ops:
+        if show_backward or not op.type.endswith("_grad"):
+            print(f"  {repr_op(op)}")
+
+
+def draw_block_graphviz(
+    block: Block, highlights: Collection[str] | None = None, path: str = "./temp.dot"
+) -> None:
+    """Write a drawing of a block's ops and variables, some names highlighted, to a `.dot` file."""
+    marked = frozenset(highlights or ())
+    lines = ["digraph G {", "  rankdir=TB;", *_nodes(block, marked), *_edges(block), "}", ""]
+    Path(path).write_text("\n".join(lines), encoding="utf-8")
+
+
+def _nodes(block: Block, marked: Collection[str]) -> Iterator[str]:
+    names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    for name in sorted(names):
+        color = "orange" if name in marked else "lightgray"
+        yield f"  {dot_string(name)} [shape=box, style=filled, fillcolor={color}];"
+    for number, op in enumerate(block.ops):
+        label = dot_string(op.type)
+        yield f"  op_{number} [label={label}, style=filled, fillcolor=lightblue];"
+
+
+def _edges(block: Block) -> Iterator[str]:
+    for number, op in enumerate(block.ops):
+        yield from (f"  {dot_string(name)} -> op_{number};" for name in op.input_arg_names)
+        yield from (f"  op_{number} -> {dot_string(name)};" for name in op.output_arg_names)

@@ -1,0 +1,205 @@
+"""The names of Paddle's native module that programs use: types, places, errors, predictors.
+
+`fluid.core.VarDesc.VarType.FP32 == 5`: the numbers are those of saved files (fluid_spec G.3).
+"""
+
+from __future__ import annotations
+
+from compiler.errors import CompileError
+from compiler.ir.program import OpRole
+from fluid.compatibility.installed import load_op_library
+from fluid.compatibility.native_ops import (
+    get_grad_op_desc,
+    get_op_attrs_default_value,
+    get_variable_tensor,
+    has_grad_op_maker,
+    has_infer_inplace,
+    has_non_empty_grad_op_maker,
+    infer_no_need_buffer_slots,
+    op_support_gpu,
+)
+from fluid.core.native_names import (
+    AttrType,
+    avx_supported,
+    init_devices,
+    is_compiled_with_brpc,
+    is_compiled_with_dist,
+    is_compiled_with_mkldnn,
+    kControlDepVarName,
+    kEmptyVarName,
+    kGradVarSuffix,
+    kNewGradSuffix,
+    kTempVarName,
+    kZeroVarSuffix,
+    loaded_var_suffix,
+    set_num_threads,
+    size_of_dtype,
+)
+from fluid.inference.analysis import (
+    AnalysisPredictor,
+    NativePaddlePredictor,
+    PaddlePredictor,
+    create_paddle_predictor,
+)
+from fluid.inference.analysis_config import (
+    AnalysisConfig,
+    NativeConfig,
+    PaddlePassBuilder,
+    PaddlePlace,
+)
+from fluid.inference.paddle_tensor import (
+    PaddleBuf,
+    PaddleDType,
+    PaddleTensor,
+    ZeroCopyTensor,
+    paddle_dtype_size,
+)
+from fluid.lod_tensor import LoDTensor, LoDTensorArray
+from fluid.recording.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
+from fluid.recording.var_types import kind_of, var_type
+from fluid.running.feed_checks import diff_tensor_shape
+from fluid.running.flags import Flags
+from fluid.running.places import Place, is_compiled_with_cuda
+from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
+from runtime.gpu.cuda import gpu_count
+from runtime.prefetching_reader import EOFException
+from runtime.tensors.lod_tensor import LoDTensor as Tensor
+from runtime.tensors.scope import Scope, Variable
+from runtime.tensors.scope_values import SelectedRows
+
+__all__ = [
+    "AnalysisConfig",
+    "AnalysisPredictor",
+    "AttrType",
+    "BlockDesc",
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "EOFException",
+    "EnforceNotMet",
+    "LoDTensor",
+    "LoDTensorArray",
+    "NativeConfig",
+    "NativePaddlePredictor",
+    "OpDesc",
+    "PaddleBuf",
+    "PaddleDType",
+    "PaddlePassBuilder",
+    "PaddlePlace",
+    "PaddlePredictor",
+    "PaddleTensor",
+    "Place",
+    "ProgramDesc",
+    "Scope",
+    "SelectedRows",
+    "Tensor",
+    "VarDesc",
+    "Variable",
+    "ZeroCopyTensor",
+    "avx_supported",
+    "create_paddle_predictor",
+    "diff_tensor_shape",
+    "empty_var_name",
+    "get_cuda_device_count",
+    "get_grad_op_desc",
+    "get_op_attrs_default_value",
+    "get_variable_tensor",
+    "globals",
+    "grad_var_suffix",
+    "has_grad_op_maker",
+    "has_infer_inplace",
+    "has_non_empty_grad_op_maker",
+    "infer_no_need_buffer_slots",
+    "init_devices",
+    "is_compiled_with_brpc",
+    "is_compiled_with_cuda",
+    "is_compiled_with_dist",
+    "is_compiled_with_mkldnn",
+    "kControlDepVarName",
+    "kEmptyVarName",
+    "kGradVarSuffix",
+    "kNewGradSuffix",
+    "kTempVarName",
+    "kZeroVarSuffix",
+    "kind_of",
+    "load_op_library",
+    "loaded_var_suffix",
+    "op_proto_and_checker_maker",
+    "op_support_gpu",
+    "paddle_dtype_size",
+    "set_num_threads",
+    "size_of_dtype",
+    "var_type",
+]
+
+
+_Scope = Scope
+EnforceNotMet = CompileError
+"""What the reference raises where a program can not be run as it stands; here, our own errors."""
+
+
+class _Roles:
+    """The values of `op_role` by the names they have in scripts."""
+
+    Forward = OpRole.FORWARD
+    Backward = OpRole.BACKWARD
+    Optimize = OpRole.OPTIMIZE
+    RPC = OpRole.RPC
+    Dist = OpRole.DIST
+    LRSched = OpRole.LRSCHED
+    Loss = OpRole.LOSS
+
+
+class op_proto_and_checker_maker:
+    """The names of attributes that every op has, and the roles that ops play."""
+
+    OpRole = _Roles
+
+    @staticmethod
+    def kOpRoleAttrName() -> str:
+        """The attribute that holds the role."""
+        return "op_role"
+
+    @staticmethod
+    def kOpRoleVarAttrName() -> str:
+        """The attribute that holds parameters and gradients in turn."""
+        return "op_role_var"
+
+    @staticmethod
+    def kOpNameScopeAttrName() -> str:
+        """The attribute that holds the name scope."""
+        return "op_namescope"
+
+    @staticmethod
+    def kOpCreationCallstackAttrName() -> str:
+        """The attribute that holds the lines of the script that made the op."""
+        return "op_callstack"
+
+    @staticmethod
+    def kOpDeviceAttrName() -> str:
+        """The attribute that holds the device of `device_guard`."""
+        return "op_device"
+
+
+def globals() -> Flags:
+    """The flags by name, to be read and set."""
+    return Flags()
+
+
+def grad_var_suffix() -> str:
+    """What follows a variable's name in that of its gradient."""
+    return "@GRAD"
+
+
+def empty_var_name() -> str:
+    """The name of an argument that is left out."""
+    return "@EMPTY@"
+
+
+def _set_eager_deletion_mode(threshold: float, fraction: float, use_cuda: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Accepted and without effect: memory is planned before a program runs."""
+
+
+def get_cuda_device_count() -> int:
+    """How many GPUs programs can run on: those that torch finds."""
+    return gpu_count()

@@ -1,0 +1,301 @@
+"""Datasets in files that training reads by itself: `Executor.train_from_dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import did_you_mean
+from compiler.ir.types import Array
+from fluid.data_feed_desc import DataFeed, feed_text
+from fluid.data_feed_desc import Slot as DescribedSlot
+from fluid.dataset.multi_slot import (
+    Row,
+    Slot,
+    as_feed,
+    as_line,
+    batches,
+    parsed,
+    rows_of_file,
+    slot_of,
+    without_zeros,
+)
+from fluid.reading.decorators import in_processes
+from fluid.recording.variable import Variable
+from runtime.prefetching_reader import prefetched
+
+__all__ = ["DatasetBase", "DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+
+class DatasetFactory:
+    """Makes datasets by the name of their class."""
+
+    def create_dataset(self, datafeed_class: str = "QueueDataset") -> DatasetBase:
+        """A QueueDataset or an InMemoryDataset; ValueError for another name.
+
+        >>> DatasetFactory().create_dataset("InMemoryDataset").get_memory_data_size()
+        0
+        """
+        known = {each.__name__: each for each in (QueueDataset, InMemoryDataset)}
+        if datafeed_class not in known:
+            hint = did_you_mean(datafeed_class, known) or f"there are {', '.join(known)}"
+            raise ValueError(f"datafeed class {datafeed_class} does not exist: {hint}")
+        return known[datafeed_class]()
+
+
+class DatasetBase:
+    """Files of samples, the command that turns each into lines, and the variables they feed.
+
+    How a line is read is told in `fluid.dataset.multi_slot`. `set_use_var`, `set_filelist` and
+    `set_batch_size` come before training.
+    """
+
+    def __init__(self) -> None:
+        self.thread_num, self.filelist = 1, list[str]()
+        self._batch_size, self._command = 1, "cat"
+        self._slots: list[Slot] = []
+        self._marks = 0
+        self.fea_eval = False
+
+    def set_pipe_command(self, pipe_command: str) -> None:
+        """Set the shell command that reads a file as its input and prints samples as lines."""
+        self._command = pipe_command
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Set how many samples make up a batch; ValueError where that is not positive."""
+        if batch_size < 1:
+            raise ValueError(f"a batch has one sample at least, not {batch_size}")
+        self._batch_size = batch_size
+
+    def set_thread(self, thread_num: int) -> None:
+        """Set how many processes read files; training itself is one step after the other."""
+        self.thread_num = thread_num
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """Set the files to read."""
+        self.filelist = list(filelist)
+
+    def set_use_var(self, var_list: Sequence[Variable]) -> None:
+        """Set the variables that samples have values of, in the order of the lines.
+
+        Raises ValueError for another element type than float32 and int64.
+        """
+        self._slots = [slot_of(var) for var in var_list]
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        """Accepted and without effect: files are local, or the pipe command fetches them."""
+
+    def set_download_cmd(self, download_cmd: str) -> None:
+        """Accepted and without effect: files are local, or the pipe command fetches them."""
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Let `slots_shuffle` shuffle, among `record_candidate_size` samples or more."""
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Iterable[str]) -> None:
+        """Shuffle the values of slots among the samples that are kept: nothing is kept here."""
+
+    def desc(self) -> str:
+        """The settings in protobuf's text format, as `DataFeedDesc` reads them."""
+        return feed_text(self.proto_desc)
+
+    @property
+    def proto_desc(self) -> DataFeed:
+        """The settings as a description."""
+        slots = [
+            DescribedSlot(
+                slot.name,
+                "float" if slot.is_float else "uint64",
+                slot.shape is not None,
+                True,
+                [-1, *(slot.shape or ())] if slot.shape is not None else [],
+            )
+            for slot in self._slots
+        ]
+        feed = DataFeed(batch_size=self._batch_size, pipe_command=self._command)
+        feed.multi_slot_desc.slots = slots
+        return feed
+
+    def _expect_ready(self) -> None:
+        missing = [
+            name
+            for name, value in (("set_use_var", self._slots), ("set_filelist", self.filelist))
+            if not value
+        ]
+        if missing:
+            raise ValueError(f"a dataset needs {' and '.join(missing)} before it is read")
+
+    def _rows(self, files: Iterable[str]) -> Iterator[Row]:
+        for file in files:
+            yield from rows_of_file(file, self._command, self._slots, self._marks)
+
+    def _shares(self) -> list[list[str]]:
+        """The files of each process that reads."""
+        count = max(1, min(self.thread_num, len(self.filelist)))
+        return [self.filelist[number::count] for number in range(count)]
+
+    def _feeds(self) -> Iterator[dict[str, Any]]:
+        """Batches as feeds, read ahead while steps run."""
+        raise NotImplementedError
+
+
+class QueueDataset(DatasetBase):
+    """Files that are read while training goes on; nothing is kept. Each process batches its own."""
+
+    def local_shuffle(self) -> None:
+        """Raise NotImplementedError: samples that are not kept cannot be shuffled."""
+        raise NotImplementedError("QueueDataset keeps no samples to shuffle: use InMemoryDataset")
+
+    def global_shuffle(self, fleet: Any = None) -> None:
+        """Raise NotImplementedError: samples that are not kept cannot be shuffled."""
+        self.local_shuffle()
+
+    def _feeds(self) -> Iterator[dict[str, Any]]:
+        self._expect_ready()
+        for rows in prefetched(self._batches, 2 * len(self._shares())):
+            yield as_feed(rows, self._slots)
+
+    def _batches(self) -> Iterator[list[Row]]:
+        shares = self._shares()
+        if len(shares) == 1:
+            return self._batches_of(shares[0])
+        return in_processes([partial(self._batches_of, share) for share in shares])
+
+    def _batches_of(self, files: Sequence[str]) -> Iterator[list[Row]]:
+        return batches(self._rows(files), self._batch_size)
+
+
+class InMemoryDataset(DatasetBase):
+    """Samples that are read once, kept, and shuffled in this process or over all trainers.
+
+    Zeros are left out where a slot takes any number of values, as release 1.8.5 does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[Row] = []
+        self.parse_ins_id = self.parse_content = False
+        self._loading: Future[None] | None = None
+
+    def load_into_memory(self) -> None:
+        """Read all files."""
+        self._expect_ready()
+        shares = self._shares()
+        read = [partial(self._rows, share) for share in shares]
+        self._kept = list(read[0]() if len(read) == 1 else in_processes(read))
+
+    def _rows(self, files: Iterable[str]) -> Iterator[Row]:
+        return (without_zeros(row, self._slots) for row in super()._rows(files))
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Read all files in the background; `wait_preload_done` waits for it."""
+        self._expect_ready()
+        self.thread_num = thread_num or self.thread_num
+        pool = ThreadPoolExecutor(1)
+        self._loading = pool.submit(self.load_into_memory)
+        pool.shutdown(wait=False)
+
+    def wait_preload_done(self) -> None:
+        """Wait until the files are read; raises what reading raised."""
+        loading, self._loading = self._loading, None
+        if loading is not None:
+            loading.result()
+
+    def local_shuffle(self) -> None:
+        """Shuffle the samples of this process by NumPy's random numbers (`numpy.random.seed`)."""
+        self._kept = [self._kept[i] for i in np.random.permutation(len(self._kept))]
+
+    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+        """Shuffle the samples of all workers of a fleet, and divide them anew.
+
+        Every worker must call it. Without a fleet it is `local_shuffle`.
+        """
+        if fleet is None or fleet.worker_num() < 2:
+            self.local_shuffle()
+            return
+        lines = [as_line(row, self._slots) for row in self._kept]
+        everyone, seed = _gathered(fleet, b"\n".join(lines)), int(np.random.randint(1 << 30))
+        order = np.random.RandomState(_sum(fleet, [seed])[0] % (1 << 32)).permutation(len(everyone))
+        mine = order[fleet.worker_index() :: fleet.worker_num()]
+        self._kept = [parsed(everyone[i], self._slots, "a shuffled sample") for i in mine]
+
+    def slots_shuffle(self, slots: Iterable[str]) -> None:
+        """Give each sample the values that another one has in these slots.
+
+        What a metric loses by it tells how much a slot matters. Nothing changes before
+        `set_fea_eval`; ValueError for a slot that no variable of `set_use_var` has.
+        """
+        known = [slot.name for slot in self._slots]
+        wanted = sorted(set(slots))
+        for name in wanted:
+            if name not in known:
+                raise ValueError(f"there is no slot {name!r}; there are {', '.join(known)}")
+        for index in [known.index(name) for name in wanted] if self.fea_eval else []:
+            column = [row[index] for row in self._kept]
+            for row, place in zip(self._kept, np.random.permutation(len(column)), strict=True):
+                row[index] = column[place]
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Say whether each line begins with `1 id`, the id of the sample, which is left out."""
+        self.parse_ins_id = parse_ins_id
+        self._marks = self.parse_ins_id + self.parse_content
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Say whether each line has `1 text` before the values and behind the id, if there is one.
+
+        It is left out.
+        """
+        self.parse_content = parse_content
+        self._marks = self.parse_ins_id + self.parse_content
+
+    def release_memory(self) -> None:
+        """Forget the samples."""
+        self._kept = []
+
+    def get_memory_data_size(self, fleet: Any = None) -> int:
+        """How many samples are kept, here or by all workers of a fleet."""
+        count = len(self._kept)
+        return count if fleet is None else int(_sum(fleet, [count])[0])
+
+    def get_shuffle_data_size(self, fleet: Any = None) -> int:
+        """How many samples there are after shuffling, here or on all workers of a fleet."""
+        return self.get_memory_data_size(fleet)
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Accepted and without effect: samples are one list."""
+
+    def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Accepted and without effect: samples are exchanged at once."""
+
+    def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
+        """Accepted and without effect: samples are exchanged at once."""
+
+    def _feeds(self) -> Iterator[dict[str, Any]]:
+        self.wait_preload_done()
+        for rows in batches(self._kept, self._batch_size):
+            yield as_feed(rows, self._slots)
+
+
+def _sum(fleet: Any, numbers: Sequence[int] | Array) -> Array:
+    """The sum of whole numbers over all workers, element by element."""
+    total = np.zeros(len(numbers), np.int64)
+    fleet._role_maker.all_reduce_worker(np.asarray(numbers, np.int64), total, "sum")
+    return total
+
+
+def _gathered(fleet: Any, text: bytes) -> list[bytes]:
+    """The lines of all workers, in the order of the workers."""
+    sizes = np.zeros(fleet.worker_num() + 1, np.int64)
+    sizes[fleet.worker_index() + 1] = len(text)
+    ends = np.cumsum(_sum(fleet, sizes))
+    whole = np.zeros(ends[-1], np.int64)
+    start = ends[fleet.worker_index()]
+    whole[start : start + len(text)] = np.frombuffer(text, np.uint8)
+    joined = _sum(fleet, whole).astype(np.uint8).tobytes()
+    parts = [joined[a:b] for a, b in pairwise(ends)]
+    return [line for part in parts if part for line in part.split(b"\n")]

@@ -1,0 +1,1 @@
+"""Predictors and compiled packages."""

@@ -1,0 +1,150 @@
+"""`fluid.core.create_paddle_predictor`: the predictors of release 1.8.5, over `fluid.Predictor`.
+
+Each has input and output tensors of its own, to be used by one thread at a time; `clone` gives one
+for another thread, and all of them share the model, its parameters and what was compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import CompileError, did_you_mean
+from compiler.options import Options
+from fluid.inference.analysis_config import AnalysisConfig, NativeConfig
+from fluid.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
+from fluid.inference.predictor import Predictor
+from fluid.saving.inference_model import InferenceModel, read_inference_model
+from runtime.files.atomic_saves import reading
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = [
+    "AnalysisPredictor",
+    "NativePaddlePredictor",
+    "PaddlePredictor",
+    "create_paddle_predictor",
+]
+
+
+def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
+    """A predictor of the model that a config names.
+
+    Raises TypeError for what is no config, ValueError where it names no model, and what
+    `load_inference_model` raises.
+    """
+    if isinstance(config, AnalysisConfig):
+        return AnalysisPredictor(config)
+    if isinstance(config, NativeConfig):
+        return NativePaddlePredictor(config)
+    raise TypeError(f"config must be an AnalysisConfig or a NativeConfig, not {config!r:.60}")
+
+
+class PaddlePredictor:
+    """What all predictors of release 1.8.5 can do."""
+
+    def __init__(self, shared: Predictor, by_name: bool) -> None:
+        self._shared = shared
+        self._by_name = by_name
+        self._inputs = {name: ZeroCopyTensor(name) for name in shared.feed_names}
+        self._outputs = {name: ZeroCopyTensor(name) for name in shared.fetch_names}
+
+    def get_input_names(self) -> list[str]:
+        """The names of what it is fed, in order."""
+        return list(self._inputs)
+
+    def get_output_names(self) -> list[str]:
+        """The names of what it gives, in order."""
+        return list(self._outputs)
+
+    def get_input_tensor_shape(self) -> dict[str, list[int]]:
+        """The declared shapes of what it is fed, -1 for any size."""
+        return {var.name: list(var.shape) for var in self._shared.feeds}
+
+    def get_input_tensor(self, name: str) -> ZeroCopyTensor:
+        """An input, to be filled before `zero_copy_run`; CompileError for another name."""
+        return _named(self._inputs, name, "input")
+
+    def get_output_tensor(self, name: str) -> ZeroCopyTensor:
+        """An output, which each run fills anew; CompileError for another name."""
+        return _named(self._outputs, name, "output")
+
+    def zero_copy_run(self) -> bool:
+        """Compute the outputs from the inputs; True. Raises what `fluid.Predictor.run` raises."""
+        self._run({name: tensor.fed() for name, tensor in self._inputs.items()})
+        return True
+
+    def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
+        """The outputs for tensors in the order of inputs, or by name where the config says so."""
+        given: Any = [fed(tensor) for tensor in inputs]
+        if self._by_name:
+            given = {tensor.name: value for tensor, value in zip(inputs, given, strict=True)}
+        results = self._run(given)
+        pairs = zip(self._outputs, results, strict=True)
+        return [PaddleTensor.result(name, value) for name, value in pairs]
+
+    def clone(self) -> PaddlePredictor:
+        """Another one of the same model, with tensors of its own."""
+        other = type(self).__new__(type(self))
+        PaddlePredictor.__init__(other, self._shared, self._by_name)
+        return other
+
+    def _run(self, feed: Any) -> list[Any]:
+        results = self._shared.run(feed)
+        for tensor, value in zip(self._outputs.values(), results, strict=True):
+            _take(tensor, value)
+        return results
+
+
+class AnalysisPredictor(PaddlePredictor):
+    """The predictor of an AnalysisConfig."""
+
+    Config = AnalysisConfig
+
+    def __init__(self, config: AnalysisConfig) -> None:
+        options = Options.from_env()
+        options = replace(options, disable=options.disable.union(config.disabled()))
+        super().__init__(Predictor(_model(config), options=options), config.specify_input_name())
+
+
+class NativePaddlePredictor(PaddlePredictor):
+    """The predictor of a NativeConfig."""
+
+    Config = NativeConfig
+
+    def __init__(self, config: NativeConfig) -> None:
+        model = _located(config.model_dir, config.prog_file, config.param_file)
+        super().__init__(Predictor(model), config.specify_input_name)
+
+
+def _model(config: AnalysisConfig) -> InferenceModel:
+    """The model a config names; a folder goes before files, as in the reference."""
+    if (buffers := config.buffers()) is not None:
+        return read_inference_model(None, *buffers)
+    return _located(config.model_dir(), config.prog_file(), config.params_file())
+
+
+def _located(folder: str, program: str, params: str) -> InferenceModel:
+    if folder:
+        return read_inference_model(folder)
+    if not program or not params:
+        raise ValueError("the config names no model: call set_model with a folder or two files")
+    if Path(program).parent == Path(params).parent:
+        return read_inference_model(Path(program).parent, Path(program).name, Path(params).name)
+    with reading(Path(program).parent), reading(Path(params).parent):
+        return read_inference_model(None, Path(program).read_bytes(), Path(params).read_bytes())
+
+
+def _named(tensors: dict[str, ZeroCopyTensor], name: str, kind: str) -> ZeroCopyTensor:
+    if name not in tensors:
+        hint = did_you_mean(name, tensors) or f"there are {', '.join(tensors)}"
+        raise CompileError(f"the model has no {kind} named {name!r}", hint=hint)
+    return tensors[name]
+
+
+def _take(tensor: ZeroCopyTensor, value: Any) -> None:
+    """Make a result the value of an output."""
+    cut = isinstance(value, LoDTensor)
+    tensor.hold(value.array if cut else value)
+    tensor.set_lod(value.lod() if cut else [])

@@ -1,0 +1,124 @@
+"""Packages: a saved model compiled for GPUs that were elsewhere, written here and loaded there.
+
+A package is a folder: `module.py`, the model's program as it was saved (`__model__`), its
+parameters as the module takes them (`params`), machine code of every kernel for every GPU, and
+`kernels.json`, which says of each file how large it is and its SHA-256. Where it is loaded nothing
+is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from compiler.codegen.module import Module
+from compiler.errors import CompileError
+from compiler.ir.model_format.program_desc import load_program
+from compiler.ir.types import Array
+from compiler.options import Options
+from fluid.framework import Program
+from fluid.inference.predictor import Predictor, Ready
+from fluid.saving.files import PathName, as_path, bytes_writer
+from fluid.saving.inference_model import MODEL_FILE, InferenceModel, edges
+from runtime.device import CPUPlace, CUDAPlace
+from runtime.files.atomic_saves import reading, save_files
+from runtime.files.checkpoint import combined_writer, load_combined
+from runtime.gpu.cuda import device_of, interprets
+from runtime.gpu.package import FORMAT, MANIFEST, MODULE, File, Package, on_device, read_package
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = ["is_package", "load_compiled", "write_package"]
+
+PARAMS = "params"
+
+
+def load_compiled(
+    dirname: PathName, place: CUDAPlace | None = None, params: Mapping[str, Array] | None = None,
+    at_once: int | None = None, options: Options | None = None,
+) -> Predictor:  # fmt: skip
+    """What runs a package that `fluid compile` wrote: a predictor that compiles nothing.
+
+    `place` is the GPU, the first unless given; a package of NumPy code needs none. `params` are
+    arrays by name, instead of those in the package or where it has none; `at_once` is as
+    `create_predictor` has it; of `options` only `memory_limit` counts. With TRITON_INTERPRET=1
+    kernels are interpreted on the host. A package's `module.py` is Python that is executed. Raises
+    PackageError where a file is damaged or was changed, and where there is no code for the GPU;
+    PlaceError where there is no GPU.
+    """
+    folder = as_path(dirname, "dirname")
+    with reading(folder):
+        package = read_package(folder)
+        return Predictor(model_of(package, params), at_once, options, _ready(package, place))
+
+
+def model_of(package: Package, params: Mapping[str, Array] | None = None) -> InferenceModel:
+    """The model of a package: what it is fed and gives, and its parameters.
+
+    Raises PackageError where a file was changed, and CompileError where a parameter is not there.
+    """
+    where = str(package.folder / MODEL_FILE)
+    program = load_program(package.read(MODEL_FILE), where, factory=Program)
+    feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
+    held = {**_packed(package), **(params or {})}
+    for tensor in package.module().params:
+        if tensor.given and tensor.name not in held:
+            hint = "pass params={name: array}, or compile it with its parameters"
+            raise CompileError(f"{package.folder} has no parameter {tensor.name!r}", hint=hint)
+    tensors = {name: LoDTensor(array) for name, array in held.items()}
+    return InferenceModel(program, feeds, fetches, tensors)
+
+
+def _packed(package: Package) -> dict[str, Array]:
+    if not package.params:
+        return {}
+    package.read(PARAMS)  # which is then known to be what was written
+    found = load_combined(package.folder / PARAMS, package.params)
+    return {name: array for name, (array, _) in found.items()}
+
+
+def _ready(package: Package, place: CUDAPlace | None) -> Ready:
+    """The module of a package for a place."""
+    module = package.module()
+    if module.target == "numpy":
+        return Ready(module, CPUPlace(), {})
+    where = place or CUDAPlace(0)
+    if interprets():
+        return Ready(module, where, {})
+    module, names = on_device(package, device_of(where))
+    return Ready(module, where, names)
+
+
+def is_package(folder: Path) -> bool:
+    """True for a folder with a manifest in it."""
+    with reading(folder):
+        return (folder / MANIFEST).is_file()
+
+
+def write_package(
+    out: Path,
+    module: Module,
+    program: bytes,
+    params: Mapping[str, Array] | None,
+    code: Mapping[str, bytes],
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write a package: all its files or none, also where the process is killed.
+
+    `program` is a saved program; `params` has at least those that the module takes, or is None to
+    leave them out; `code` are files by name; `rows` what the manifest says of the kernels. Raises
+    what `save_files` does.
+    """
+    files = {MODULE: module.source.encode(), MODEL_FILE: program, **code}
+    names = sorted(each.name for each in module.params if each.given) if params else []
+    if params and names:
+        stream = BytesIO()
+        combined_writer({name: (params[name], ()) for name in names})(stream)
+        files[PARAMS] = stream.getvalue()
+    told = {"format": FORMAT, "params": names, "kernels": list(rows)}
+    listed = {name: asdict(File.of(held)) for name, held in sorted(files.items())}
+    files[MANIFEST] = f"{json.dumps({**told, 'files': listed}, indent=1)}\n".encode()
+    save_files(out, {name: bytes_writer(held) for name, held in files.items()})

@@ -1,0 +1,264 @@
+"""What predictors of release 1.8.5 take and give: `PaddleTensor`, `PaddleBuf`, `ZeroCopyTensor`.
+
+They hold float32, int64 and int32. The reference takes other elements for int32 without a word, so
+that float64 loses what is behind the point; here only small integers are, which lose nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array
+from runtime.errors import FeedError, LodError, NotInitialized
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = [
+    "PaddleBuf",
+    "PaddleDType",
+    "PaddleTensor",
+    "ZeroCopyTensor",
+    "fed",
+    "paddle_dtype_size",
+]
+
+
+class PaddleDType(IntEnum):
+    """The element types, by the reference's numbers."""
+
+    FLOAT32 = 0
+    INT64 = 1
+    INT32 = 2
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The same as NumPy's."""
+        return np.dtype(self.name.lower())
+
+
+_OF_NUMPY = {each.numpy: each for each in PaddleDType}
+_NOTHING = np.zeros(0, np.float32)
+
+
+def paddle_dtype_size(dtype: PaddleDType) -> int:
+    """Bytes of an element.
+
+    >>> paddle_dtype_size(PaddleDType.INT64)
+    8
+    """
+    return PaddleDType(dtype).numpy.itemsize
+
+
+def _dtype_of(element: np.dtype[Any]) -> PaddleDType:
+    """The number of an element type; TypeError where it has none, as bool and float64."""
+    if element not in _OF_NUMPY:
+        raise TypeError(f"{element} has no PaddleDType: look at the array itself")
+    return _OF_NUMPY[element]
+
+
+def _elements(data: Any, what: str) -> Array:
+    """The array that was given, small integers as int32, in row-major order."""
+    if not isinstance(data, np.ndarray):
+        raise TypeError(f"{what} takes a NumPy array, not {type(data).__name__}")
+    if data.dtype.kind in "biu" and data.dtype.itemsize <= 2:
+        return np.ascontiguousarray(data, np.int32)
+    if data.dtype not in _OF_NUMPY:
+        wanted = "float32" if data.dtype.kind == "f" else "int64"
+        names = ", ".join(map(str, _OF_NUMPY))
+        raise TypeError(f"{what} takes {names}, not {data.dtype}: give data.astype({wanted!r})")
+    return np.ascontiguousarray(data)
+
+
+def _bytes_of(array: Array) -> Array:
+    """A view of the bytes of an array in row-major order."""
+    return array.reshape(-1).view(np.uint8)
+
+
+class PaddleBuf:
+    """Bytes: so many zeros, or those of numbers (a list of floats, an array).
+
+    >>> PaddleBuf([1.0, 2.0]).length()
+    8
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._bytes = np.zeros(0, np.uint8)
+        if isinstance(data, int):
+            self.resize(data)
+        else:
+            self.reset(data)
+
+    def reset(self, data: Any) -> None:
+        """Hold other numbers: a list of floats, or an array of float32, int64 or int32."""
+        if isinstance(data, list | tuple):
+            data = np.array(data, np.float32)
+        self._bytes = _bytes_of(_elements(data, "a PaddleBuf").copy())
+
+    @staticmethod
+    def over(array: Array) -> PaddleBuf:
+        """The bytes of an array of any elements, not copied."""
+        made = PaddleBuf(0)
+        made._bytes = _bytes_of(array)
+        return made
+
+    def resize(self, length: int) -> None:
+        """Have at least so many bytes; zeros, where there were fewer."""
+        if length > self.length():
+            self._bytes = np.zeros(length, np.uint8)
+
+    def empty(self) -> bool:
+        """Whether there are no bytes."""
+        return not self.length()
+
+    def length(self) -> int:
+        """How many bytes there are."""
+        return self._bytes.nbytes
+
+    def float_data(self) -> list[float]:
+        """The bytes as float32."""
+        return self.tolist("float32")
+
+    def int64_data(self) -> list[int]:
+        """The bytes as int64."""
+        return self.tolist("int64")
+
+    def int32_data(self) -> list[int]:
+        """The bytes as int32."""
+        return self.tolist("int32")
+
+    def tolist(self, dtype: str) -> list[Any]:
+        """The bytes as `float32`, `int64` or `int32`; ValueError for another name."""
+        if dtype not in map(str, _OF_NUMPY):
+            raise ValueError(f"a PaddleBuf gives {', '.join(map(str, _OF_NUMPY))}, not {dtype!r}")
+        return self.elements(np.dtype(dtype)).tolist()
+
+    def elements(self, dtype: np.dtype[Any]) -> Array:
+        """As many elements as its bytes hold, not copied."""
+        return self._bytes[: self.length() // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+class PaddleTensor:
+    """A tensor that `PaddlePredictor.run` takes and gives; all of it may be set.
+
+    `lod` are offsets, a list for each level; `copy=False` works on the array that was given.
+
+    >>> tensor = PaddleTensor(np.zeros((5, 1), "int64"), "words", [[0, 2, 5]])
+    >>> tensor.name, tensor.shape, tensor.dtype.name, tensor.data.length()
+    ('words', [5, 1], 'INT64', 40)
+    """
+
+    def __init__(
+        self, data: Array | None = None, name: str = "", lod: Sequence[Sequence[int]] = (),
+        copy: bool = True,
+    ) -> None:  # fmt: skip
+        array = _NOTHING if data is None else _elements(data, "a PaddleTensor")
+        self.name = name
+        self.lod = [list(level) for level in lod]
+        self.shape = [] if data is None else list(array.shape)
+        self.data = PaddleBuf.over(array.copy() if copy else array)
+        self._element = array.dtype
+
+    @staticmethod
+    def result(name: str, value: Array | LoDTensor) -> PaddleTensor:
+        """What a model computed, in its own element type."""
+        made = PaddleTensor(name=name, lod=value.lod() if isinstance(value, LoDTensor) else ())
+        array = np.ascontiguousarray(value)
+        made.shape, made.data, made._element = list(array.shape), PaddleBuf.over(array), array.dtype
+        return made
+
+    @property
+    def dtype(self) -> PaddleDType:
+        """The element type; TypeError for a result of elements that have no number."""
+        return _dtype_of(self._element)
+
+    @dtype.setter
+    def dtype(self, dtype: PaddleDType) -> None:
+        self._element = PaddleDType(dtype).numpy
+
+    def as_ndarray(self) -> Array:
+        """A copy of the elements in its shape; FeedError where there are not as many."""
+        elements = self.data.elements(self._element)
+        if elements.size != math.prod(self.shape):
+            raise FeedError(
+                f"PaddleTensor {self.name!r} has the shape {self.shape}, but {elements.size} "
+                f"elements of {self._element}"
+            )
+        return elements.reshape(self.shape).copy()
+
+
+class ZeroCopyTensor:
+    """An input or an output of one predictor by name, filled and read from any array.
+
+    `copy_from_cpu` and `copy_to_cpu` copy, as in the reference on a CPU.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._array: Array | None = None
+        self._lod: list[list[int]] = []
+        self._shape = [0]
+
+    def reshape(self, shape: Sequence[int]) -> None:
+        """Take another shape; values stay where there are as many, and else are gone."""
+        fits = self._array is not None and self._array.size == math.prod(shape)
+        self._array = self._array.reshape(shape) if self._array is not None and fits else None
+        self._shape = list(shape)
+
+    def copy_from_cpu(self, data: Array) -> None:
+        """Take the values and the shape of an array of float32, int64 or int32."""
+        self.hold(_elements(data, f"copy_from_cpu of {self._name!r}").copy())
+
+    def copy_to_cpu(self) -> Array:
+        """A copy of the values; NotInitialized where there are none yet."""
+        return self._values().copy()
+
+    def shape(self) -> list[int]:
+        """The sizes; [0] before there are values."""
+        return list(self._shape)
+
+    def lod(self) -> list[list[int]]:
+        """The offsets of the sequences, a list for each level."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Take offsets; whether they cover the values shows when the model runs."""
+        self._lod = [list(level) for level in lod]
+
+    def type(self) -> PaddleDType:
+        """The element type; NotInitialized where there are no values yet."""
+        return _dtype_of(self._values().dtype)
+
+    def hold(self, array: Array) -> None:
+        """Take an array as it is, not copied."""
+        self._array, self._shape = array, list(array.shape)
+
+    def fed(self) -> Array | LoDTensor:
+        """What to feed; LodError where the offsets do not cover the values."""
+        return _tensor(self._name, self._values(), self._lod)
+
+    def _values(self) -> Array:
+        if self._array is None:
+            hint = "an input is set by copy_from_cpu, an output by a run"
+            raise NotInitialized(f"tensor {self._name!r} has no values yet", hint=hint)
+        return self._array
+
+
+def fed(tensor: PaddleTensor) -> Array | LoDTensor:
+    """What to feed for a tensor; LodError where its offsets do not cover it."""
+    return _tensor(tensor.name, tensor.as_ndarray(), tensor.lod)
+
+
+def _tensor(name: str, array: Array, lod: list[list[int]]) -> Array | LoDTensor:
+    if not lod:
+        return array
+    tensor = LoDTensor(array)
+    try:
+        tensor.set_lod(lod)
+    except LodError as error:
+        error.add_note(f"  in tensor {name!r}")
+        raise
+    return tensor

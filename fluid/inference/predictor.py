@@ -1,0 +1,204 @@
+"""`fluid.create_predictor`: a saved model, loaded once, that any number of threads may call.
+
+It is compiled once for all batch sizes, its trained batch norms folded into weights; threads share
+the weights, and each run works in memory that no other run is in (`runtime.serving`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import compiler
+from compiler.codegen.module import Module
+from compiler.errors import did_you_mean
+from compiler.escape import one_line
+from compiler.ir.text.program_printer import program_digest
+from compiler.options import Options
+from fluid.framework import Program, Variable
+from fluid.profiler import recorder
+from fluid.running.feeds import declared, expect_names, feed_arrays
+from fluid.running.half_precision_weights import changes_state
+from fluid.saving.files import PathName
+from fluid.saving.inference_model import InferenceModel, read_inference_model
+from runtime.device import CPUPlace, Place
+from runtime.errors import FeedError, missing_feed
+from runtime.executor import Executor
+from runtime.loader import Params
+from runtime.serving import Lanes, Library
+from runtime.sizes import Pattern
+from runtime.tensors.scope import Scope
+
+__all__ = ["Predictor", "PredictorMemory", "create_predictor"]
+
+
+@dataclass(frozen=True)
+class PredictorMemory:
+    """Bytes that a predictor holds: of all parameters, and of each lane's arenas, largest first."""
+
+    parameters: int
+    lanes: tuple[int, ...]
+
+
+def create_predictor(
+    dirname: PathName | None,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+    at_once: int | None = None,
+    dtype: str | None = None,
+    memory_limit: int | str | None = None,
+) -> Predictor:
+    """A predictor of a saved model, whose files are named as for `load_inference_model`.
+
+    `at_once` is how many runs may be under way at once, each in memory of its own; without it as
+    many as threads call. `dtype` "bf16" or "fp16" is what products compute in
+    (docs/mixed_precision.md). `memory_limit` is how many bytes a run may take in all, as a number
+    or text with a unit ("2GiB"): a run that needs more raises MemoryLimitExceeded before memory is
+    taken (docs/security.md says what is counted). No scope is changed. Raises ValueError where
+    `at_once` is no positive number, for another `dtype`, for a `memory_limit` that is no size, and
+    what `load_inference_model` raises.
+    """
+    options = Options.from_env()
+    options = options if dtype is None else replace(options, dtype=dtype)
+    if memory_limit is not None:
+        options = replace(options, memory_limit=memory_limit)
+    model = read_inference_model(dirname, model_filename, params_filename)
+    return Predictor(model, at_once, options)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A module that was compiled before, where it runs, and the names its source finds there."""
+
+    module: Module
+    place: Place
+    names: Mapping[str, Any]
+
+    def limited(self, memory_limit: int | None) -> Module:
+        """The module, whose steps may take so many bytes."""
+        return replace(self.module, memory_limit=memory_limit)
+
+
+class Predictor:
+    """A model to call from any thread; `feed_names` and `fetch_names` are in the model's order.
+
+    A model that changes state as it runs, such as counts of a metric, has its runs one by one.
+    `options` are the compiler's; `ready` is what it would compile, where that was done before.
+    """
+
+    def __init__(
+        self, model: InferenceModel, at_once: int | None = None, options: Options | None = None,
+        ready: Ready | None = None,
+    ) -> None:  # fmt: skip
+        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+            raise ValueError(f"at_once is how many runs may be under way, not {at_once!r}")
+        self.feeds = model.feeds
+        self.fetches = model.fetches
+        self._program = model.program
+        self._scope = _scope_of(model)
+        self._ready = ready
+        limit = (options or Options.from_env()).memory_limit_bytes
+        make = (
+            partial(_compile, options)
+            if ready is None
+            else partial(_compiled, ready.limited(limit))
+        )
+        self._library = Library(make, self._scope)
+        self._lanes = Lanes(
+            self._lane, model.program, tuple(self.fetch_names), self._scope,
+            1 if changes_state(model.program) else at_once,
+        )  # fmt: skip
+
+    @property
+    def feed_names(self) -> list[str]:
+        """The names of what it is fed, in order."""
+        return [var.name for var in self.feeds]
+
+    @property
+    def fetch_names(self) -> list[str]:
+        """The names of what `run` gives, in order."""
+        return [var.name for var in self.fetches]
+
+    @property
+    def compiles(self) -> int:
+        """How often it was compiled: neither other batch sizes nor more threads add to it."""
+        return len(self._library)
+
+    def run(self, feed: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
+        """The model's results for arrays or LoDTensors by name, or in the order of `feed_names`.
+
+        Results come in the order of `fetch_names` and are the caller's: arrays, LoDTensors where
+        they are cut into sequences. May be called from any thread, by many at once. Raises
+        TypeError for keys that are no names, FeedError for a feed that is missing, unknown or of
+        another element type, ShapeError for sizes that do not fit, and otherwise what compiling
+        and the ops raise.
+        """
+        return self._lanes.run(feed_arrays(self._program, self._named(feed)))
+
+    def memory(self) -> PredictorMemory:
+        """What it holds now; waits for the runs that are under way."""
+        return PredictorMemory(self._library.nbytes(), tuple(self._lanes.nbytes()))
+
+    def release(self) -> None:
+        """Give back the memory of every lane that no run is in; what is compiled stays."""
+        self._lanes.release()
+
+    def _lane(self) -> Executor[Program]:
+        library, ready = self._library, self._ready
+        return Executor(
+            library.module, declared, program_digest, ready.place if ready else CPUPlace(),
+            names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
+        )  # fmt: skip
+
+    def _named(self, feed: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+        """The feeds by name, all of them and no others."""
+        names = self.feed_names
+        if not isinstance(feed, Mapping):
+            feed = self._in_order(feed)
+        for name in expect_names(feed):
+            if name not in names:
+                hint = did_you_mean(name, names) or f"it is fed {', '.join(names)}"
+                raise FeedError(f"the model has no feed {name!r}", hint=hint)
+        missing = [var for var in self.feeds if var.name not in feed]
+        if missing:
+            raise missing_feed([_needed(var) for var in missing])
+        return feed
+
+    def _in_order(self, feed: Sequence[Any]) -> dict[str, Any]:
+        if not isinstance(feed, list | tuple):
+            kind = type(feed).__name__
+            raise TypeError(f"feed must be a dict by name or a list in order, not {kind}")
+        names = self.feed_names
+        if len(feed) != len(names):
+            known = ", ".join(map(one_line, names))
+            raise FeedError(f"the model is fed {len(names)} ({known}), not {len(feed)}")
+        return dict(zip(names, feed, strict=True))
+
+
+def _needed(var: Variable) -> tuple[str, str, tuple[int, ...]]:
+    return var.name, str(var.element.numpy), var.dims or ()
+
+
+def _scope_of(model: InferenceModel) -> Scope:
+    """A scope that holds the parameters themselves, not copies."""
+    scope = Scope()
+    for name, tensor in model.params.items():
+        if tensor.array is not None:
+            scope.arrays()[name] = tensor.array
+    return scope
+
+
+def _compile(
+    options: Options | None, program: Program, pattern: Pattern, fetch: list[str], params: Params
+) -> Module:
+    """A module over parameters that stay as they are."""
+    return compiler.compile(program, feed=pattern, fetch=fetch, params=params, options=options)
+
+
+def _compiled(
+    module: Module, program: Program, pattern: Pattern, fetch: list[str], params: Params
+) -> Module:
+    """The one module that there is, whatever sizes are fed: they are held against it when bound."""
+    return module

@@ -1,0 +1,1 @@
+"""Control flow layers: conditions, branches, loops, arrays."""

@@ -1,0 +1,122 @@
+"""Blocks inside blocks: what `with` statements of control flow layers open and close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from fluid.framework import Block, Operator, Program, Variable
+from fluid.layer_helper import LayerHelper
+from fluid.recording.checks import check_type, check_variable
+from fluid.recording.var_types import VarDesc
+
+__all__ = ["BlockGuard", "ConditionalBlock", "ConditionalBlockGuard", "parent_of", "traffic"]
+
+
+class BlockGuard:
+    """Layers called within a `with` block append to a new block inside the current one.
+
+    An error within takes the block out again.
+    """
+
+    def __init__(self, main_program: Program) -> None:
+        check_type(main_program, "main_program", Program, "BlockGuard")
+        self.main_program = main_program
+
+    def __enter__(self) -> None:
+        self.main_program._create_block()
+
+    def complete(self) -> None:
+        """What is still to do while the block is current."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        index = self.main_program.current_block_idx
+        done = False
+        try:
+            if kind is None:
+                self.complete()
+                done = True
+        finally:
+            self.main_program._rollback()
+            if not done:
+                del self.main_program.blocks[index:]
+
+
+def parent_of(program: Program) -> Block:
+    """The block around the current one."""
+    return program.block(program.current_block().parent_idx)
+
+
+def traffic(ops: Sequence[Operator], known: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Names that ops read before they write them, and names they write, in order of appearance.
+
+    `known` are names that count as written before the first op.
+    """
+    read: dict[str, None] = {}
+    written: dict[str, None] = dict.fromkeys(known)
+    for op in ops:
+        read |= {name: None for name in op.reads() if name not in written}
+        written |= dict.fromkeys(op.writes())
+    return list(read), list(written)
+
+
+class ConditionalBlock:
+    """A block that runs where the only element of `inputs` is true, or else where none is empty.
+
+    with ConditionalBlock([condition], is_scalar_condition=True).block(): …
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Variable],
+        is_scalar_condition: bool = False,
+        name: str | None = None,
+    ) -> None:
+        for each in inputs:
+            check_variable(each, "inputs", "ConditionalBlock")
+        self.inputs = list(inputs)
+        self.is_scalar_condition = is_scalar_condition
+        self.helper = LayerHelper("conditional_block", name=name)
+
+    def block(self) -> ConditionalBlockGuard:
+        """The guard of a `with` statement; layers called within it go into the block."""
+        return ConditionalBlockGuard(self)
+
+    def complete(self) -> None:
+        """Append the op that owns the current block to the block around it."""
+        program = self.helper.main_program
+        inside, parent = program.current_block(), parent_of(program)
+        read, written = traffic(inside.ops)
+        outer = [name for name in written if parent._find_var_recursive(name) is not None]
+        scope = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
+        parent.append_op(
+            "conditional_block",
+            inputs={"Cond": self.inputs, "Input": [parent._var_recursive(n) for n in read]},
+            outputs={"Out": outer, "Scope": scope},
+            attrs={"sub_block": inside, "is_scalar_condition": self.is_scalar_condition},
+        )
+
+
+class ConditionalBlockGuard(BlockGuard):
+    """The guard that `ConditionalBlock.block` returns."""
+
+    def __init__(self, block: ConditionalBlock) -> None:
+        check_type(block, "block", ConditionalBlock, "ConditionalBlockGuard")
+        super().__init__(block.helper.main_program)
+        self.block = block
+
+    def complete(self) -> None:
+        """Append the op that owns the block."""
+        self.block.complete()
+
+
+def outer_variable(program: Program, like: Variable, **fields: Any) -> Variable:
+    """A variable of the block around the current one, of another's type."""
+    fields = {"dtype": like.dtype, "shape": like.shape, "type": like.type, **fields}
+    return parent_of(program).create_var(**fields)

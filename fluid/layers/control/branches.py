@@ -1,0 +1,375 @@
+"""One of several ways: `cond`, `case`, `switch_case`, `Switch`, and row by row `IfElse`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from fluid import unique_name
+from fluid.framework import Block, Variable
+from fluid.layer_helper import LayerHelper
+from fluid.layers.control.arrays import merge_lod_tensor, select_input
+from fluid.layers.control.blocks import (
+    ConditionalBlock,
+    ConditionalBlockGuard,
+    outer_variable,
+    parent_of,
+)
+from fluid.layers.control.logic import equal, logical_and, logical_not
+from fluid.layers.control.nested import assert_same_structure, map_structure
+from fluid.layers.tensor import assign, cast, fill_constant
+from fluid.recording.checks import (
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+    convert_dtype,
+)
+
+__all__ = ["IfElse", "Switch", "case", "cond", "switch_case"]
+
+Branch = Callable[[], Any]
+
+
+def cond(
+    pred: Variable,
+    true_fn: Branch | None = None,
+    false_fn: Branch | None = None,
+    name: str | None = None,
+) -> Any:
+    """What `true_fn` returns where `pred`, one boolean, is true, else what `false_fn` does.
+
+    Only the layers of the function that is taken run. Both return the same structure of variables,
+    or None. Raises TypeError for what is no function or no boolean, ValueError where the two
+    structures differ.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [3])
+    >>> small = fluid.layers.reduce_mean(x) < 1.0
+    >>> y = fluid.layers.cond(small, lambda: x * 2.0, lambda: x - 1.0)
+    >>> y.shape
+    (3,)
+    """
+    check_variable_and_dtype(pred, "pred", ["bool"], "fluid.layers.cond")
+    check_type(name, "name", (str, type(None)), "fluid.layers.cond")
+    helper = LayerHelper("cond", name=name)
+    taken = None if true_fn is None else _run_if(pred, true_fn, "true_fn", helper)
+    other = None
+    if false_fn is not None:
+        _check_function(false_fn, "false_fn")
+        other = _run_if(logical_not(pred), false_fn, "false_fn", helper)
+    if taken is None and other is None:
+        return None
+    _check_same(taken, other)
+    mask = cast(pred, dtype="int32")
+    return map_structure(lambda no, yes: select_input([no, yes], mask), other, taken)
+
+
+def _check_function(function: Any, argument: str) -> None:
+    if not callable(function):
+        kind = type(function).__name__
+        raise TypeError(f"The {argument} in cond must be callable, but received {kind}")
+
+
+def _run_if(condition: Variable, function: Branch, argument: str, helper: LayerHelper) -> Any:
+    """What a function returns, as variables of this block that it sets where a condition holds."""
+    _check_function(function, argument)
+    block = ConditionalBlock([condition], is_scalar_condition=True)
+    with block.block():
+        result = function()
+        if result is None:
+            return None
+        return map_structure(lambda var: _carried_out(var, helper), result)
+
+
+def _carried_out(var: Variable | None, helper: LayerHelper) -> Variable | None:
+    if var is None:
+        return None
+    check_variable(var, "the result of a function", "fluid.layers.cond")
+    outside = outer_variable(helper.main_program, var)
+    assign(var, outside)
+    return outside
+
+
+def _check_same(taken: Any, other: Any) -> None:
+    """ValueError where the two functions of `cond` return different structures."""
+    intro = "Incompatible return values of true_fn and false_fn in cond: "
+    if taken is None or other is None:
+        sides = ("true_fn", "false_fn") if taken is None else ("false_fn", "true_fn")
+        raise ValueError(f"{intro}{sides[0]} returns None while {sides[1]} returns non-None")
+    try:
+        assert_same_structure(taken, other, check_types=False)
+    except ValueError as error:
+        raise ValueError(f"{intro}{error}") from None
+
+
+def case(
+    pred_fn_pairs: Sequence[tuple[Variable, Branch]],
+    default: Branch | None = None,
+    name: str | None = None,
+) -> Any:
+    """What the function of the first pair whose condition is true returns, or else `default`.
+
+    Without `default`, the last pair's function is it. Raises TypeError for what are no such pairs.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [3])
+    >>> mean = fluid.layers.reduce_mean(x)
+    >>> fluid.layers.case([(mean < 1.0, lambda: x), (mean < 2.0, lambda: x * 2.0)]).shape
+    (3,)
+    """
+    LayerHelper("case", name=name)
+    check_type(pred_fn_pairs, "pred_fn_pairs", (list, tuple), "case")
+    for pair in pred_fn_pairs:
+        _check_pair(pair)
+    if default is None:
+        *pred_fn_pairs, (_, default) = pred_fn_pairs
+    elif not callable(default):
+        raise TypeError("The default in Op(case) must be callable.")
+    return _first_of(list(reversed(pred_fn_pairs)), default)
+
+
+def _check_pair(pair: Any) -> None:
+    if not isinstance(pair, tuple):
+        kind = type(pair).__name__
+        raise TypeError(f"The elements of 'pred_fn_pairs' in case must be tuples, not {kind}")
+    if len(pair) != 2:
+        raise TypeError(f"The tuples of 'pred_fn_pairs' in case have 2 items, not {len(pair)}")
+    pred, function = pair
+    if not isinstance(pred, Variable):
+        kind = type(pred).__name__
+        raise TypeError(f"The pred of 'pred_fn_pairs' in case must be a Variable, not {kind}")
+    if not callable(function):
+        raise TypeError(f"The fn for {pred.name} of pred_fn_pairs in Op(case) must be callable.")
+
+
+def _first_of(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
+    """Nested conditions, the last pair outermost."""
+    function = default
+    for pred, branch in pairs:
+        function = _either(pred, branch, function)
+    return function()
+
+
+def _either(pred: Variable, branch: Branch, otherwise: Branch) -> Branch:
+    return lambda: cond(pred, branch, otherwise)
+
+
+def switch_case(
+    branch_index: Variable,
+    branch_fns: Mapping[int, Branch] | Sequence[Branch] | Sequence[tuple[int, Branch]],
+    default: Branch | None = None,
+    name: str | None = None,
+) -> Any:
+    """What the function for the value of `branch_index` returns, else what `default` does.
+
+    Functions are given by their index, or in the order 0, 1, …; without `default`, that of the
+    largest index is it. Raises TypeError for what are no such functions, ValueError for two of one
+    index.
+
+    >>> import fluid
+    >>> x, way = fluid.data("x", [3]), fluid.data("way", [1], "int32")
+    >>> fluid.layers.switch_case(way, {1: lambda: x, 2: lambda: x * 2.0}).shape
+    (3,)
+    """
+    LayerHelper("switch_case", name=name)
+    indices = ["uint8", "int32", "int64"]
+    check_variable_and_dtype(branch_index, "branch_index", indices, "switch_case")
+    if convert_dtype(branch_index.dtype) != "int64":
+        branch_index = cast(branch_index, "int64")
+    branches = _indexed(branch_fns)
+    if default is None:
+        *branches, (_, default) = sorted(branches, key=lambda branch: branch[0])
+    elif not callable(default):
+        raise TypeError("The default in Op(case) must be callable.")
+    pairs = []
+    for index, function in branches:
+        number = fill_constant(shape=[1], dtype="int64", value=index)
+        pairs.append((equal(branch_index, number), function))
+    return _first_of(pairs, default)
+
+
+def _indexed(branches: Any) -> list[tuple[int, Branch]]:
+    """Functions with their indices; TypeError or ValueError for what is none."""
+    check_type(branches, "branch_fns", (list, tuple, dict), "switch_case")
+    items = list(branches.items() if isinstance(branches, dict) else branches)
+    if all(callable(item) for item in items):
+        items = list(enumerate(items))
+    seen: set[int] = set()
+    for item in items:
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise TypeError(f"'branch_fns' in switch_case holds {item!r}, not (index, function)")
+        index, function = item
+        if not isinstance(index, int):
+            kind = type(index).__name__
+            raise TypeError(f"The key of 'branch_fns' in switch_case must be an int, not {kind}")
+        if index in seen:
+            raise ValueError(f"The key in 'branch_fns' must be unique, but {index} appears twice")
+        if not callable(function):
+            raise TypeError(f"The function for key {index} in switch_case must be callable")
+        seen.add(index)
+    return items
+
+
+class Switch:
+    """The first case whose condition is true, or else the default.
+
+    with Switch() as switch:
+        with switch.case(step < 10): …
+        with switch.default(): …
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.helper = LayerHelper("switch", name=name)
+        self.inside_scope = False
+        self.pre_not_conditions: list[Variable] = []
+
+    def case(self, condition: Variable) -> ConditionalBlockGuard:
+        """What to do where `condition`, one boolean, is true and none before it was.
+
+        Raises ValueError outside of `with Switch()`, TypeError for what is no boolean.
+        """
+        if not self.inside_scope:
+            raise ValueError("case should be called inside with")
+        check_variable_and_dtype(condition, "condition", ["bool"], "Switch.case")
+        refused = logical_not(condition)
+        if self.pre_not_conditions:
+            before = self.pre_not_conditions[-1]
+            refused = logical_and(before, refused)
+            condition = logical_and(before, condition)
+        self.pre_not_conditions.append(refused)
+        return ConditionalBlock([condition], is_scalar_condition=True).block()
+
+    def default(self) -> ConditionalBlockGuard:
+        """What to do where no case was taken; ValueError where there is none before it."""
+        if not self.pre_not_conditions:
+            raise ValueError("there should be at least one condition")
+        last = self.pre_not_conditions[-1]
+        return ConditionalBlock([last], is_scalar_condition=True).block()
+
+    def __enter__(self) -> Switch:
+        self.inside_scope = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.inside_scope = False
+
+
+class IfElse:
+    """Two blocks for the rows of a batch: those for which `cond` [rows, 1] is true, and the others.
+
+    choice = IfElse(cond)
+    with choice.true_block():
+        choice.output(layers.fc(choice.input(x), 3))
+    with choice.false_block():
+        choice.output(layers.fc(choice.input(x), 3, act="relu"))
+    (out,) = choice()
+    """
+
+    OUT_IF_ELSE_BLOCKS = 0
+    IN_IF_ELSE_TRUE_BLOCKS = 1
+    IN_IF_ELSE_FALSE_BLOCKS = 2
+
+    def __init__(self, cond: Variable, name: str | None = None) -> None:
+        check_variable(cond, "cond", "fluid.layers.IfElse")
+        check_type(name, "name", (str, type(None)), "fluid.layers.IfElse")
+        self.helper = LayerHelper("ifelse", name=name)
+        self.cond = cond
+        self.input_table: dict[str, tuple[Variable, Variable]] = {}
+        self.status = self.OUT_IF_ELSE_BLOCKS
+        self.conditional_true_block = ConditionalBlock([cond])
+        self.conditional_false_block = ConditionalBlock([cond])
+        self.output_table: tuple[list[Variable], list[Variable]] = ([], [])
+
+    def input(self, x: Variable) -> Variable:
+        """The rows of `x` that this block is for; ValueError outside of the blocks."""
+        if self.status == self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("input must in true/false blocks")
+        check_variable(x, "x", "fluid.layers.IfElse.input")
+        if x.name not in self.input_table:
+            self.input_table[x.name] = self._split(x)
+        true_rows, false_rows = self.input_table[x.name]
+        return true_rows if self.status == self.IN_IF_ELSE_TRUE_BLOCKS else false_rows
+
+    def _split(self, x: Variable) -> tuple[Variable, Variable]:
+        parent, stem = self._parent_block(), "ifelse_input" + self.helper.name
+        true_rows = parent.create_var(name=unique_name.generate(stem), dtype=x.dtype)
+        false_rows = parent.create_var(name=unique_name.generate(stem), dtype=x.dtype)
+        parent.append_op(
+            "split_lod_tensor",
+            inputs={"X": x, "Mask": self.cond},
+            outputs={"OutTrue": true_rows, "OutFalse": false_rows},
+            attrs={"level": 0},
+        )
+        return true_rows, false_rows
+
+    def _parent_block(self) -> Block:
+        return parent_of(self.helper.main_program)
+
+    def true_block(self) -> IfElseBlockGuard:
+        """The guard of the block for rows whose condition is true."""
+        return IfElseBlockGuard(True, self)
+
+    def false_block(self) -> IfElseBlockGuard:
+        """The guard of the block for rows whose condition is false."""
+        return IfElseBlockGuard(False, self)
+
+    def output(self, *outs: Variable) -> None:
+        """What this block gives for its rows; ValueError outside of the blocks."""
+        if self.status == self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("output can only be invoked in the sub-block")
+        for each in outs:
+            check_variable(each, "each output", "fluid.layers.IfElse.output")
+            name = unique_name.generate(f"{self.helper.name}_output")
+            outside = self._parent_block().create_var(name=name, dtype=each.dtype)
+            self.output_table[self.status == self.IN_IF_ELSE_TRUE_BLOCKS].append(outside)
+            assign(each, outside)
+
+    def __call__(self) -> list[Variable]:
+        """The outputs of both blocks, row by row; those of the only block where there is one.
+
+        Raises ValueError inside of the blocks, before them, and where they differ in number.
+        """
+        if self.status != self.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("IfElse::__call__ must be out of sub-block")
+        of_false, of_true = self.output_table
+        if not of_false and not of_true:
+            raise ValueError("Must invoke true_block/false_block before __call__")
+        if not of_false or not of_true:
+            return of_false or of_true
+        if len(of_false) != len(of_true):
+            raise ValueError(
+                f"The output side must be same, but {len(of_true)} come from true_block and "
+                f"{len(of_false)} from false_block"
+            )
+        pairs = zip(of_true, of_false, strict=True)
+        return [merge_lod_tensor(yes, no, self.cond, self.cond, 0) for yes, no in pairs]
+
+
+class IfElseBlockGuard:
+    """The guard that `IfElse.true_block` and `IfElse.false_block` return."""
+
+    def __init__(self, is_true: bool, ifelse: IfElse) -> None:
+        check_type(ifelse, "ifelse", IfElse, "IfElseBlockGuard")
+        if ifelse.status != IfElse.OUT_IF_ELSE_BLOCKS:
+            raise ValueError("You cannot invoke IfElse.block() inside a block")
+        self.is_true = is_true
+        self.ifelse = ifelse
+        blocks = ifelse.conditional_false_block, ifelse.conditional_true_block
+        self.guard = blocks[is_true].block()
+
+    def __enter__(self) -> None:
+        inside = IfElse.IN_IF_ELSE_TRUE_BLOCKS, IfElse.IN_IF_ELSE_FALSE_BLOCKS
+        self.ifelse.status = inside[not self.is_true]
+        self.guard.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.guard.__exit__(kind, error, trace)
+        self.ifelse.status = IfElse.OUT_IF_ELSE_BLOCKS
+        if kind is None and not self.ifelse.output_table[self.is_true]:
+            raise ValueError("Must set output inside block")

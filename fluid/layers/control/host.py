@@ -1,0 +1,147 @@
+"""Layers that run beside the numbers: Print, py_func, Assert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fluid.framework import Variable, default_main_program
+from fluid.layer_helper import LayerHelper
+from fluid.recording.checks import check_type, check_variable, check_variable_and_dtype
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = ["Assert", "Print", "py_func"]
+
+Variables = Variable | Sequence[Variable] | None
+
+
+def Print(
+    input: Variable,
+    first_n: int = -1,
+    message: str | None = None,
+    summarize: int = 20,
+    print_tensor_name: bool = True,
+    print_tensor_type: bool = True,
+    print_tensor_shape: bool = True,
+    print_tensor_lod: bool = True,
+    print_phase: str = "both",
+) -> Variable:
+    """`input` as it is, printed whenever the program runs; `first_n` times at most if not -1.
+
+    `summarize` elements are shown, all if it is -1. `print_phase` "forward" prints the value,
+    "backward" its gradient, "both" both.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [3])
+    >>> fluid.layers.Print(x, message="here").shape
+    (3,)
+    """
+    kinds = ["float32", "float64", "int32", "int64", "bool"]
+    check_variable_and_dtype(input, "input", kinds, "fluid.layers.Print")
+    helper = LayerHelper(f"print_{input.name}")
+    attrs = {
+        "first_n": first_n,
+        "summarize": summarize,
+        "message": message or "",
+        "print_tensor_name": print_tensor_name,
+        "print_tensor_type": print_tensor_type,
+        "print_tensor_shape": print_tensor_shape,
+        "print_tensor_lod": print_tensor_lod,
+        "print_phase": print_phase.upper(),
+    }
+    return helper.append_result("print", {"In": input}, attrs)
+
+
+def Assert(
+    cond: Variable, data: Sequence[Variable] | None = None, summarize: int = 20, name: Any = None
+) -> Any:
+    """Stop the program with the elements of `data`, `summarize` of each, unless `cond` is true.
+
+    >>> import fluid
+    >>> x = fluid.data("x", [1])
+    >>> fluid.layers.Assert(x < 1.0, [x]).type
+    'assert'
+    """
+    check_variable_and_dtype(cond, "cond", ["bool"], "Assert")
+    check_type(data, "data", (list, tuple, type(None)), "Assert")
+    for each in data or ():
+        check_variable(each, "data", "Assert")
+    helper = LayerHelper("assert", name=name)
+    inputs = {"Cond": cond, "Data": list(data or ())}
+    return helper.append_op("assert", inputs=inputs, attrs={"summarize": summarize})
+
+
+def py_func(
+    func: Callable[..., Any],
+    x: Variables,
+    out: Variables,
+    backward_func: Callable[..., Any] | None = None,
+    skip_vars_in_backward_input: Variables = None,
+) -> Variables:
+    """Let a Python function compute `out`, variables whose shape and dtype the user declares.
+
+    `func` gets a LoDTensor for each variable of `x` and returns an array for each of `out`.
+    `backward_func` gets those of `x`, of `out` and the gradients of `out`, but for the variables of
+    `skip_vars_in_backward_input`, and returns the gradients of `x`. Raises TypeError for arguments
+    of other kinds, ValueError for an `out` without shape and for skipping what is neither.
+
+    >>> import fluid, numpy as np
+    >>> x, y = fluid.data("x", [3]), fluid.data("y", [3])
+    >>> fluid.layers.py_func(np.tanh, x, y).name
+    'y'
+    """
+    helper = LayerHelper("py_func")
+    read, written = _listed(x, "x"), _listed(out, "out")
+    for each in written:
+        if len(each.shape) == 0:
+            raise ValueError("Output shapes of py_func op should be provided by users manually")
+    skipped = _listed(skip_vars_in_backward_input, "skip_vars_in_backward_input")
+    known = [var.name for var in (*read, *written)]
+    for var in skipped if backward_func is not None else ():
+        if var.name not in known:
+            raise ValueError(f"Variable {var.name} is not found in forward inputs and outputs")
+    forward = _registered(func, "func")
+    backward = -1 if backward_func is None else _registered(backward_func, "backward_func")
+    names = [] if backward_func is None else list(dict.fromkeys(var.name for var in skipped))
+    helper.append_op(
+        "py_func",
+        inputs={"X": read},
+        outputs={"Out": written},
+        attrs={
+            "forward_callable_id": forward,
+            "backward_callable_id": backward,
+            "backward_skip_vars": names,
+        },
+    )
+    return out
+
+
+def _listed(variables: Variables, name: str) -> list[Variable]:
+    check_type(variables, name, (list, tuple, Variable, type(None)), "py_func")
+    listed = [variables] if isinstance(variables, Variable) else list(variables or ())
+    for each in listed:
+        check_variable(each, name, "py_func")
+    return listed
+
+
+def _registered(function: Callable[..., Any], name: str) -> int:
+    """The number of a function among those of the program, which runs it by that."""
+    if not callable(function):
+        raise TypeError(f"{name} of py_func must be a Python function, not {function!r}")
+    known = default_main_program().__dict__.setdefault("_callables", [])
+    known.append(_OnArrays(function))
+    return len(known) - 1
+
+
+class _OnArrays:
+    """A user's function as a program calls it: a list of arrays for a list of arrays."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        result = self.function(*map(LoDTensor, arrays))
+        given = list(result) if isinstance(result, list | tuple) else [result]
+        return [None if each is None else np.asarray(each) for each in given]

@@ -1,0 +1,209 @@
+"""`StaticRNN`: a block that runs for every step of tensors of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fluid import unique_name
+from fluid.framework import Block, Variable
+from fluid.layer_helper import LayerHelper
+from fluid.layers.control.blocks import BlockGuard, parent_of, traffic
+from fluid.recording.checks import check_type, check_variable
+from fluid.recording.var_types import VarDesc
+
+__all__ = ["StaticRNN"]
+
+
+@dataclass
+class StaticRNNMemoryLink:
+    """A state of a recurrent block: what it begins as, what a step sees, and what it leaves."""
+
+    init: Variable
+    pre_mem: Variable
+    mem: Variable | None = None
+
+
+class StaticRNN:
+    """A recurrent net over the first axis of its inputs, which is of one size for all.
+
+    rnn = StaticRNN()
+    with rnn.step():
+        word = rnn.step_input(words)                    # words [steps, rows, width]
+        before = rnn.memory(shape=[-1, 8], batch_ref=words)
+        hidden = layers.fc([word, before], 8, act="tanh")
+        rnn.update_memory(before, hidden)
+        rnn.step_output(hidden)
+    out = rnn()                                         # [steps, rows, 8]
+    """
+
+    BEFORE_RNN_BLOCK = 0
+    IN_RNN_BLOCK = 1
+    AFTER_RNN_BLOCK = 2
+
+    def __init__(self, name: str | None = None) -> None:
+        check_type(name, "name", (str, type(None)), "fluid.layers.StaticRNN")
+        self.helper = LayerHelper("static_rnn", name=name)
+        self.memories: dict[str, StaticRNNMemoryLink] = {}
+        self.inputs: list[Variable] = []
+        self.outputs: list[Variable] = []
+        self.status = self.BEFORE_RNN_BLOCK
+        self.seq_len: int | None = None
+
+    def step(self) -> StaticRNNGuard:
+        """The guard of a `with` statement; layers called within it run for every step."""
+        return StaticRNNGuard(self)
+
+    def memory(
+        self,
+        init: Variable | None = None,
+        shape: Sequence[int] | None = None,
+        batch_ref: Variable | None = None,
+        init_value: float = 0.0,
+        init_batch_dim_idx: int = 0,
+        ref_batch_dim_idx: int = 1,
+    ) -> Variable:
+        """A state, as the step before left it: first `init`, or `init_value` in `shape`.
+
+        The size of the batch, axis `init_batch_dim_idx`, is then that of `batch_ref` along
+        `ref_batch_dim_idx`. Raises ValueError where neither is given, or outside of the block.
+        """
+        self._assert_in_rnn_block_("memory")
+        layer = "fluid.layers.StaticRNN.memory"
+        check_type(init, "init", (Variable, type(None)), layer)
+        check_type(shape, "shape", (list, tuple, type(None)), layer)
+        check_type(batch_ref, "batch_ref", (Variable, type(None)), layer)
+        if init is None:
+            if shape is None or batch_ref is None:
+                raise ValueError("if init is None, memory at least need shape and batch_ref")
+            axes = {"input_dim_idx": ref_batch_dim_idx, "output_dim_idx": init_batch_dim_idx}
+            init = self._first_state(shape, batch_ref, {"value": init_value, **axes})
+        name = unique_name.generate(f"{self.helper.name}@mem")
+        before = self.helper.create_variable(name=name, dtype=init.dtype, shape=init.shape)
+        self.memories[before.name] = StaticRNNMemoryLink(init, before)
+        return before
+
+    def _first_state(
+        self, shape: Sequence[int], batch_ref: Variable, attrs: dict[str, Any]
+    ) -> Variable:
+        parent = self._parent_block()
+        name = unique_name.generate(f"{self.helper.name}@memory_boot")
+        boot = parent.create_var(name=name, shape=shape, dtype=batch_ref.dtype, persistable=False)
+        parent.append_op(
+            "fill_constant_batch_size_like",
+            inputs={"Input": batch_ref},
+            outputs={"Out": boot},
+            attrs={"shape": boot.shape, "dtype": boot.dtype, **attrs},
+        )
+        return boot
+
+    def step_input(self, x: Variable) -> Variable:
+        """One step of `x`, whose first axis is time; ValueError where that differs in size."""
+        self._assert_in_rnn_block_("step_input")
+        check_variable(x, "x", "fluid.layers.StaticRNN.step_input")
+        if self.seq_len is None:
+            self.seq_len = x.shape[0]
+        elif x.shape[0] != -1 and self.seq_len != x.shape[0]:
+            raise ValueError(
+                f"Static RNN only take fix seq_len input: {x.name!r} has {x.shape[0]} steps, an "
+                f"input before {self.seq_len}"
+            )
+        fields = {"dtype": x.dtype, "shape": x.shape[1:], "type": x.type}
+        step = self.helper.create_variable(name=x.name, **fields)
+        self.inputs.append(step)
+        return step
+
+    def step_output(self, o: Variable) -> None:
+        """Collect `o` of every step."""
+        self._assert_in_rnn_block_("step_output")
+        check_variable(o, "o", "fluid.layers.StaticRNN.step_output")
+        step = self._copied(o)
+        fields = {"shape": [self.seq_len, *step.shape], "dtype": step.dtype}
+        self.outputs.append(self._parent_block().create_var(name=step.name, **fields))
+
+    def _copied(self, var: Variable) -> Variable:
+        copy = self.helper.create_variable_for_type_inference(var.dtype)
+        attrs = {"dtype": var.dtype}
+        self.helper.append_op(
+            "rnn_memory_helper", inputs={"X": var}, outputs={"Out": copy}, attrs=attrs
+        )
+        return copy
+
+    def output(self, *outputs: Variable) -> None:
+        """Collect each of `outputs` of every step."""
+        for each in outputs:
+            self.step_output(each)
+
+    def update_memory(self, mem: Variable, var: Variable) -> None:
+        """Let `var` be what this step leaves of the state `mem`."""
+        check_variable(mem, "mem", "fluid.layers.StaticRNN.update_memory")
+        check_variable(var, "var", "fluid.layers.StaticRNN.update_memory")
+        if mem.name not in self.memories:
+            raise ValueError(f"{mem.name!r} is no memory of this StaticRNN: make it by memory()")
+        self.memories[mem.name].mem = var
+
+    def __call__(self) -> Any:
+        """The outputs, of all steps: one, or a list; ValueError before the block or without any."""
+        if self.status != self.AFTER_RNN_BLOCK:
+            raise ValueError("RNN output can only be retrieved after rnn block")
+        if not self.outputs:
+            raise ValueError("RNN has no output")
+        return self.outputs[0] if len(self.outputs) == 1 else self.outputs
+
+    def _assert_in_rnn_block_(self, method: str) -> None:
+        if self.status != self.IN_RNN_BLOCK:
+            raise ValueError(f"You must invoke {method} in rnn block")
+
+    def _parent_block(self) -> Block:
+        return parent_of(self.helper.main_program)
+
+    def _complete_op(self) -> None:
+        """Append the op that owns the current block to the block around it."""
+        inside, parent = self.helper.main_program.current_block(), self._parent_block()
+        local = {name for op in inside.ops for name in op.writes()}
+        local |= {var.name for var in self.inputs} | set(self.memories)
+        read = [name for name in traffic(inside.ops)[0] if name not in local]
+        states = [self._state_left(link) for link in self.memories.values()]
+        scopes = parent.create_var(type=VarDesc.VarType.STEP_SCOPES)
+        parent.append_op(
+            "recurrent",
+            inputs={
+                "inputs": [parent._var_recursive(var.name) for var in self.inputs],
+                "initial_states": [link.init for link in self.memories.values()],
+                "parameters": [parent._var_recursive(name) for name in read],
+            },
+            outputs={"outputs": self.outputs, "step_scopes": scopes},
+            attrs={
+                "has_states": len(self.memories) > 0,
+                "ex_states": list(self.memories),
+                "states": states,
+                "sub_block": inside,
+            },
+        )
+
+    def _state_left(self, link: StaticRNNMemoryLink) -> str:
+        if link.mem is None:
+            raise ValueError(
+                f"{link.init.name} should be updated in every step: call update_memory for "
+                f"{link.pre_mem.name}"
+            )
+        return self._copied(link.mem).name
+
+
+class StaticRNNGuard(BlockGuard):
+    """The guard that `StaticRNN.step` returns."""
+
+    def __init__(self, rnn: StaticRNN) -> None:
+        check_type(rnn, "rnn", StaticRNN, "StaticRNNGuard")
+        super().__init__(rnn.helper.main_program)
+        self.rnn = rnn
+
+    def __enter__(self) -> None:
+        self.rnn.status = StaticRNN.IN_RNN_BLOCK
+        super().__enter__()
+
+    def complete(self) -> None:
+        """Append the op that owns the block."""
+        self.rnn.status = StaticRNN.AFTER_RNN_BLOCK
+        self.rnn._complete_op()

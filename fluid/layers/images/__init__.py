@@ -1,0 +1,1 @@
+"""Layers of images: convolution, pooling, resizing, detection."""

@@ -1,0 +1,358 @@
+"""Layers of convolutions: of pictures and volumes, forward, transposed, and deformable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.initializer import Normal
+from fluid.layer_helper import LayerHelper
+from fluid.layers.images.windows import (
+    Padding,
+    channels_of,
+    check_flag,
+    is_channels_last,
+    padding_pairs,
+    paddings_of,
+    sizes_of,
+    without_twins,
+)
+from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+
+__all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deformable_conv"]
+
+
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Convolve pictures [N, C, H, W] with `num_filters` filters of C / groups channels.
+
+    Padding is a number, [height, width], [top, bottom, left, right], "SAME" or "VALID". Raises
+    ValueError where the channels are unknown or not divisible by `groups`.
+
+    >>> import fluid
+    >>> pictures = fluid.layers.data("conv2d_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d(pictures, num_filters=4, filter_size=3, act="relu").shape
+    (-1, 4, 6, 6)
+    """
+    check_variable_and_dtype(input, "input", FLOATS, "conv2d")
+    channels = channels_of(input, data_format, "conv2d")
+    alone = channels == groups and num_filters % channels == 0 and not use_cudnn
+    helper = LayerHelper(
+        "depthwise_conv2d" if alone else "conv2d",
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+        use_cudnn=use_cudnn,
+    )
+    attrs = _attributes(2, stride, padding, dilation, groups, use_cudnn, data_format)
+    attrs |= {"use_mkldnn": False, "fuse_relu_before_depthwise_conv": False}
+    field = sizes_of(filter_size, 2, "filter_size")
+    return _convolved(helper, input, [num_filters, channels, *field], attrs)
+
+
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Padding = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Convolve volumes [N, C, D, H, W] with `num_filters` filters of C / groups channels.
+
+    Padding is a number, one for each of depth, height and width, two for each, "SAME" or "VALID".
+    Raises ValueError where the channels are unknown or not divisible by `groups`.
+
+    >>> import fluid
+    >>> volumes = fluid.layers.data("conv3d_doc", [3, 4, 8, 8])
+    >>> fluid.layers.conv3d(volumes, num_filters=2, filter_size=3, padding="SAME").shape
+    (-1, 2, 4, 8, 8)
+    """
+    check_variable(input, "input", "conv3d")
+    channels = channels_of(input, data_format, "conv3d", 3)
+    helper = LayerHelper(
+        "conv3d",
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+        use_cudnn=use_cudnn,
+    )
+    attrs = _attributes(3, stride, padding, dilation, groups, use_cudnn, data_format)
+    field = sizes_of(filter_size, 3, "filter_size")
+    shape = [num_filters, channels, *field]
+    return _convolved(helper, input, shape, {**attrs, "use_mkldnn": False})
+
+
+def _attributes(
+    axes: int,
+    stride: Any,
+    padding: Padding,
+    dilation: Any,
+    groups: int | None,
+    use_cudnn: bool,
+    layout: str,
+) -> dict[str, Any]:
+    """The attributes every convolution has; ValueError for what they can not be."""
+    check_flag(use_cudnn, "use_cudnn", f"conv{axes}d")
+    paddings, algorithm = paddings_of(padding, layout, axes)
+    return {
+        "strides": sizes_of(stride, axes, "stride"),
+        "paddings": paddings,
+        "dilations": sizes_of(dilation, axes, "dilation"),
+        "groups": groups,
+        "use_cudnn": use_cudnn,
+        "padding_algorithm": algorithm,
+        "data_format": layout,
+    }
+
+
+def _convolved(
+    helper: LayerHelper, input: Variable, shape: Sequence[int], attrs: Mapping[str, Any]
+) -> Variable:
+    """The op, its bias and its activation; `shape` are the filters that see every channel."""
+    filters = _filters(helper, input, shape, attrs["groups"] or 1)
+    inputs = {"Input": input, "Filter": filters}
+    out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
+    return helper.append_activation(_biased(helper, out, attrs["data_format"]))
+
+
+def _filters(helper: LayerHelper, input: Variable, shape: Sequence[int], groups: int) -> Variable:
+    """The parameter of a convolution, which starts as noise that keeps variances."""
+    if helper.param_attr is False:
+        raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
+    count, channels, *field = shape
+    if channels % groups:
+        raise ValueError(
+            f"the channels of the input of {helper.layer_type} must be divisible by groups, "
+            f"but {input.name!r} has {channels} and groups is {groups}"
+        )
+    if min(field) < 1:
+        raise ValueError(f"filter_size of {helper.layer_type} must be from 1 up, not {field}")
+    deviation = math.sqrt(2.0 / (math.prod(field) * channels))
+    return helper.create_parameter(
+        helper.param_attr,
+        [count, channels // groups, *field],
+        input.dtype,
+        default_initializer=Normal(0.0, deviation),
+    )
+
+
+def _biased(helper: LayerHelper, out: Variable, layout: str) -> Variable:
+    axis = len(out.shape) - 1 if is_channels_last(layout) else 1
+    return helper.append_bias_op(out, axis, axis + 1)
+
+
+# ---- transposed ---------------------------------------------------------------------------------
+
+
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: int | Sequence[int] | None = None,
+    filter_size: int | Sequence[int] | None = None,
+    padding: Padding = 0,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Let every element of pictures [N, C, H, W] stamp `num_filters` filters on larger pictures.
+
+    The output has (size - 1) * stride - paddings + dilation * (filter - 1) + 1 places on an axis;
+    `output_size` may ask for up to stride - 1 more, or give the filter's size where there is none.
+    Raises ValueError where neither size is given.
+
+    >>> import fluid
+    >>> pictures = fluid.layers.data("transpose_doc", [3, 8, 8])
+    >>> fluid.layers.conv2d_transpose(pictures, 2, filter_size=4, stride=2, padding=1).shape
+    (-1, 2, 16, 16)
+    """
+    check_variable(input, "input", "conv2d_transpose")
+    channels = channels_of(input, data_format, "conv2d_transpose")
+    alone = channels == groups == num_filters and not use_cudnn
+    helper = LayerHelper(
+        "depthwise_conv2d_transpose" if alone else "conv2d_transpose",
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+        use_cudnn=use_cudnn,
+    )
+    sizes = (output_size, filter_size, padding, stride, dilation)
+    field, attrs = _stamp(input, 2, sizes, use_cudnn, data_format)
+    shape = [channels, num_filters, *field]
+    return _transposed(helper, input, shape, {**attrs, "groups": groups or 1}, data_format)
+
+
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: int | Sequence[int] | None = None,
+    filter_size: int | Sequence[int] | None = None,
+    padding: Padding = 0,
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """Let every element of volumes [N, C, D, H, W] stamp `num_filters` filters on larger ones.
+
+    Sizes are as in `conv2d_transpose`, with three axes.
+    """
+    check_variable(input, "input", "conv3d_transpose")
+    channels = channels_of(input, data_format, "conv3d_transpose", 3)
+    helper = LayerHelper(
+        "conv3d_transpose",
+        param_attr=param_attr,
+        bias_attr=bias_attr,
+        act=act,
+        name=name,
+        use_cudnn=use_cudnn,
+    )
+    sizes = (output_size, filter_size, padding, stride, dilation)
+    field, attrs = _stamp(input, 3, sizes, use_cudnn, data_format)
+    layout = data_format.replace("D", "")  # as the op calls it
+    attrs |= {"groups": groups or 1, "data_format": layout}
+    return _transposed(helper, input, [channels, num_filters, *field], attrs, data_format)
+
+
+def _stamp(
+    input: Variable, axes: int, sizes: tuple[Any, ...], use_cudnn: bool, layout: str
+) -> tuple[list[int], dict[str, Any]]:
+    """The size of the filters, and the attributes that say how they are stamped."""
+    check_flag(use_cudnn, "use_cudnn", f"conv{axes}d_transpose")
+    output_size, filter_size, padding, stride, dilation = sizes
+    strides, dilations = (
+        sizes_of(value, axes, each) for value, each in ((stride, "stride"), (dilation, "dilation"))
+    )
+    wanted = [] if output_size is None else sizes_of(output_size, axes, "output_size")
+    pairs, algorithm = padding_pairs(padding, layout, axes)
+    if filter_size is None:
+        image = input.shape[1:-1] if is_channels_last(layout) else input.shape[2:]
+        field = _field(image, wanted, pairs, strides, dilations)
+    else:
+        field = sizes_of(filter_size, axes, "filter_size")
+    return field, {
+        "output_size": wanted,
+        "strides": strides,
+        "paddings": without_twins(pairs),
+        "padding_algorithm": algorithm,
+        "dilations": dilations,
+        "use_cudnn": use_cudnn,
+        "data_format": layout,
+    }
+
+
+def _field(
+    image: Sequence[int],
+    wanted: Sequence[int],
+    pairs: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> list[int]:
+    """The filters that make images of the wanted sizes; ValueError where sizes are not known."""
+    if not wanted:
+        raise ValueError("a transposed convolution needs a filter_size or an output_size")
+    if min(image) < 0:
+        raise ValueError(f"images of unknown sizes {list(image)} need a filter_size")
+    found = zip(image, wanted, pairs[::2], pairs[1::2], strides, dilations, strict=True)
+    return [
+        (size - (places - 1) * stride + before + after - 1) // apart + 1
+        for places, size, before, after, stride, apart in found
+    ]
+
+
+def _transposed(
+    helper: LayerHelper,
+    input: Variable,
+    shape: Sequence[int],
+    attrs: Mapping[str, Any],
+    layout: str,
+) -> Variable:
+    """The op, its bias and its activation; `shape` are the filters of one group."""
+    if helper.param_attr is False:
+        raise ValueError(f"{helper.layer_type} has filters: param_attr can not be False")
+    channels, count, *field = shape
+    sizes = [channels, count // attrs["groups"], *field]
+    filters = helper.create_parameter(helper.param_attr, sizes, input.dtype)
+    inputs = {"Input": input, "Filter": filters}
+    out = helper.append_result(helper.layer_type, inputs, attrs, slot="Output")
+    return helper.append_activation(_biased(helper, out, layout))
+
+
+def deformable_conv(
+    input: Variable,
+    offset: Variable,
+    mask: Variable | None,
+    num_filters: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    deformable_groups: int | None = None,
+    im2col_step: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    modulated: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Convolve pictures [N, C, H, W], each tap of a window moved by its own `offset`.
+
+    `offset` is [N, 2 * deformable_groups * taps, …places]: down and right for each tap. `mask`,
+    half as deep, weighs what the taps see if the convolution is `modulated`.
+    """
+    check_variable_and_dtype(input, "input", FLOATS[1:], "deformable_conv")
+    check_variable_and_dtype(offset, "offset", FLOATS[1:], "deformable_conv")
+    check_type(mask, "mask", (Variable, type(None)), "deformable_conv")
+    channels = channels_of(input, "NCHW", "deformable_conv")
+    helper = LayerHelper("deformable_conv", param_attr=param_attr, bias_attr=bias_attr, name=name)
+    field = sizes_of(filter_size, 2, "filter_size")
+    filters = _filters(helper, input, [num_filters, channels, *field], groups or 1)
+    attrs = {
+        "strides": sizes_of(stride, 2, "stride"),
+        "paddings": sizes_of(padding, 2, "padding"),
+        "dilations": sizes_of(dilation, 2, "dilation"),
+        "groups": groups,
+        "deformable_groups": deformable_groups,
+        "im2col_step": im2col_step,
+    }
+    inputs = {"Input": input, "Filter": filters, "Offset": offset}
+    inputs |= {"Mask": mask} if modulated else {}
+    op_type = "deformable_conv" if modulated else "deformable_conv_v1"
+    out = helper.append_result(op_type, inputs, attrs, slot="Output")
+    return helper.append_bias_op(out, dim_start=1, dim_end=2)

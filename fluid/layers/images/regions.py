@@ -1,0 +1,207 @@
+"""Layers of regions of interest: what pictures show inside boxes, as pictures of one size.
+
+Boxes `rois` are [R, 4], (x1, y1, x2, y2), with a sequence of them for each picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.images.windows import sizes_of
+from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+
+__all__ = [
+    "deformable_roi_pooling",
+    "prroi_pool",
+    "psroi_pool",
+    "roi_align",
+    "roi_perspective_transform",
+    "roi_pool",
+]
+
+_WIDE = FLOATS[1:]
+_ONE_GROUP = [1, 1]
+"""A default, as the signature has it."""
+
+
+def roi_pool(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    rois_lod: Variable | None = None,
+) -> Variable:
+    """The largest element of each cell of boxes: [R, C, pooled_height, pooled_width].
+
+    `rois_lod` may say in a tensor where the boxes of each picture start, and where the last end.
+
+    >>> import fluid
+    >>> pictures = fluid.layers.data("roi_pool_doc", [8, 16, 16])
+    >>> rois = fluid.layers.data("roi_pool_boxes", [4], lod_level=1)
+    >>> fluid.layers.roi_pool(pictures, rois, 2, 3, spatial_scale=0.25).shape
+    (-1, 8, 2, 3)
+    """
+    check_variable(input, "input", "roi_pool")
+    helper = LayerHelper("roi_pool")
+    out = helper.create_variable_for_type_inference(input.dtype)
+    places = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        "roi_pool",
+        inputs={"X": input, "ROIs": rois, "RoisLod": rois_lod},
+        outputs={"Out": out, "Argmax": places},
+        attrs=_cells(pooled_height, pooled_width, spatial_scale),
+    )
+    return out
+
+
+def roi_align(
+    input: Variable,
+    rois: Variable,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    name: str | None = None,
+    rois_lod: Variable | None = None,
+) -> Variable:
+    """The mean of samples in each cell of boxes: [R, C, pooled_height, pooled_width].
+
+    A cell has `sampling_ratio`² samples, or where that is not above 0 as many as elements.
+    """
+    check_variable_and_dtype(input, "input", _WIDE, "roi_align")
+    check_variable_and_dtype(rois, "rois", _WIDE, "roi_align")
+    attrs = _cells(pooled_height, pooled_width, spatial_scale)
+    inputs = {"X": input, "ROIs": rois, "RoisLod": rois_lod}
+    attrs["sampling_ratio"] = sampling_ratio
+    return append_simple_op("roi_align", inputs, attrs, name=name)
+
+
+def psroi_pool(
+    input: Variable,
+    rois: Variable,
+    output_channels: int,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    name: str | None = None,
+) -> Variable:
+    """The mean of each cell of boxes, every cell from channels of its own.
+
+    `input` has output_channels * pooled_height * pooled_width channels; the result is
+    [R, output_channels, pooled_height, pooled_width].
+    """
+    check_type(output_channels, "output_channels", int, "psroi_pool")
+    attrs = _checked_cells("psroi_pool", pooled_height, pooled_width, spatial_scale)
+    attrs["output_channels"] = output_channels
+    return append_simple_op("psroi_pool", {"X": input, "ROIs": rois}, attrs, name=name)
+
+
+def prroi_pool(
+    input: Variable,
+    rois: Variable,
+    spatial_scale: float = 1.0,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    batch_roi_nums: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """The exact mean of each cell of boxes, which learn as well.
+
+    `batch_roi_nums` may say in a tensor how many boxes each picture has.
+    """
+    attrs = _checked_cells("prroi_pool", pooled_height, pooled_width, spatial_scale)
+    inputs = {"X": input, "ROIs": rois, "BatchRoINums": batch_roi_nums}
+    return append_simple_op("prroi_pool", inputs, attrs, name=name)
+
+
+def roi_perspective_transform(
+    input: Variable,
+    rois: Variable,
+    transformed_height: int,
+    transformed_width: int,
+    spatial_scale: float = 1.0,
+    name: str | None = None,
+) -> tuple[Variable, Variable, Variable]:
+    """Quadrilaterals drawn upright, [R, C, height, width]; where they are, and the nine numbers.
+
+    `rois` [R, 8] are four corners (x, y), clockwise from the upper left. The mask int32
+    [R, 1, height, width] is 1 inside, and the matrix [R, 9] takes places of the drawing to `input`.
+    """
+    op = "roi_perspective_transform"
+    check_variable_and_dtype(input, "input", ["float32"], op)
+    check_variable_and_dtype(rois, "rois", ["float32"], op)
+    check_type(transformed_height, "transformed_height", int, op)
+    check_type(transformed_width, "transformed_width", int, op)
+    check_type(spatial_scale, "spatial_scale", float, op)
+    helper = LayerHelper(op, name=name)
+    slots = {"Out": input.dtype, "Mask": "int32", "TransformMatrix": input.dtype}
+    slots |= {"Out2InIdx": "int32", "Out2InWeights": input.dtype}
+    made = {slot: helper.create_variable_for_type_inference(of) for slot, of in slots.items()}
+    attrs = {
+        "transformed_height": transformed_height,
+        "transformed_width": transformed_width,
+        "spatial_scale": spatial_scale,
+    }
+    helper.append_op(op, inputs={"X": input, "ROIs": rois}, outputs=made, attrs=attrs)
+    return made["Out"], made["Mask"], made["TransformMatrix"]
+
+
+def deformable_roi_pooling(
+    input: Variable,
+    rois: Variable,
+    trans: Variable,
+    no_trans: bool = False,
+    spatial_scale: float = 1.0,
+    group_size: Sequence[int] = _ONE_GROUP,
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    part_size: Sequence[int] | None = None,
+    sample_per_part: int = 1,
+    trans_std: float = 0.1,
+    position_sensitive: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The mean of samples in each cell of boxes, every part of a box moved by its own offset.
+
+    `trans` [R, 2, *part_size] has the offsets, times `trans_std` and the box's size; `no_trans`
+    leaves them out. `position_sensitive` takes every cell from channels of its own.
+    """
+    op = "deformable_roi_pooling"
+    for value, label in ((input, "input"), (rois, "rois"), (trans, "trans")):
+        check_variable_and_dtype(value, label, _WIDE, op)
+    check_type(group_size, "group_size", (list, tuple), op)
+    parts = [pooled_height, pooled_width] if part_size is None else part_size
+    cells = pooled_height * pooled_width if position_sensitive else 1
+    helper = LayerHelper("deformable_psroi_pooling", name=name)
+    out = helper.create_variable_for_type_inference(input.dtype)
+    counts = helper.create_variable_for_type_inference("int32")
+    helper.append_op(
+        "deformable_psroi_pooling",
+        inputs={"Input": input, "ROIs": rois, "Trans": trans},
+        outputs={"Output": out, "TopCount": counts},
+        attrs={
+            **_cells(pooled_height, pooled_width, spatial_scale),
+            "no_trans": no_trans,
+            "output_dim": input.shape[1] // cells,
+            "group_size": sizes_of(group_size, 2, "group_size"),
+            "part_size": sizes_of(parts, 2, "part_size"),
+            "sample_per_part": sample_per_part,
+            "trans_std": trans_std,
+        },
+    )
+    return out
+
+
+def _cells(height: int, width: int, scale: float) -> dict[str, Any]:
+    return {"pooled_height": height, "pooled_width": width, "spatial_scale": scale}
+
+
+def _checked_cells(op: str, height: int, width: int, scale: float) -> dict[str, Any]:
+    check_type(scale, "spatial_scale", float, op)
+    check_type(height, "pooled_height", int, op)
+    check_type(width, "pooled_width", int, op)
+    return _cells(height, width, scale)

@@ -1,0 +1,348 @@
+"""Layers of single-shot detectors: prior boxes, heads on feature maps, their loss and output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper
+from fluid.layers.detection import (
+    append_outputs,
+    bipartite_match,
+    box_coder,
+    iou_similarity,
+    target_assign,
+)
+from fluid.layers.images.convolution import conv2d
+from fluid.layers.loss import smooth_l1, softmax_with_cross_entropy
+from fluid.layers.mathematics.activation import softmax
+from fluid.layers.mathematics.indexing import slice as slice_axes
+from fluid.layers.mathematics.reductions import reduce_sum
+from fluid.layers.mathematics.shapes import concat, flatten, shape, transpose
+from fluid.layers.nn import reshape
+from fluid.layers.tensor import cast
+from fluid.recording.checks import FLOATS, check_type, check_variable, check_variable_and_dtype
+
+__all__ = ["density_prior_box", "detection_output", "multi_box_head", "prior_box", "ssd_loss"]
+
+_WIDE = FLOATS[1:]
+_SQUARE = [1.0]
+_VARIANCE = [0.1, 0.1, 0.2, 0.2]
+_STEPS = [0.0, 0.0]
+"""Defaults, as the signatures have them."""
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _steps(steps: Any) -> list[float]:
+    if not isinstance(steps, list | tuple) or len(steps) != 2:
+        raise ValueError(f"steps must be a width and a height, but received {steps!r}")
+    return [float(step) for step in steps]
+
+
+def prior_box(
+    input: Variable,
+    image: Variable,
+    min_sizes: float | Sequence[float],
+    max_sizes: Sequence[float] | None = None,
+    aspect_ratios: float | Sequence[float] = _SQUARE,
+    variance: Sequence[float] = _VARIANCE,
+    flip: bool = False,
+    clip: bool = False,
+    steps: Sequence[float] = _STEPS,
+    offset: float = 0.5,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable]:
+    """Boxes of every size and ratio around each place of `input`: [H, W, priors, 4], and variances.
+
+    Boxes are shares of `image`; `steps` between places are those of the image where they are 0.
+
+    >>> import fluid
+    >>> features = fluid.layers.data("prior_doc", [8, 4, 5])
+    >>> image = fluid.layers.data("prior_image", [3, 40, 50])
+    >>> boxes, variances = fluid.layers.prior_box(features, image, [10.0], aspect_ratios=[1.0, 2.0])
+    >>> boxes.shape
+    (4, 5, 2, 4)
+    """
+    check_variable_and_dtype(input, "input", ("uint8", "int8", *_WIDE), "prior_box")
+    width, height = _steps(steps)
+    attrs: dict[str, Any] = {
+        "min_sizes": [float(size) for size in _listed(min_sizes)],
+        "aspect_ratios": [float(ratio) for ratio in _listed(aspect_ratios)],
+        "variances": list(variance),
+        "flip": flip,
+        "clip": clip,
+        "step_w": width,
+        "step_h": height,
+        "offset": offset,
+        "min_max_aspect_ratios_order": min_max_aspect_ratios_order,
+    }
+    largest = [] if max_sizes is None else [float(size) for size in _listed(max_sizes)]
+    attrs |= {"max_sizes": largest} if largest and largest[0] > 0 else {}
+    return _priors("prior_box", input, image, attrs, name)
+
+
+def density_prior_box(
+    input: Variable,
+    image: Variable,
+    densities: Sequence[int] | None = None,
+    fixed_sizes: Sequence[float] | None = None,
+    fixed_ratios: Sequence[float] | None = None,
+    variance: Sequence[float] = _VARIANCE,
+    clip: bool = False,
+    steps: Sequence[float] = _STEPS,
+    offset: float = 0.5,
+    flatten_to_2d: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Boxes of fixed sizes and ratios, each density² times around every place, and variances.
+
+    `flatten_to_2d` gives rows [boxes, 4]. Raises ValueError where densities and sizes do not match.
+    """
+    op = "density_prior_box"
+    check_variable_and_dtype(input, "input", _WIDE, op)
+    check_type(densities, "densities", (list, tuple), op)
+    check_type(fixed_sizes, "fixed_sizes", (list, tuple), op)
+    check_type(fixed_ratios, "fixed_ratios", (list, tuple), op)
+    counts, sizes = _listed(densities), _listed(fixed_sizes)
+    if len(counts) != len(sizes):
+        raise ValueError(f"{op} needs a density for each size, not {counts} for {sizes}")
+    width, height = _steps(steps)
+    attrs = {
+        "variances": list(variance),
+        "clip": clip,
+        "step_w": width,
+        "step_h": height,
+        "offset": offset,
+        "densities": [int(count) for count in counts],
+        "fixed_sizes": [float(size) for size in sizes],
+        "fixed_ratios": [float(ratio) for ratio in _listed(fixed_ratios)],
+        "flatten_to_2d": flatten_to_2d,
+    }
+    return _priors(op, input, image, attrs, name)
+
+
+def _priors(
+    op: str, input: Variable, image: Variable, attrs: dict[str, Any], name: str | None
+) -> tuple[Variable, Variable]:
+    check_variable(image, "image", op)
+    inputs = {"Input": input, "Image": image}
+    outputs = {"Boxes": input.dtype, "Variances": input.dtype}
+    boxes, variances = append_outputs(LayerHelper(op, name=name), inputs, outputs, attrs)
+    return boxes, variances
+
+
+# ---- heads --------------------------------------------------------------------------------------
+
+
+def multi_box_head(
+    inputs: Sequence[Variable],
+    image: Variable,
+    base_size: int,
+    num_classes: int,
+    aspect_ratios: Sequence[Any],
+    min_ratio: int | None = None,
+    max_ratio: int | None = None,
+    min_sizes: Sequence[Any] | None = None,
+    max_sizes: Sequence[Any] | None = None,
+    steps: Sequence[float] | None = None,
+    step_w: Sequence[float] | None = None,
+    step_h: Sequence[float] | None = None,
+    offset: float = 0.5,
+    variance: Sequence[float] = _VARIANCE,
+    flip: bool = True,
+    clip: bool = False,
+    kernel_size: int = 1,
+    pad: int = 0,
+    stride: int = 1,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable, Variable, Variable]:
+    """Codes [N, M, 4] and logits [N, M, classes] of all feature maps, their priors and variances.
+
+    Sizes of priors are given for each map, or spread from `min_ratio` to `max_ratio` per cent of
+    `base_size`. Raises ValueError where lists do not have an entry for each map.
+    """
+    maps = _checked_maps(inputs, aspect_ratios, step_w, step_h, steps)
+    low, high = _spread(maps, base_size, (min_ratio, max_ratio), min_sizes, max_sizes)
+    right, down = (steps or step_w, steps or step_h)
+    locations: list[Variable] = []
+    logits: list[Variable] = []
+    priors: list[tuple[Variable, Variable]] = []
+    for number, each in enumerate(inputs):
+        between = [right[number] if right else 0.0, down[number] if down and right else 0.0]
+        ratios = _listed(aspect_ratios[number]) if aspect_ratios else []
+        sizes = (_listed(low[number]), _listed(high[number]), ratios)
+        more = (variance, flip, clip, between, offset, None, min_max_aspect_ratios_order)
+        priors.append(prior_box(each, image, *sizes, *more))
+        count = priors[-1][0].shape[2]
+        window = (kernel_size, stride, pad)
+        locations.append(_head(each, count * 4, window))
+        logits.append(_head(each, count * num_classes, window))
+    return _joined(locations, logits, priors, num_classes)
+
+
+def _checked_maps(inputs: Any, *lists: Any) -> int:
+    """How many feature maps there are; ValueError where a list has not an entry for each."""
+    if not isinstance(inputs, list | tuple):
+        raise ValueError("inputs of multi_box_head must be a list or a tuple")
+    for each in lists:
+        if each and not (isinstance(each, list | tuple) and len(each) == len(inputs)):
+            raise ValueError(f"multi_box_head needs {len(inputs)} entries, one a map, not {each!r}")
+    return len(inputs)
+
+
+def _spread(
+    maps: int,
+    base: int,
+    ratios: tuple[int | None, int | None],
+    low: Sequence[Any] | None,
+    high: Sequence[Any] | None,
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The smallest and largest sizes of each map; ValueError where they are not all known."""
+    first, last = ratios
+    if low is None and high is None and maps > 2 and first is not None and last is not None:
+        step = (last - first) // (maps - 2)
+        places = range(first, last + 1, step)
+        smallest = [base * 0.1, *(base * ratio / 100.0 for ratio in places)]
+        return smallest, [base * 0.2, *(base * (ratio + step) / 100.0 for ratio in places)]
+    if low is None or high is None or not len(low) == len(high) == maps:
+        raise ValueError(
+            f"multi_box_head needs {maps} min_sizes and max_sizes, or for more than two maps ratios"
+        )
+    return low, high
+
+
+def _head(input: Variable, count: int, window: tuple[int, int, int]) -> Variable:
+    """What a map says, flat for each picture."""
+    size, stride, pad = window
+    said = conv2d(input, num_filters=count, filter_size=size, padding=pad, stride=stride)
+    return flatten(transpose(said, [0, 2, 3, 1]), axis=1)
+
+
+def _joined(
+    locations: list[Variable],
+    logits: list[Variable],
+    priors: list[tuple[Variable, Variable]],
+    classes: int,
+) -> tuple[Variable, Variable, Variable, Variable]:
+    if len(priors) == 1:
+        return locations[0], logits[0], *priors[0]
+    flat = [[flatten(each, axis=3) for each in pair] for pair in priors]
+    boxes, variances = (concat([pair[which] for pair in flat]) for which in (0, 1))
+    boxes.stop_gradient = variances.stop_gradient = True
+    codes = reshape(concat(locations, axis=1), [0, -1, 4])
+    return codes, reshape(concat(logits, axis=1), [0, -1, classes]), boxes, variances
+
+
+def detection_output(
+    loc: Variable,
+    scores: Variable,
+    prior_box: Variable,
+    prior_box_var: Variable,
+    background_label: int = 0,
+    nms_threshold: float = 0.3,
+    nms_top_k: int = 400,
+    keep_top_k: int = 200,
+    score_threshold: float = 0.01,
+    nms_eta: float = 1.0,
+    return_index: bool = False,
+) -> Variable | tuple[Variable, Variable]:
+    """Detections of codes `loc` [N, M, 4] and logits [N, M, classes]: rows of class, score and box.
+
+    As in the reference, the background is class 0 and thresholds do not shrink, whatever
+    `background_label` and `nms_eta` say.
+    """
+    decoded = box_coder(prior_box, prior_box_var, loc, "decode_center_size")
+    likely = transpose(softmax(scores), [0, 2, 1])
+    likely.stop_gradient = True
+    attrs = {
+        "background_label": 0,
+        "nms_threshold": nms_threshold,
+        "nms_top_k": nms_top_k,
+        "keep_top_k": keep_top_k,
+        "score_threshold": score_threshold,
+        "nms_eta": 1.0,
+    }
+    helper = LayerHelper("multiclass_nms2" if return_index else "multiclass_nms")
+    outputs = {"Out": decoded.dtype, **({"Index": "int32"} if return_index else {})}
+    made = append_outputs(helper, {"Scores": likely, "BBoxes": decoded}, outputs, attrs)
+    return (made[0], made[1]) if return_index else made[0]
+
+
+def ssd_loss(
+    location: Variable,
+    confidence: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    prior_box: Variable,
+    prior_box_var: Variable | None = None,
+    background_label: int = 0,
+    overlap_threshold: float = 0.5,
+    neg_pos_ratio: float = 3.0,
+    neg_overlap: float = 0.5,
+    loc_loss_weight: float = 1.0,
+    conf_loss_weight: float = 1.0,
+    match_type: str = "per_prediction",
+    mining_type: str = "max_negative",
+    normalize: bool = True,
+    sample_size: int | None = None,
+) -> Variable:
+    """What codes [N, M, 4] and logits [N, M, classes] still have to learn of true boxes: [N, 1].
+
+    True boxes [total, 4] and labels [total, 1] come in sequences by picture. Priors are matched
+    with them, and of those without a match the `neg_pos_ratio` worst to each match count. Raises
+    ValueError for another `mining_type` than "max_negative".
+    """
+    if mining_type != "max_negative":
+        raise ValueError(f"mining_type of ssd_loss must be 'max_negative', not {mining_type!r}")
+    sizes = shape(confidence)
+    shared = iou_similarity(gt_box, prior_box)
+    matches, near = bipartite_match(shared, match_type, overlap_threshold)
+    labels = reshape(gt_label, [0] * (len(gt_label.shape) - 1) + [-1, 1])
+    labels.stop_gradient = True
+    first, _ = target_assign(labels, matches, mismatch_value=background_label)
+    logits = _rows(confidence)
+    costs = softmax_with_cross_entropy(logits, _fixed(_rows(cast(first, "int64"))))
+    rows = _fixed(slice_axes(sizes, axes=[0], starts=[0], ends=[2]))
+    costs = _fixed(reshape(costs, [-1, 0], actual_shape=rows))
+    ratios = {"neg_pos_ratio": neg_pos_ratio, "neg_dist_threshold": neg_overlap}
+    attrs = {**ratios, "mining_type": mining_type, "sample_size": sample_size}
+    negatives, matches = _mined(costs, matches, near, attrs)
+    codes = box_coder(prior_box, prior_box_var, gt_box, "encode_center_size")
+    boxes, box_weight = target_assign(codes, matches, mismatch_value=background_label)
+    wanted, weight = target_assign(labels, matches, negatives, background_label)
+    wanted = _fixed(cast(_rows(wanted), "int64"))
+    conf_loss = softmax_with_cross_entropy(logits, wanted) * _fixed(_rows(weight))
+    loc_loss = smooth_l1(_rows(location), _fixed(_rows(boxes)))
+    counted = _fixed(_rows(box_weight))
+    loc_loss = loc_loss * counted
+    loss = conf_loss * conf_loss_weight + loc_loss * loc_loss_weight
+    loss = reduce_sum(reshape(loss, [-1, 0], actual_shape=rows), dim=1, keep_dim=True)
+    return loss / reduce_sum(counted) if normalize else loss
+
+
+def _mined(
+    costs: Variable, matches: Variable, near: Variable, attrs: dict[str, Any]
+) -> tuple[Variable, Variable]:
+    """The priors without a match that count, and the matches that stay."""
+    inputs = {"ClsLoss": costs, "MatchIndices": matches, "MatchDist": near}
+    outputs = {"NegIndices": "int32", "UpdatedMatchIndices": matches.dtype}
+    helper = LayerHelper("mine_hard_examples")
+    negatives, kept = append_outputs(helper, inputs, outputs, attrs, learns=True)
+    return negatives, kept
+
+
+def _rows(values: Variable) -> Variable:
+    """What each prior has, as rows."""
+    return flatten(values, axis=2)
+
+
+def _fixed(target: Variable) -> Variable:
+    """What is to be learnt, and does not learn itself."""
+    target.stop_gradient = True
+    return target

@@ -1,0 +1,1 @@
+"""Elementwise, linear algebra, reductions, indexing and shapes."""

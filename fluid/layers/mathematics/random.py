@@ -1,0 +1,264 @@
+"""Layers of random numbers.
+
+A `seed` of 0 gives other numbers in every step, any other the same in each; the seed of a program
+is for parameters and dropout only, as in the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fluid import unique_name
+from fluid.framework import Variable, convert_np_dtype_to_dtype_, device_guard
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.size_arguments import Sizes, spelled, spelled_shape
+from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
+
+__all__ = [
+    "gaussian_random",
+    "gaussian_random_batch_size_like",
+    "randint",
+    "randn",
+    "random_crop",
+    "randperm",
+    "sampling_id",
+    "uniform_random",
+    "uniform_random_batch_size_like",
+]
+
+REALS = ("float32", "float64")
+SHAPE_SLOTS = ("ShapeTensor", "ShapeTensorList")
+
+
+# ---- tensors of a given shape -------------------------------------------------------------------
+
+
+def _expect_sizes(shape: Any, layer: str) -> None:
+    """ValueError for an empty shape or sizes below 1."""
+    listed = [] if isinstance(shape, Variable) else list(shape)
+    wrong = [size for size in listed if isinstance(size, int) and size < 1]
+    if wrong or (not listed and not isinstance(shape, Variable)):
+        raise ValueError(f"shape of {layer} must hold sizes from 1 up, but received {listed}")
+
+
+def _drawn(helper: LayerHelper, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+    out = helper.create_variable_for_type_inference(attrs["dtype"])
+    helper.append_op(helper.layer_type, inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def uniform_random(
+    shape: Sizes, dtype: Any = "float32", min: float = -1.0, max: float = 1.0, seed: int = 0
+) -> Variable:
+    """Numbers that are even over `min` to `max`; sizes may be variables, see `fill_constant`.
+
+    >>> import fluid
+    >>> uniform_random([3, 4], seed=7).shape
+    (3, 4)
+    """
+    check_type(shape, "shape", (list, tuple, Variable), "uniform_random")
+    check_dtype(dtype, "dtype", REALS, "uniform_random")
+    _expect_sizes(shape, "uniform_random")
+    helper = LayerHelper("uniform_random")
+    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    attrs = {"shape": numbers, "seed": seed, "min": float(min), "max": float(max)}
+    attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype)}
+    return _drawn(helper, inputs, attrs)
+
+
+def gaussian_random(
+    shape: Sizes, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = "float32"
+) -> Variable:
+    """Normal numbers of a mean and a standard deviation; sizes may be variables."""
+    check_type(shape, "shape", (list, tuple, Variable), "gaussian_random")
+    check_dtype(dtype, "dtype", REALS, "gaussian_random")
+    helper = LayerHelper("gaussian_random")
+    inputs, numbers = spelled_shape(helper, shape)
+    attrs = {"shape": numbers, "mean": float(mean), "std": float(std), "seed": seed}
+    attrs |= {"dtype": convert_np_dtype_to_dtype_(dtype), "use_mkldnn": False}
+    return _drawn(helper, inputs, attrs)
+
+
+def _written(helper: LayerHelper, name: str | None, out: Variable | None, dtype: Any) -> Variable:
+    """Where a layer writes to: what it was given, a variable of a name, or a temporary."""
+    if out is not None:
+        check_variable_and_dtype(out, "out", [dtype], helper.layer_type)
+        return out
+    if name is None:
+        return helper.create_variable_for_type_inference(dtype)
+    return helper.create_variable(name=name, dtype=dtype, persistable=False)
+
+
+def randint(
+    low: int,
+    high: int | None = None,
+    shape: Sizes | None = None,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = False,
+    seed: int = 0,
+    name: str | None = None,
+) -> Variable:
+    """Whole numbers that are even over `low` to `high` - 1, or over 0 to `low` - 1 without `high`.
+
+    They are int64 unless `dtype` is int32; without a shape it is one number.
+    """
+    dtype, shape = dtype or "int64", [1] if shape is None else shape
+    check_dtype(dtype, "dtype", ("int32", "int64"), "randint")
+    check_type(shape, "shape", (list, tuple, Variable), "randint")
+    _expect_sizes(shape, "randint")
+    low, high = (0, low) if high is None else (low, high)
+    if low >= high:
+        raise ValueError(f"randint takes low below high, but received {low} and {high}")
+    helper = LayerHelper("randint", name=name)
+    inputs, numbers = spelled(helper, shape, "shape", SHAPE_SLOTS, dtype="int64")
+    out = _written(helper, name, out, dtype)
+    out.stop_gradient = stop_gradient
+    attrs = {"low": low, "high": high, "seed": seed, "dtype": out.dtype}
+    attrs |= {} if inputs else {"shape": numbers}
+    with device_guard(device):
+        helper.append_op("randint", inputs=inputs, outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def randn(
+    shape: Sequence[int],
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Normal numbers of mean 0 and standard deviation 1, other ones in every step."""
+    check_type(shape, "shape", (list, tuple), "randn")
+    _expect_sizes(shape, "randn")
+    dtype = dtype or "float32"
+    check_dtype(dtype, "dtype", REALS, "randn")
+    helper = LayerHelper("randn", name=name)
+    out = _written(helper, None, out, dtype)
+    out.stop_gradient = stop_gradient
+    attrs = {"shape": list(shape), "mean": 0.0, "std": 1.0, "dtype": out.dtype}
+    with device_guard(device):
+        helper.append_op("gaussian_random", outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: str | None = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Variable:
+    """The numbers from 0 to `n` - 1 in a random order."""
+    if n < 1:
+        raise ValueError(f"randperm takes a number from 1 up, but received {n}")
+    check_dtype(dtype, "dtype", ("int64", "int32"), "randperm")
+    check_type(stop_gradient, "stop_gradient", bool, "randperm")
+    helper = LayerHelper("randperm")
+    out = _written(helper, None, out, dtype)
+    out.stop_gradient = out.stop_gradient or stop_gradient
+    attrs = {"n": n, "dtype": out.dtype, "seed": seed}
+    with device_guard(device):
+        helper.append_op("randperm", outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+# ---- tensors as long as another -----------------------------------------------------------------
+
+
+def _batch_like(op_type: str, input: Variable, dtype: Any, attrs: dict[str, Any]) -> Variable:
+    check_variable(input, "input", op_type)
+    check_type(attrs["shape"], "shape", (list, tuple), op_type)
+    check_dtype(dtype, "dtype", REALS, op_type)
+    attrs |= {"shape": list(attrs["shape"]), "dtype": convert_np_dtype_to_dtype_(dtype)}
+    return append_simple_op(op_type, {"Input": input}, attrs, dtype=dtype)
+
+
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """`uniform_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    check_variable_and_dtype(
+        input, "input", ("float32", "float64"), "uniform_random_batch_size_like"
+    )
+    attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    attrs |= {"min": float(min), "max": float(max), "seed": seed}
+    return _batch_like("uniform_random_batch_size_like", input, dtype, attrs)
+
+
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+) -> Variable:
+    """`gaussian_random`, with the size at `output_dim_idx` taken from an axis of `input`."""
+    attrs = {"shape": shape, "input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    attrs |= {"mean": float(mean), "std": float(std), "seed": seed}
+    return _batch_like("gaussian_random_batch_size_like", input, dtype, attrs)
+
+
+# ---- choices ------------------------------------------------------------------------------------
+
+
+def sampling_id(
+    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+) -> Variable:
+    """For each row of weights the place where they pass a random number: a choice by weight."""
+    check_variable(x, "x", "sampling_id")
+    attrs = {"min": min, "max": max, "seed": seed}
+    return append_simple_op("sampling_id", {"X": x}, attrs, dtype=dtype)
+
+
+def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None = None) -> Variable:
+    """A part of the shape `shape` of each instance of `x`, at a random place of its own.
+
+    A variable goes on with the seed from step to step; the startup program starts it with `seed`,
+    or by chance.
+    """
+    known = ("float32", "float64", "uint8", "int16", "int32")
+    check_variable_and_dtype(x, "x", known, "random_crop")
+    check_type(shape, "shape", (list, tuple), "random_crop")
+    if not isinstance(seed, int | Variable | None):
+        raise ValueError(f"seed of random_crop must be a number or a variable, not {seed!r}")
+    helper = LayerHelper("random_crop")
+    out = helper.create_variable_for_type_inference(x.dtype)
+    attrs: dict[str, Any] = {"shape": list(shape), "startup_seed": seed}
+    if isinstance(seed, Variable):
+        attrs["startup_seed"] = None
+    else:
+        seed = _seed_variable(helper, seed)
+    outputs = {"Out": out, "SeedOut": seed}
+    helper.append_op("random_crop", inputs={"X": x, "Seed": seed}, outputs=outputs, attrs=attrs)
+    return out
+
+
+def _seed_variable(helper: LayerHelper, seed: int | None) -> Variable:
+    """A persistable number that the startup program sets, by chance if it is to be none."""
+    var = helper.create_global_variable(
+        name=unique_name.generate("random_crop_seed"), dtype="int64", shape=[1], persistable=True
+    )
+    if seed is not None:
+        helper.set_variable_initializer(var, Constant(seed))
+        return var
+    startup = helper.startup_program.global_block()
+    there = startup.create_var(name=var.name, dtype="int64", shape=[1], persistable=True)
+    attrs = {"shape": [1], "low": 0, "high": 65536, "dtype": there.dtype}
+    startup.append_op("randint", outputs={"Out": there}, attrs=attrs)
+    return var

@@ -1,0 +1,388 @@
+"""Layers of shapes: other axes, many tensors into one and one into many, padding, diagonals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fluid import unique_name
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.layers.mathematics.arithmetic import result_called
+from fluid.layers.size_arguments import Sizes, spelled
+from fluid.layers.tensor import NUMBERS, assign
+from fluid.recording.checks import (
+    SizesError,
+    asserting_shapes,
+    check_dtype,
+    check_type,
+    check_variable,
+    check_variable_and_dtype,
+)
+from fluid.recording.var_types import VarDesc
+
+__all__ = [
+    "concat",
+    "diag",
+    "diag_embed",
+    "expand",
+    "expand_as",
+    "flatten",
+    "meshgrid",
+    "pad",
+    "pad2d",
+    "pad_constant_like",
+    "rank",
+    "shape",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "transpose",
+    "tril",
+    "triu",
+    "unsqueeze",
+    "unstack",
+]
+
+MOVED = ("float16", *NUMBERS, "bfloat16")
+NO_PADDING = [0, 0, 0, 0]
+
+
+# ---- axes ---------------------------------------------------------------------------------------
+
+
+def moved(
+    helper: LayerHelper,
+    op_type: str,
+    x: Variable,
+    attrs: dict[str, Any],
+    inputs: dict[str, Any] | None = None,
+    out: Variable | None = None,
+) -> Variable:
+    """Append an op that keeps the old shape for its gradient in XShape; returns Out."""
+    if out is None:
+        out = helper.create_variable_for_type_inference(x.dtype)
+    old_shape = helper.create_variable_for_type_inference(x.dtype)
+    outputs = {"Out": out, "XShape": old_shape}
+    helper.append_op(op_type, inputs={"X": x, **(inputs or {})}, outputs=outputs, attrs=attrs)
+    return out
+
+
+def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
+    """Axis i of the result is axis `perm[i]` of `x`.
+
+    >>> import fluid
+    >>> image = fluid.data("image", [None, 2, 3])
+    >>> transpose(image, [0, 2, 1]).shape
+    (-1, 3, 2)
+    """
+    check_variable_and_dtype(x, "x", MOVED, "transpose")
+    check_type(perm, "perm", (list, tuple), "transpose")
+    if sorted(perm) != list(range(len(x.shape))):
+        raise ValueError(
+            f"perm of transpose must have each axis of {x.name!r} {list(x.shape)} once, "
+            f"but received {list(perm)}"
+        )
+    return moved(LayerHelper("transpose", name=name), "transpose2", x, {"axis": list(perm)})
+
+
+def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
+    """A matrix: the axes before `axis` are its rows, those from it on its columns."""
+    check_variable_and_dtype(x, "x", ("int8", *NUMBERS), "flatten")
+    if not isinstance(axis, int) or not 0 <= axis <= len(x.shape):
+        raise ValueError(f"axis of flatten must be from 0 to {len(x.shape)}, not {axis!r}")
+    return moved(LayerHelper("flatten", name=name), "flatten2", x, {"axis": axis})
+
+
+def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
+    """The same without the `axes`, which have size 1; without all such axes for an empty list."""
+    check_variable_and_dtype(input, "input", ("int8", *MOVED), "squeeze")
+    check_type(axes, "axes", (list, tuple), "squeeze")
+    return moved(LayerHelper("squeeze", name=name), "squeeze2", input, {"axes": list(axes)})
+
+
+def unsqueeze(input: Variable, axes: int | Sizes, name: str | None = None) -> Variable:
+    """The same with an axis of size 1 at each of `axes`, put in one after the other.
+
+    >>> import fluid
+    >>> column = fluid.data("column", [None, 3])
+    >>> unsqueeze(column, [0, 2]).shape
+    (1, -1, 1, 3)
+    """
+    check_variable(input, "input", "unsqueeze")
+    check_type(axes, "axes", (int, list, tuple, Variable), "unsqueeze")
+    helper = LayerHelper("unsqueeze2", name=name)
+    listed = [axes] if isinstance(axes, int) else axes
+    inputs, numbers = spelled(helper, listed, "axes", ("AxesTensor", "AxesTensorList"))
+    return moved(helper, "unsqueeze2", input, {"axes": [] if inputs else numbers}, inputs)
+
+
+def shape(input: Variable) -> Variable:
+    """The sizes of a tensor when it runs, int32 [axes]."""
+    check_variable_and_dtype(input, "input", NUMBERS, "shape")
+    return append_simple_op("shape", {"Input": input}, dtype="int32")
+
+
+def rank(input: Variable) -> Variable:
+    """How many axes a tensor has, int32."""
+    check_variable(input, "input", "rank")
+    return assign(np.array(len(input.shape), "int32"))
+
+
+def size(input: Variable) -> Variable:
+    """How many elements a tensor has, int64 [1]."""
+    check_variable(input, "input", "size")
+    return append_simple_op("size", {"Input": input}, dtype="int64")
+
+
+# ---- many into one, one into many ---------------------------------------------------------------
+
+
+def _is_array(var: Variable) -> bool:
+    return var.type == VarDesc.VarType.LOD_TENSOR_ARRAY
+
+
+def _joined_array(helper: LayerHelper, x: list[Variable], axis: int, use_stack: bool) -> Variable:
+    """All tensors of an array as one; ValueError where there is more than one array."""
+    if len(x) != 1:
+        raise ValueError(f"{helper.layer_type} takes one array, but received {len(x)} variables")
+    out = helper.create_variable_for_type_inference(x[0].dtype)
+    index = helper.create_variable_for_type_inference("int32")
+    attrs = {"axis": axis, "use_stack": use_stack}
+    outputs = {"Out": out, "OutIndex": index}
+    helper.append_op("tensor_array_to_tensor", inputs={"X": x}, outputs=outputs, attrs=attrs)
+    return out
+
+
+def _listed(input: Any, name: str, op: str) -> list[Variable]:
+    listed = list(input) if isinstance(input, list | tuple) else [input]
+    for index, each in enumerate(listed):
+        check_variable(each, f"{name}[{index}]", op)
+    return listed
+
+
+def concat(
+    input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None
+) -> Variable:
+    """Tensors one behind the other along an axis, which may be a variable; or those of an array.
+
+    >>> import fluid
+    >>> left, right = fluid.data("left", [None, 2]), fluid.data("right", [None, 3])
+    >>> concat([left, right], axis=1).shape
+    (-1, 5)
+    """
+    listed = _listed(input, "input", "concat")
+    for index, each in enumerate(listed):
+        check_dtype(each.dtype, f"input[{index}]", MOVED, "concat")
+    check_type(axis, "axis", (int, Variable), "concat")
+    helper = LayerHelper("concat", input=listed, name=name)
+    if _is_array(listed[0]):
+        return _joined_array(helper, listed, axis, use_stack=False)
+    helper.input_dtype()
+    if isinstance(axis, Variable):
+        axis.stop_gradient = True
+        return helper.append_result("concat", {"X": listed, "AxisTensor": axis})
+    return helper.append_result("concat", {"X": listed}, {"axis": axis})
+
+
+def split(
+    input: Variable,
+    num_or_sections: int | Sequence[int | Variable],
+    dim: int | Variable = -1,
+    name: str | None = None,
+) -> list[Variable]:
+    """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
+
+    One size may be -1 and takes what remains. Raises SizesError or AssertedShapeError, both
+    ValueErrors, where the axis does not fall into such parts.
+
+    >>> import fluid
+    >>> halves = fluid.data("halves", [None, 6])
+    >>> [part.shape for part in split(halves, [1, -1, 2], dim=1)]
+    [(-1, 1), (-1, 3), (-1, 2)]
+    """
+    check_variable(input, "input", "split")
+    check_type(num_or_sections, "num_or_sections", (int, list, tuple), "split")
+    check_type(dim, "dim", (int, Variable), "split")
+    helper = LayerHelper("split", name=name)
+    inputs: dict[str, Any] = {"X": input}
+    attrs: dict[str, Any] = {"num": 0}
+    if isinstance(dim, Variable):
+        dim.stop_gradient = True
+        inputs["AxisTensor"] = dim
+    else:
+        attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
+    if isinstance(num_or_sections, int):
+        if num_or_sections < 2:
+            raise SizesError(f"split makes two parts or more, but received {num_or_sections}")
+        size = input.shape[attrs["axis"]] if "axis" in attrs else -1
+        if size > 0 and size % num_or_sections:
+            raise SizesError(
+                f"split: an axis of size {size} does not fall into {num_or_sections} equal parts"
+            )
+        attrs["num"] = count = num_or_sections
+    else:
+        count = len(num_or_sections)
+        slots = ("", "SectionsTensorList")
+        told, attrs["sections"] = spelled(helper, num_or_sections, "num_or_sections", slots)
+        inputs |= told
+    parts = [helper.create_variable_for_type_inference(input.dtype) for _ in range(count)]
+    with asserting_shapes():
+        helper.append_op("split", inputs=inputs, outputs={"Out": parts}, attrs=attrs)
+    return parts
+
+
+def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
+    """Tensors of one shape side by side along a new axis; or those of an array."""
+    listed = _listed(x, "x", "stack")
+    helper = LayerHelper("stack")
+    axis = 0 if axis is None else axis
+    if _is_array(listed[0]):
+        return _joined_array(helper, listed, axis, use_stack=True)
+    return helper.append_result("stack", {"X": listed}, {"axis": axis}, slot="Y")
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """What lies at each place of an axis; `num` of them, if the size of the axis is not known."""
+    check_variable(x, "x", "unstack")
+    if num is None and (axis is None or x.shape[axis] <= 0):
+        raise ValueError(f"unstack of {x.name!r} {list(x.shape)} needs num: axis {axis} is unknown")
+    num = x.shape[axis] if num is None else num
+    helper = LayerHelper("unstack")
+    parts = [helper.create_variable_for_type_inference(x.dtype) for _ in range(num)]
+    attrs = {"axis": axis, "num": num}
+    helper.append_op("unstack", inputs={"X": x}, outputs={"Y": parts}, attrs=attrs)
+    return parts
+
+
+def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
+    """Each of several vectors spread along an axis of its own: all have all sizes as shape."""
+    check_type(input, "input", (list, tuple), "meshgrid")
+    listed = _listed(input, "input", "meshgrid")
+    helper = LayerHelper("meshgrid", name=name)
+    outs = [helper.create_variable_for_type_inference(each.dtype) for each in listed]
+    helper.append_op("meshgrid", inputs={"X": listed}, outputs={"Out": outs})
+    return outs
+
+
+# ---- more of the same ---------------------------------------------------------------------------
+
+
+def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variable:
+    """The tensor laid out so many times along each axis.
+
+    >>> import fluid
+    >>> tile_of = fluid.data("tile_of", [2, 3])
+    >>> expand(tile_of, [2, 1]).shape
+    (4, 3)
+    """
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand")
+    check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
+    helper = LayerHelper("expand", name=name)
+    slots = ("ExpandTimes", "expand_times_tensor")
+    inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
+    if any(number < 1 for number in numbers) and not inputs:
+        raise ValueError(f"expand_times of expand must be from 1 up, but received {numbers}")
+    return helper.append_result("expand", {"X": x, **inputs}, {"expand_times": numbers})
+
+
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """The tensor laid out as often along each axis as fills the shape of another."""
+    check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand_as")
+    check_variable_and_dtype(target_tensor, "target_tensor", ("bool", *NUMBERS), "expand_as")
+    inputs = {"X": x, "target_tensor": target_tensor}
+    return append_simple_op("expand_as", inputs, name=name)
+
+
+def pad(
+    x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
+) -> Variable:
+    """A number around a tensor: `paddings` has two numbers an axis, before and behind."""
+    check_variable_and_dtype(x, "x", MOVED, "pad")
+    attrs = {"paddings": list(paddings), "pad_value": float(pad_value)}
+    return append_simple_op("pad", {"X": x}, attrs, name=name)
+
+
+def pad2d(
+    input: Variable,
+    paddings: Sequence[int] | Variable = NO_PADDING,
+    mode: str = "constant",
+    pad_value: float = 0.0,
+    data_format: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """More rows and columns around pictures: [top, bottom, left, right] of them.
+
+    "constant" takes `pad_value`, "edge" the nearest element, "reflect" the mirror image without
+    the element at the edge. The paddings may be an int32 variable.
+    """
+    check_variable_and_dtype(input, "input", MOVED, "pad2d")
+    if mode not in ("reflect", "edge", "constant"):
+        raise ValueError(f"mode of pad2d must be constant, reflect or edge, not {mode!r}")
+    attrs = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    inputs: dict[str, Any] = {"X": input}
+    if isinstance(paddings, Variable):
+        inputs["Paddings"], attrs["paddings"] = paddings, []
+    else:
+        attrs["paddings"] = list(paddings)
+    return append_simple_op("pad2d", inputs, attrs, name=name)
+
+
+def pad_constant_like(
+    x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
+) -> Variable:
+    """`y` in the shape of `x`, with a number behind each axis."""
+    check_variable(x, "x", "pad_constant_like")
+    check_variable_and_dtype(y, "y", NUMBERS, "pad_constant_like")
+    attrs = {"pad_value": float(pad_value)}
+    return append_simple_op("pad_constant_like", {"X": x, "Y": y}, attrs, name=name)
+
+
+# ---- matrices -----------------------------------------------------------------------------------
+
+
+def diag(diagonal: Variable | np.ndarray) -> Variable:
+    """A matrix with a vector on its diagonal."""
+    check_type(diagonal, "diagonal", (Variable, np.ndarray), "diag")
+    check_dtype(diagonal.dtype, "diagonal", NUMBERS, "diag")
+    vector = diagonal if isinstance(diagonal, Variable) else assign(diagonal)
+    out = append_simple_op("diag", {"Diagonal": vector})
+    out.stop_gradient = True
+    return out
+
+
+def diag_embed(
+    input: Variable | np.ndarray, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Variable:
+    """Matrices with the last axis of `input` on a diagonal, `offset` above the middle one.
+
+    `dim1` and `dim2` are the axes of the result that count rows and columns.
+    """
+    vectors = input if isinstance(input, Variable) else assign(input)
+    check_dtype(vectors.dtype, "input", ("float16", *NUMBERS), "diag_embed")
+    attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
+    out = append_simple_op("diag_embed", {"Input": vectors}, attrs)
+    out.stop_gradient = True
+    return out
+
+
+def _triangle(layer: str, input: Variable, diagonal: int, name: str | None) -> Variable:
+    check_variable_and_dtype(input, "x", NUMBERS, layer)
+    if len(input.shape) < 2:
+        raise ValueError(f"{layer} takes matrices, but {input.name!r} is {list(input.shape)}")
+    check_type(diagonal, "diagonal", int, layer)
+    attrs = {"diagonal": diagonal, "lower": layer == "tril"}
+    return result_called(name or unique_name.generate(layer), "tril_triu", {"X": input}, attrs)
+
+
+def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """Matrices with zeros above a diagonal, which lies `diagonal` above the middle one."""
+    return _triangle("tril", input, diagonal, name)
+
+
+def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+    """Matrices with zeros below a diagonal, which lies `diagonal` above the middle one."""
+    return _triangle("triu", input, diagonal, name)

@@ -1,0 +1,1 @@
+"""Layers of recommender models: lookup tables, hashing, sampled losses."""

@@ -1,0 +1,81 @@
+"""Tables of vectors, looked up by number, and what becomes of their sparse gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper, append_simple_op
+from fluid.recording.checks import check_dtype, check_type, check_variable, check_variable_and_dtype
+from fluid.recording.var_types import VarDesc
+
+__all__ = ["embedding", "get_tensor_from_selected_rows", "merge_selected_rows"]
+
+
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """The rows of a table of `size` [rows, width], a new parameter, by their numbers.
+
+    `input` is int64 [..., 1], the result [..., width]. Rows of number `padding_idx`, counted from
+    the end where negative, come out as zeros and are not trained. `is_sparse` keeps gradients as
+    the rows that were looked up. Raises TypeError for other kinds of arguments.
+
+    >>> import fluid
+    >>> words = fluid.layers.data("words", [7, 1], dtype="int64")
+    >>> fluid.layers.embedding(words, size=[100, 16]).shape
+    (-1, 7, 16)
+    """
+    attrs = lookup_attributes(size, is_sparse, is_distributed, padding_idx)
+    return append_lookup("lookup_table", input, size, param_attr, dtype, attrs)
+
+
+def lookup_attributes(
+    size: Sequence[int], is_sparse: bool, is_distributed: bool, padding_idx: int | None
+) -> dict[str, Any]:
+    """What an embedding's arguments are as attributes of its op: no padding is number -1."""
+    padding = -1 if padding_idx is None else padding_idx
+    if padding_idx is not None and padding_idx < 0:
+        padding += size[0]
+    prefetch = {"remote_prefetch": is_sparse and not is_distributed, "padding_idx": padding}
+    return {"is_sparse": is_sparse, "is_distributed": is_distributed, **prefetch}
+
+
+def append_lookup(
+    op_type: str,
+    input: Variable,
+    size: Sequence[int],
+    param_attr: Any,
+    dtype: Any,
+    attrs: Mapping[str, Any],
+) -> Variable:
+    """Make a table and append the op that looks rows of it up; TypeError for bad arguments."""
+    check_variable_and_dtype(input, "input", ["int64"], "embedding")
+    check_dtype(dtype, "dtype", ["float16", "float32", "float64", "bfloat16"], "embedding")
+    helper = LayerHelper("embedding", param_attr=param_attr)
+    table = helper.create_parameter(helper.param_attr, size, dtype)
+    return helper.append_result(op_type, {"Ids": input, "W": table}, attrs, dtype)
+
+
+def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """A sparse gradient with every row once: the sum of those with its number."""
+    check_variable(x, "x", "merge_selected_rows")
+    return append_simple_op("merge_selected_rows", {"X": x}, name=name)
+
+
+def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
+    """The values of a sparse gradient as a tensor; TypeError where `x` is not SELECTED_ROWS."""
+    check_type(x, "x", Variable, "get_tensor_from_selected_rows")
+    if x.type != VarDesc.VarType.SELECTED_ROWS:
+        raise TypeError(
+            "The type of 'x' in get_tensor_from_selected_rows must be SELECTED_ROWS, "
+            f"but {x.name!r} is {x.type.name}"
+        )
+    return append_simple_op("get_tensor_from_selected_rows", {"X": x}, name=name)

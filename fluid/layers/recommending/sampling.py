@@ -1,0 +1,242 @@
+"""Losses that draw some classes, or split them, where there are very many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fluid.framework import Variable
+from fluid.initializer import NumpyArrayInitializer
+from fluid.layer_helper import LayerHelper
+from fluid.param_attr import ParamAttr
+from fluid.recording.checks import check_variable_and_dtype
+
+__all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
+
+_SAMPLERS = ("uniform", "log_uniform", "custom_dist")
+_WIDE = ("float32", "float64")
+
+
+def nce(
+    input: Variable,
+    label: Variable,
+    num_total_classes: int,
+    sample_weight: Variable | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    num_neg_samples: int | None = None,
+    name: str | None = None,
+    sampler: str = "uniform",
+    custom_dist: Sequence[float] | None = None,
+    seed: int = 0,
+    is_sparse: bool = False,
+) -> Variable:
+    """Noise contrastive estimation of the classes of each row: [N, D] and [N, trues] → [N, 1].
+
+    The true classes are told from `num_neg_samples` (10) drawn ones, by the sampler "uniform",
+    "log_uniform" (low numbers are frequent), or "custom_dist" with a probability for each class in
+    `custom_dist`. A `seed` of 0 draws others in every step, unless the program has a seed. The
+    weight is [num_total_classes, D], its gradient sparse if `is_sparse`. Raises ValueError for
+    another sampler or a distribution that is missing.
+
+    >>> import fluid
+    >>> words, after = fluid.data("words", [None, 8]), fluid.data("after", [None, 1], "int64")
+    >>> nce(words, after, 1000, num_neg_samples=5).shape
+    (-1, 1)
+    """
+    check_variable_and_dtype(input, "input", _WIDE, "nce")
+    check_variable_and_dtype(label, "label", ("int64",), "nce")
+    if sampler not in _SAMPLERS:
+        raise ValueError(f"sampler of nce must be one of {_SAMPLERS}, not {sampler!r}")
+    helper = LayerHelper("nce", param_attr=param_attr, bias_attr=bias_attr, name=name)
+    inputs = _weights(helper, "Weight", num_total_classes, input)
+    inputs |= {"Input": input, "Label": label, "SampleWeight": sample_weight}
+    if sampler == "custom_dist":
+        inputs |= custom_distribution(helper, custom_dist, num_total_classes)
+    drawn = 10 if num_neg_samples is None else int(num_neg_samples)
+    cost, logits = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
+    labels = helper.create_variable_for_type_inference(label.dtype)
+    helper.append_op(
+        "nce",
+        inputs=inputs,
+        outputs={"Cost": cost, "SampleLogits": logits, "SampleLabels": labels},
+        attrs={
+            "num_total_classes": int(num_total_classes),
+            "num_neg_samples": drawn,
+            "seed": seed or helper.main_program._fresh_seed(),
+            "sampler": _SAMPLERS.index(sampler),
+            "is_sparse": is_sparse,
+            "remote_prefetch": is_sparse,
+        },
+    )
+    return cost / (drawn + 1)
+
+
+def _weights(helper: LayerHelper, slot: str, rows: int, input: Variable) -> dict[str, Any]:
+    """A weight with a row for each class, and a bias, None where it is switched off."""
+    shape = [rows, input.shape[1]]
+    weight = helper.create_parameter(helper.param_attr, shape, input.dtype)
+    bias = helper.create_parameter(helper.bias_attr, [rows, 1], input.dtype, is_bias=True)
+    return {slot: weight, "Bias": bias}
+
+
+def custom_distribution(
+    helper: LayerHelper, chances: Sequence[float] | None, classes: int
+) -> dict[str, Variable]:
+    """Parameters that hold a distribution and the table from which to draw by it."""
+    if chances is None or len(chances) != classes:
+        given = "None" if chances is None else f"{len(chances)} numbers"
+        raise ValueError(f"custom_dist of nce must have {classes} probabilities, not {given}")
+    alias, kept = alias_table(chances)
+    held = {
+        "CustomDistProbs": np.array(chances, np.float32),
+        "CustomDistAlias": np.array(alias, np.int32),
+        "CustomDistAliasProbs": np.array(kept, np.float32),
+    }
+    return {slot: _constant(helper, array) for slot, array in held.items()}
+
+
+def _constant(helper: LayerHelper, array: Any) -> Variable:
+    start = NumpyArrayInitializer(array)
+    made = helper.create_parameter(ParamAttr(), array.shape, array.dtype, default_initializer=start)
+    made.stop_gradient = True
+    return made
+
+
+def alias_table(chances: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Walker's table: draw a class evenly; it stays with its chance, else its alias (-1: none).
+
+    >>> alias_table([0.5, 0.25, 0.25])
+    ([-1, 0, 0], [1.0, 0.75, 0.75])
+    """
+    scaled = [chance * len(chances) for chance in chances]
+    alias, kept = [-1] * len(chances), [1.0] * len(chances)
+    large = [place for place, share in enumerate(scaled) if share > 1.0]
+    small = [place for place, share in enumerate(scaled) if share < 1.0]
+    while large and small:
+        giver, taker = large.pop(0), small.pop(0)
+        alias[taker], kept[taker] = giver, scaled[taker]
+        scaled[giver] += scaled[taker] - 1.0
+        rest = large if scaled[giver] > 1.0 else small
+        if scaled[giver] != 1.0:
+            rest.append(giver)
+    return alias, kept
+
+
+def hsigmoid(
+    input: Variable,
+    label: Variable,
+    num_classes: int,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+    path_table: Variable | None = None,
+    path_code: Variable | None = None,
+    is_custom: bool = False,
+    is_sparse: bool = False,
+) -> Variable:
+    """Hierarchical sigmoid: the cost of each row's path through a tree, [N, D] → [N, 1].
+
+    The tree is the complete binary one over `num_classes`; with `is_custom` the rows' own paths are
+    given: `path_table` [N, longest] of forks and `path_code` of turns, -1 beyond the end, and
+    `num_classes` is the number of forks. Raises ValueError where these do not go together.
+    """
+    check_variable_and_dtype(input, "input", _WIDE, "hsigmoid")
+    check_variable_and_dtype(label, "label", ("int64",), "hsigmoid")
+    _check_tree(num_classes, path_table, path_code, is_custom)
+    is_sparse = is_sparse and is_custom
+    helper = LayerHelper(
+        "hierarchical_sigmoid", param_attr=param_attr, bias_attr=bias_attr, name=name
+    )
+    cost, scores = (helper.create_variable_for_type_inference(input.dtype) for _ in range(2))
+    forks = num_classes if is_custom else num_classes - 1
+    inputs = {"X": input, "Label": label} | _weights(helper, "W", forks, input)
+    inputs |= {"PathTable": path_table, "PathCode": path_code}
+    helper.append_op(
+        "hierarchical_sigmoid",
+        inputs=inputs,
+        outputs={"Out": cost, "PreOut": scores, "W_Out": inputs["W"]},
+        attrs={
+            "num_classes": num_classes,
+            "is_sparse": is_sparse,
+            "remote_prefetch": is_sparse,
+        },
+    )
+    return cost
+
+
+def _check_tree(
+    num_classes: int | None, table: Variable | None, code: Variable | None, is_custom: bool
+) -> None:
+    if not is_custom and (num_classes is None or num_classes < 2):
+        raise ValueError(f"num_classes of hsigmoid must be at least 2, not {num_classes}")
+    if not is_custom and (table is not None or code is not None):
+        raise ValueError("hsigmoid takes path_table and path_code only with is_custom=True")
+    if is_custom and (table is None or code is None or num_classes is None):
+        raise ValueError("hsigmoid with is_custom=True needs path_table, path_code, num_classes")
+
+
+def sampled_softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    num_samples: int,
+    num_true: int = 1,
+    remove_accidental_hits: bool = True,
+    use_customized_samples: bool = False,
+    customized_samples: Variable | None = None,
+    customized_probabilities: Variable | None = None,
+    seed: int = 0,
+) -> Variable:
+    """Cross entropy of a softmax over the label and `num_samples` drawn classes only: [N, 1].
+
+    `logits` are [N, classes], `label` [N, num_true]. The drawn classes, different and log-uniform,
+    are the same for all rows; `remove_accidental_hits` rules them out where they are the label.
+    `use_customized_samples` takes samples and their probabilities [N, num_true + num_samples].
+    """
+    helper = LayerHelper("sample_logits")
+    make = helper.create_variable_for_type_inference
+    samples, chances = customized_samples, customized_probabilities
+    if not use_customized_samples:
+        samples, chances = make("int64"), make(logits.dtype)
+    sampled, places = make(logits.dtype), make("int64")
+    targets, logits_dim, labels_dim = (make(logits.dtype) for _ in range(3))
+    helper.append_op(
+        "sample_logits",
+        inputs={
+            "Logits": logits,
+            "Labels": label,
+            "CustomizedSamples": customized_samples,
+            "CustomizedProbabilities": customized_probabilities,
+        },
+        outputs={
+            "Samples": samples,
+            "Probabilities": chances,
+            "SampledLabels": places,
+            "SampledLogits": sampled,
+            "LogitsDim": logits_dim,
+            "LabelsDim": labels_dim,
+        },
+        attrs={
+            "use_customized_samples": use_customized_samples,
+            "uniq": True,
+            "remove_accidental_hits": remove_accidental_hits,
+            "num_samples": num_samples,
+            "seed": seed or helper.main_program._fresh_seed(),
+        },
+    )
+    loss, softmax = make(logits.dtype), make(logits.dtype)
+    helper.append_op(
+        "one_hot",
+        inputs={"X": places},
+        outputs={"Out": targets},
+        attrs={"depth": num_samples + 1},
+    )
+    helper.append_op(
+        "softmax_with_cross_entropy",
+        inputs={"Logits": sampled, "Label": targets},
+        outputs={"Softmax": softmax, "Loss": loss},
+        attrs={"soft_label": True, "ignore_index": False, "numeric_stable_mode": False},
+    )
+    return loss / num_true

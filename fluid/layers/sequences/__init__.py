@@ -1,0 +1,1 @@
+"""Layers of sequences: recurrent networks, decoding, beam search, structured losses."""

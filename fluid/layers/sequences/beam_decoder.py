@@ -1,0 +1,202 @@
+"""`BeamSearchDecoder`: the likeliest sentences that a cell can put out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fluid.framework import Variable
+from fluid.layers.control.logic import equal, logical_not, logical_or
+from fluid.layers.control.nested import flatten, map_structure
+from fluid.layers.mathematics.activation import softmax
+from fluid.layers.mathematics.arithmetic import (
+    elementwise_add,
+    elementwise_floordiv,
+    elementwise_mod,
+    elementwise_mul,
+)
+from fluid.layers.mathematics.indexing import gather_nd
+from fluid.layers.mathematics.order import topk
+from fluid.layers.mathematics.shapes import expand, shape, stack, transpose, unsqueeze
+from fluid.layers.nn import reshape
+from fluid.layers.ops import log
+from fluid.layers.sequences.beam import gather_tree
+from fluid.layers.sequences.decoding import Decoder
+from fluid.layers.tensor import (
+    assign,
+    cast,
+    fill_constant,
+    fill_constant_batch_size_like,
+    range,
+    zeros_like,
+)
+from fluid.recording.checks import check_variable
+
+__all__ = ["BeamSearchDecoder"]
+
+IMPOSSIBLE = 1e9
+"""What is taken from the score of what must not be chosen."""
+
+
+class BeamSearchDecoder(Decoder):
+    """Keeps the `beam_size` likeliest sentences of each batch entry at every step of a cell.
+
+    `embedding_fn` makes a step's inputs of words [batch, beams], `output_fn` scores of all words of
+    what the cell puts out. Sentences begin with `start_token` and end with `end_token`. Run it by
+    `dynamic_decode`, with the cell's states before the first step as `inits`.
+    """
+
+    class OutputWrapper(NamedTuple):
+        """What a step gives for each beam: its score, its word, and the beam it continues."""
+
+        scores: Any
+        predicted_ids: Any
+        parent_ids: Any
+
+    class StateWrapper(NamedTuple):
+        """What goes from step to step: the cell's states, and how each beam stands."""
+
+        cell_states: Any
+        log_probs: Any
+        finished: Any
+        lengths: Any
+
+    def __init__(
+        self,
+        cell: Any,
+        start_token: int,
+        end_token: int,
+        beam_size: int,
+        embedding_fn: Callable[[Variable], Any] | None = None,
+        output_fn: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.cell = cell
+        self.embedding_fn = embedding_fn
+        self.output_fn = output_fn
+        self.start_token = start_token
+        self.end_token = end_token
+        self.beam_size = beam_size
+
+    @staticmethod
+    def tile_beam_merge_with_batch(x: Variable, beam_size: int) -> Variable:
+        """Each entry of a batch `beam_size` times: [batch, …] becomes [batch * beam_size, …]."""
+        check_variable(x, "x", "BeamSearchDecoder.tile_beam_merge_with_batch")
+        x = unsqueeze(x, [1])
+        rank = len(x.shape)
+        x = expand(x, [1, beam_size, *[1] * (rank - 2)])
+        # Batch and beams go to the end and are joined there, where no size must be known.
+        x = transpose(x, [*_axes(2, rank), 0, 1])
+        x = reshape(x, shape=[0] * (rank - 2) + [-1])
+        return transpose(x, [rank - 2, *_axes(0, rank - 2)])
+
+    def _split_batch_beams(self, x: Variable) -> Variable:
+        """[batch * beams, …] as [batch, beams, …]."""
+        check_variable(x, "x", "BeamSearchDecoder._split_batch_beams")
+        return reshape(x, shape=[-1, self.beam_size, *x.shape[1:]])
+
+    def _merge_batch_beams(self, x: Variable) -> Variable:
+        """[batch, beams, …] as [batch * beams, …]."""
+        check_variable(x, "x", "BeamSearchDecoder._merge_batch_beams")
+        return reshape(x, shape=[-1, *x.shape[2:]])
+
+    def _expand_to_beam_size(self, x: Variable) -> Variable:
+        """[batch, …] as [batch, beams, …], the same for each beam."""
+        check_variable(x, "x", "BeamSearchDecoder._expand_to_beam_size")
+        x = unsqueeze(x, [1])
+        return expand(x, [1, self.beam_size, *[1] * (len(x.shape) - 2)])
+
+    def _mask_probs(self, probs: Variable, finished: Variable) -> Variable:
+        """Where a beam is finished, only its end is likely."""
+        finished = cast(finished, dtype=probs.dtype)
+        whole = expand(unsqueeze(finished, [2]), [1, 1, self.vocab_size])
+        ended = elementwise_mul(whole, self.noend_mask_tensor, axis=-1)
+        return ended - elementwise_mul(probs, finished - 1, axis=0)
+
+    def _gather(self, x: Variable, indices: Variable, batch_size: Variable) -> Variable:
+        """The beams of `x` [batch, beams, …] that `indices` [batch, beams] name."""
+        if batch_size.dtype != indices.dtype:
+            batch_size = cast(batch_size, indices.dtype)
+        batch_size.stop_gradient = True
+        places = unsqueeze(range(0, batch_size, 1, dtype=indices.dtype), [1])
+        both = stack([expand(places, [1, self.beam_size]), indices], axis=2)
+        both.stop_gradient = True
+        return gather_nd(x, both)
+
+    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
+        """Every beam begins with `start_token`; only the first one is likely."""
+        state = flatten(initial_cell_states)[0]
+        self.batch_size = shape(state)[0]
+        self.start_token_tensor = fill_constant([1], "int64", self.start_token)
+        self.end_token_tensor = fill_constant([1], "int64", self.end_token)
+        states = map_structure(self._expand_to_beam_size, initial_cell_states)
+        starts = unsqueeze(expand(self.start_token_tensor, [self.batch_size]), [1])
+        inputs = expand(starts, [1, self.beam_size])
+        chances = np.array([[0.0] + [-IMPOSSIBLE] * (self.beam_size - 1)], "float32")
+        log_probs = expand(assign(chances), [self.batch_size, 1])
+        finished = fill_constant_batch_size_like(
+            input=state, shape=[-1, self.beam_size], dtype="bool", value=False, force_cpu=True
+        )
+        lengths = zeros_like(inputs)
+        inputs = self.embedding_fn(inputs) if self.embedding_fn else inputs
+        return inputs, self.StateWrapper(states, log_probs, finished, lengths), finished
+
+    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+        """One step of the cell for every beam, then the best continuations."""
+        inputs = map_structure(self._merge_batch_beams, inputs)
+        cell_states = map_structure(self._merge_batch_beams, states.cell_states)
+        outputs, cell_states = self.cell(inputs, cell_states, **kwargs)
+        outputs = map_structure(self._split_batch_beams, outputs)
+        cell_states = map_structure(self._split_batch_beams, cell_states)
+        if self.output_fn is not None:
+            outputs = self.output_fn(outputs)
+        found, after = self._beam_search_step(time, outputs, cell_states, states)
+        words = found.predicted_ids
+        words.stop_gradient = True
+        next_inputs = self.embedding_fn(words) if self.embedding_fn else words
+        return found, after, next_inputs, after.finished
+
+    def _beam_search_step(
+        self, time: Variable, logits: Variable, next_cell_states: Any, beam_state: Any
+    ) -> tuple[Any, Any]:
+        """The best words for all beams together, and how the beams stand then."""
+        self._know_words(logits.shape[-1])
+        chances = self._mask_probs(log(softmax(logits)), beam_state.finished)
+        log_probs = elementwise_add(chances, beam_state.log_probs, axis=0)
+        scores = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
+        best, places = topk(input=scores, k=self.beam_size)
+        beams = elementwise_floordiv(places, self.vocab_size_tensor)
+        words = elementwise_mod(places, self.vocab_size_tensor)
+        whole = reshape(log_probs, [-1, self.beam_size * self.vocab_size])
+        totals = self._gather(whole, places, self.batch_size)
+        cell_states = map_structure(
+            lambda x: self._gather(x, beams, self.batch_size), next_cell_states
+        )
+        finished = self._gather(beam_state.finished, beams, self.batch_size)
+        lengths = self._gather(beam_state.lengths, beams, self.batch_size)
+        lengths = lengths + cast(logical_not(finished), beam_state.lengths.dtype)
+        finished = logical_or(finished, equal(words, self.end_token_tensor))
+        found = self.OutputWrapper(best, words, beams)
+        return found, self.StateWrapper(cell_states, totals, finished, lengths)
+
+    def _know_words(self, count: int) -> None:
+        """How many words there are, and that a finished sentence has only one way to go on."""
+        self.vocab_size = count
+        self.vocab_size_tensor = fill_constant([1], "int64", count)
+        mask = np.full([count], -IMPOSSIBLE, "float32")
+        mask[self.end_token] = 0.0
+        self.noend_mask_tensor = assign(mask)
+
+    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+        """The whole sentence of each beam [steps, batch, beams], and the final states."""
+        return gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
+
+
+def _axes(start: int, stop: int) -> list[int]:
+    """Axes in order; `range` is a layer here.
+
+    >>> _axes(2, 5)
+    [2, 3, 4]
+    """
+    return np.arange(start, stop).tolist()

@@ -1,0 +1,240 @@
+"""Recurrent cells: what one step makes of its input and the states of the step before."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fluid import unique_name
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper
+from fluid.layers.control.nested import flatten, map_structure
+from fluid.layers.mathematics.arithmetic import elementwise_add, elementwise_mul
+from fluid.layers.mathematics.linalg import matmul
+from fluid.layers.mathematics.shapes import concat, split
+from fluid.layers.ops import sigmoid, tanh
+from fluid.layers.tensor import fill_constant, fill_constant_batch_size_like
+from fluid.param_attr import ParamAttr
+from fluid.recording.checks import check_dtype, check_type, check_variable_and_dtype
+
+__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+
+FLOATS = ("float32", "float64")
+Activation = Callable[[Variable], Variable]
+
+
+class RNNCell:
+    """A step of a recurrent net; derive from it, and say what `call` does and `state_shape` is."""
+
+    def call(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
+        """What a step makes of its inputs and the states before it: (outputs, new states)."""
+        raise NotImplementedError("RNNCell must implement the call function.")
+
+    def __call__(self, inputs: Any, states: Any, **kwargs: Any) -> Any:
+        """The same as `call`."""
+        return self.call(inputs, states, **kwargs)
+
+    def get_initial_states(
+        self,
+        batch_ref: Any,
+        shape: Any = None,
+        dtype: Any = "float32",
+        init_value: float = 0,
+        batch_dim_idx: int = 0,
+    ) -> Any:
+        """States of `init_value` for as many rows as `batch_ref` has along `batch_dim_idx`.
+
+        `shape` is a list of sizes without the rows, or a structure of such, `state_shape` by
+        default; `dtype` is one for all, or such a structure. Raises TypeError for other arguments.
+        """
+        first = flatten(batch_ref)[0]
+        kinds = ["float32", "float64", "int32", "int64"]
+        check_variable_and_dtype(first, "batch_ref", kinds, "RNNCell")
+        check_type(shape, "shape", (list, tuple, type(None), int), "RNNCell")
+        shapes = _with_rows(self.state_shape if shape is None else shape)
+        kind = self._state_dtypes() if dtype is None else dtype
+        if len(flatten(kind)) == 1:
+            only = flatten(kind)[0]
+            check_dtype(only, "dtype", FLOATS, "RNNCell")
+            kind = map_structure(lambda _: only, shapes)
+
+        def filled(shape: _Shape, dtype: Any) -> Variable:
+            place = {"input_dim_idx": batch_dim_idx}
+            return fill_constant_batch_size_like(first, shape.sizes, dtype, init_value, **place)
+
+        return map_structure(filled, shapes, kind)
+
+    def _state_dtypes(self) -> Any:
+        try:
+            return self.state_dtype
+        except NotImplementedError:
+            return "float32"
+
+    @property
+    def state_shape(self) -> Any:
+        """The sizes of a state without the rows, or a structure of such."""
+        raise NotImplementedError("Please add implementation for `state_shape` in the used cell.")
+
+    @property
+    def state_dtype(self) -> Any:
+        """The element type of a state, or a structure of such."""
+        raise NotImplementedError("Please add implementation for `state_dtype` in the used cell.")
+
+
+class _Shape:
+    """The sizes of a state: one entry of a structure, though a list."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = list(sizes) if sizes[0] == -1 else [-1, *sizes]
+
+
+def _with_rows(shape: Any) -> Any:
+    """A structure of shapes, each with the rows in front."""
+    if isinstance(shape, int):
+        return _Shape([shape])
+    if isinstance(shape, dict):
+        return {key: _with_rows(each) for key, each in shape.items()}
+    if all(isinstance(size, int) for size in shape):
+        return _Shape(shape)
+    parts = [_with_rows(each) for each in shape]
+    return type(shape)(*parts) if hasattr(shape, "_fields") else type(shape)(parts)
+
+
+class _Weights:
+    """The parameters of a cell, made when it is first called and the size of its input is known."""
+
+    def __init__(self, name: str, kind: str, param_attr: Any, bias_attr: Any, dtype: Any) -> None:
+        self.helper = LayerHelper(kind, name=unique_name.generate(f"{name}/{kind}"))
+        self.attrs = ParamAttr._to_attr(param_attr), ParamAttr._to_attr(bias_attr)
+        self.dtype = dtype
+        self.made: list[Any] = []
+
+    def get(self, sizes: Sequence[tuple[int, int]], suffixes: Sequence[str]) -> list[Any]:
+        """A weight of each size, then a bias for each; named ones have a suffix of their own."""
+        if not self.made:
+            for is_bias, attr in enumerate(self.attrs):
+                for size, suffix in zip(sizes, suffixes, strict=True):
+                    shape = list(size[1:] if is_bias else size)
+                    self.made.append(self._create(attr, suffix, shape, bool(is_bias)))
+        return self.made
+
+    def _create(self, attr: Any, suffix: str, shape: list[int], is_bias: bool) -> Any:
+        attr = copy.copy(attr)
+        if getattr(attr, "name", None) is not None:
+            attr.name += suffix
+        return self.helper.create_parameter(attr, shape, self.dtype, is_bias)
+
+
+def _check_cell(hidden_size: Any, dtype: Any, cell: str) -> None:
+    check_type(hidden_size, "hidden_size", int, cell)
+    check_dtype(dtype, "dtype", FLOATS, cell)
+
+
+class GRUCell(RNNCell):
+    """A gated recurrent unit: hidden states [rows, hidden_size] are outputs and states.
+
+    `r, u = gate([x, h] W + b)`, `c = act([x, r h] V + d)`, `h = u h + (1 - u) c`.
+
+    >>> import fluid
+    >>> cell = fluid.layers.GRUCell(8)
+    >>> out, state = cell(fluid.data("x", [None, 4]), fluid.data("h", [None, 8]))
+    >>> out.shape
+    (-1, 8)
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        gate_activation: Activation | None = None,
+        activation: Activation | None = None,
+        dtype: Any = "float32",
+        name: str = "GRUCell",
+    ) -> None:
+        _check_cell(hidden_size, dtype, "GRUCell")
+        self.hidden_size = hidden_size
+        self._gate_activation = gate_activation or sigmoid
+        self._activation = activation or tanh
+        self._weights = _Weights(name, "BasicGRUUnit", param_attr, bias_attr, dtype)
+
+    def call(self, inputs: Variable, states: Variable) -> tuple[Variable, Variable]:
+        """The new hidden state, as output and as state."""
+        check_variable_and_dtype(inputs, "inputs", FLOATS, "GRUCell")
+        check_variable_and_dtype(states, "states", FLOATS, "GRUCell")
+        hidden = self._step(inputs, states)
+        return hidden, hidden
+
+    def _step(self, inputs: Variable, before: Variable) -> Variable:
+        size = self.hidden_size
+        rows = inputs.shape[-1] + size
+        made = self._weights.get([(rows, 2 * size), (rows, size)], ["_gate", "_candidate"])
+        gate_weight, weight, gate_bias, bias = made
+        gates = elementwise_add(matmul(concat([inputs, before], 1), gate_weight), gate_bias)
+        reset, update = split(self._gate_activation(gates), num_or_sections=2, dim=1)
+        kept = reset * before
+        candidate = elementwise_add(matmul(concat([inputs, kept], 1), weight), bias)
+        fresh = self._activation(candidate)
+        return update * before + (1 - update) * fresh
+
+    @property
+    def state_shape(self) -> list[int]:
+        """[hidden_size]."""
+        return [self.hidden_size]
+
+
+class LSTMCell(RNNCell):
+    """A unit of long short-term memory: states are [hidden, cell], each [rows, hidden_size].
+
+    `i, j, f, o = [x, h] W + b`, `c = c s(f + forget_bias) + s(i) tanh(j)`, `h = tanh(c) s(o)`.
+
+    >>> import fluid
+    >>> cell = fluid.layers.LSTMCell(8)
+    >>> states = [fluid.data(name, [None, 8]) for name in ("h", "c")]
+    >>> out, (hidden, cell_state) = cell(fluid.data("x", [None, 4]), states)
+    >>> out.shape
+    (-1, 8)
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        gate_activation: Activation | None = None,
+        activation: Activation | None = None,
+        forget_bias: float = 1.0,
+        dtype: Any = "float32",
+        name: str = "LSTMCell",
+    ) -> None:
+        _check_cell(hidden_size, dtype, "LSTMCell")
+        self.hidden_size = hidden_size
+        self._weights = _Weights(name, "BasicLSTMUnit", param_attr, bias_attr, dtype)
+        self._forget_bias = fill_constant([1], dtype=dtype, value=forget_bias)
+        self._forget_bias.stop_gradient = False
+
+    def call(self, inputs: Variable, states: list[Variable]) -> tuple[Variable, list[Variable]]:
+        """The new hidden state, and both new states."""
+        check_variable_and_dtype(inputs, "inputs", FLOATS, "LSTMCell")
+        check_type(states, "states", list, "LSTMCell")
+        for index, state in enumerate(states):
+            check_variable_and_dtype(state, f"state[{index}]", FLOATS, "LSTMCell")
+        hidden, cell = self._step(inputs, *states)
+        return hidden, [hidden, cell]
+
+    def _step(
+        self, inputs: Variable, hidden: Variable, cell: Variable
+    ) -> tuple[Variable, Variable]:
+        size = self.hidden_size
+        weight, bias = self._weights.get([(inputs.shape[-1] + size, 4 * size)], [""])
+        gates = elementwise_add(matmul(concat([inputs, hidden], 1), weight), bias)
+        i, j, f, o = split(gates, num_or_sections=4, dim=-1)
+        kept = elementwise_mul(cell, sigmoid(elementwise_add(f, self._forget_bias)))
+        cell = elementwise_add(kept, elementwise_mul(sigmoid(i), tanh(j)))
+        return tanh(cell) * sigmoid(o), cell
+
+    @property
+    def state_shape(self) -> list[list[int]]:
+        """[[hidden_size], [hidden_size]]."""
+        return [[self.hidden_size], [self.hidden_size]]

@@ -1,0 +1,361 @@
+"""Decoding step by step: decoders, helpers that say what a step gets, and the loop around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from fluid.framework import Variable, default_main_program
+from fluid.layers.control.arrays import (
+    array_read,
+    array_write,
+    create_array,
+    tensor_array_to_tensor,
+)
+from fluid.layers.control.logic import (
+    equal,
+    increment,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+)
+from fluid.layers.control.loops import While
+from fluid.layers.control.nested import map_structure
+from fluid.layers.mathematics.activation import softmax
+from fluid.layers.mathematics.arithmetic import elementwise_add, elementwise_mul
+from fluid.layers.mathematics.indexing import slice
+from fluid.layers.mathematics.order import argmax
+from fluid.layers.mathematics.random import sampling_id
+from fluid.layers.mathematics.reductions import reduce_all
+from fluid.layers.mathematics.shapes import pad, squeeze, transpose
+from fluid.layers.tensor import (
+    assign,
+    cast,
+    fill_constant,
+    fill_constant_batch_size_like,
+    zeros_like,
+)
+from fluid.recording.checks import convert_dtype
+
+__all__ = [
+    "BasicDecoder",
+    "DecodeHelper",
+    "Decoder",
+    "GreedyEmbeddingHelper",
+    "SampleEmbeddingHelper",
+    "TrainingHelper",
+    "dynamic_decode",
+]
+
+
+class Decoder:
+    """What `dynamic_decode` runs; derive from it and say what its methods do."""
+
+    def initialize(self, inits: Any) -> Any:
+        """(inputs, states, finished) before the first step."""
+        raise NotImplementedError
+
+    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+        """One step: (outputs, next states, next inputs, finished)."""
+        raise NotImplementedError
+
+    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> Any:
+        """(outputs, states) of all steps, where they are not what the steps gave."""
+        raise NotImplementedError
+
+
+def dynamic_decode(
+    decoder: Decoder,
+    inits: Any = None,
+    max_step_num: int | None = None,
+    output_time_major: bool = False,
+    impute_finished: bool = False,
+    is_test: bool = False,
+    return_length: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Run a decoder until all it decodes is finished, or `max_step_num` steps were taken.
+
+    Returns (outputs, final states), and with `return_length` how long each was. Outputs are
+    [batch, steps, …], or [steps, batch, …] if `output_time_major`. `impute_finished` keeps the
+    states of what is finished; `is_test` saves the memory that training would need. `kwargs` go to
+    `decoder.step`.
+    """
+    loop = _Decoding(decoder, inits, max_step_num, is_test)
+    with loop.while_op.block():
+        loop.step(impute_finished, kwargs)
+    outputs, states = loop.results()
+    with suppress(NotImplementedError):
+        outputs, states = decoder.finalize(outputs, states, loop.lengths)
+    if not output_time_major:
+        outputs = map_structure(swapped, outputs)
+    return (outputs, states, loop.lengths) if return_length else (outputs, states)
+
+
+def swapped(x: Variable) -> Variable:
+    """A tensor with its first two axes, time and batch, in the other order."""
+    return transpose(x, [1, 0, *range(2, len(x.shape))])
+
+
+class _Decoding:
+    """The loop of one `dynamic_decode`: what goes from step to step.
+
+    In training, inputs and states of all steps are kept in arrays; else they are written over.
+    """
+
+    def __init__(self, decoder: Decoder, inits: Any, max_step_num: int | None, is_test: bool):
+        self.decoder, self.is_test = decoder, is_test
+        self.inputs, self.states, self.finished = decoder.initialize(inits)
+        self.finished.stop_gradient = True
+        self.time = fill_constant(shape=[1], dtype="int64", value=0)
+        self.going_on = logical_not(reduce_all(self.finished))
+        self.last = None
+        if max_step_num is not None:
+            self.last = fill_constant(shape=[1], dtype="int64", value=max_step_num)
+        self.while_op = While(self.going_on, is_test=is_test)
+        self.lengths = cast(zeros_like(self.finished), "int64")
+        self.lengths.stop_gradient = True
+        self.arrays: Any = None
+        if not is_test:
+            write = partial(array_write, i=self.time)
+            self.arrays = map_structure(write, self.inputs), map_structure(write, self.states)
+        self.outputs: Any = None
+
+    def step(self, impute_finished: bool, kwargs: dict[str, Any]) -> None:
+        """The layers of one step, within the loop."""
+        inputs, states = self.inputs, self.states
+        if self.arrays is not None:
+            read = partial(array_read, i=self.time)
+            inputs, states = (map_structure(read, arrays) for arrays in self.arrays)
+        outputs, next_states, next_inputs, finished = self.decoder.step(
+            self.time, inputs, states, **kwargs
+        )
+        finished = logical_or(finished, self.finished)
+        more = cast(logical_not(self.finished), self.lengths.dtype)
+        lengths = elementwise_add(self.lengths, more)
+        if impute_finished:
+            keep = partial(_kept_where, mask=self.finished)
+            next_states = map_structure(keep, states, next_states)
+        self.outputs = map_structure(lambda x: _array_outside(x.dtype), outputs)
+        self._collect(outputs, self.outputs)
+        increment(self.time, value=1.0, in_place=True)
+        self._hand_on(next_inputs, next_states)
+        assign(finished, self.finished)
+        assign(lengths, self.lengths)
+        self._decide()
+
+    def _collect(self, values: Any, arrays: Any) -> None:
+        map_structure(lambda x, array: array_write(x, self.time, array), values, arrays)
+
+    def _hand_on(self, inputs: Any, states: Any) -> None:
+        if self.arrays is None:
+            map_structure(assign, inputs, self.inputs)
+            map_structure(assign, states, self.states)
+            return
+        self._collect(inputs, self.arrays[0])
+        self._collect(states, self.arrays[1])
+
+    def _decide(self) -> None:
+        going_on = None if self.last is not None else self.going_on
+        unfinished = logical_not(reduce_all(self.finished), going_on)
+        if self.last is not None:
+            logical_and(unfinished, less_equal(self.time, self.last), self.going_on)
+
+    def results(self) -> tuple[Any, Any]:
+        """The outputs of all steps, and the states after the last one."""
+
+        def stacked(array: Variable) -> Variable:
+            return tensor_array_to_tensor(array, axis=0, use_stack=True)[0]
+
+        outputs = map_structure(stacked, self.outputs)
+        if self.arrays is None:
+            return outputs, self.states
+        return outputs, map_structure(lambda array: array_read(array, self.time), self.arrays[1])
+
+
+def _array_outside(dtype: Any) -> Variable:
+    """An array of the block around the loop."""
+    program = default_main_program()
+    inside = program.current_block_idx
+    program.current_block_idx = program.current_block().parent_idx
+    try:
+        return create_array(dtype)
+    finally:
+        program.current_block_idx = inside
+
+
+def _kept_where(state: Variable, new_state: Variable, mask: Variable) -> Variable:
+    """`state` in the rows where `mask` is true, `new_state` in the others."""
+    dtype = state.dtype
+    is_bool = convert_dtype(dtype) == "bool"
+    if is_bool:
+        state, new_state = cast(state, "float32"), cast(new_state, "float32")
+    if mask.dtype != state.dtype:
+        mask = cast(mask, state.dtype)
+        mask.stop_gradient = True
+    kept = elementwise_mul(state, mask, axis=0)
+    result = kept - elementwise_mul(new_state, mask - 1, axis=0)
+    return cast(result, dtype) if is_bool else result
+
+
+# ---- what a step gets ---------------------------------------------------------------------------
+
+
+class DecodeHelper:
+    """What `BasicDecoder` asks at every step: derive from it and say what its methods do."""
+
+    def initialize(self) -> Any:
+        """(inputs, finished) of the first step."""
+
+    def sample(self, time: Variable, outputs: Any, states: Any) -> Any:
+        """What is chosen of the outputs of a step, such as words."""
+
+    def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Any) -> Any:
+        """(finished, inputs, states) of the next step."""
+
+
+class TrainingHelper(DecodeHelper):
+    """Gives a decoder the inputs of a known sequence, step by step, as training does.
+
+    `inputs` is [batch, steps, …], or [steps, batch, …] if `time_major`, or a structure of such;
+    `sequence_length` [batch] is how many steps count.
+    """
+
+    def __init__(self, inputs: Any, sequence_length: Variable, time_major: bool = False) -> None:
+        self.inputs = inputs
+        self.sequence_length = sequence_length
+        self.time_major = time_major
+        # One step more, so that the step behind the last one can be taken as any other.
+        self.inputs_ = map_structure(self._with_one_more, inputs)
+
+    def _with_one_more(self, x: Variable) -> Variable:
+        around = [0, 1] if self.time_major else [0, 0, 0, 1]
+        return pad(x, paddings=around + [0, 0] * (len(x.shape) - len(around) // 2))
+
+    def initialize(self) -> tuple[Any, Variable]:
+        """The first step's inputs; finished is what has no steps."""
+        none = fill_constant(shape=[1], dtype=self.sequence_length.dtype, value=0)
+        finished = equal(self.sequence_length, none)
+        first = map_structure(lambda x: x[0] if self.time_major else x[:, 0], self.inputs)
+        return first, finished
+
+    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+        """The place of the largest output."""
+        return argmax(outputs, axis=-1)
+
+    def next_inputs(
+        self, time: Variable, outputs: Any, states: Any, sample_ids: Any
+    ) -> tuple[Variable, Any, Any]:
+        """The known inputs of the next step, whatever was chosen."""
+        if convert_dtype(time.dtype) != "int32":
+            time = cast(time, "int32")
+        if self.sequence_length.dtype != time.dtype:
+            self.sequence_length = cast(self.sequence_length, time.dtype)
+        following = time + 1
+        finished = less_equal(self.sequence_length, following)
+        axes = [0 if self.time_major else 1]
+
+        def step(x: Variable) -> Variable:
+            part = slice(x, axes=axes, starts=[following], ends=[following + 1])
+            return squeeze(part, axes=axes)
+
+        return finished, map_structure(step, self.inputs_), states
+
+
+class GreedyEmbeddingHelper(DecodeHelper):
+    """Gives a decoder the embedding of the likeliest word of the step before.
+
+    `start_tokens` [batch] come first; what chose `end_token` is finished.
+    """
+
+    def __init__(
+        self, embedding_fn: Callable[[Variable], Any], start_tokens: Variable, end_token: int
+    ) -> None:
+        self.embedding_fn = embedding_fn
+        self.start_tokens = start_tokens
+        self.end_token = fill_constant(shape=[1], dtype="int64", value=end_token)
+
+    def initialize(self) -> tuple[Any, Variable]:
+        """The embedding of the first words; nothing is finished."""
+        finished = fill_constant_batch_size_like(
+            input=self.start_tokens, shape=[-1], dtype="bool", value=False, force_cpu=True
+        )
+        return self.embedding_fn(self.start_tokens), finished
+
+    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+        """The likeliest word."""
+        return argmax(outputs, axis=-1)
+
+    def next_inputs(
+        self, time: Variable, outputs: Any, states: Any, sample_ids: Any
+    ) -> tuple[Variable, Any, Any]:
+        """The embedding of the word that was chosen."""
+        finished = equal(sample_ids, self.end_token)
+        return finished, self.embedding_fn(sample_ids), states
+
+
+class SampleEmbeddingHelper(GreedyEmbeddingHelper):
+    """Like `GreedyEmbeddingHelper`, with words drawn at random by their probability.
+
+    A `softmax_temperature` below 1 makes likely words likelier; `seed` makes draws repeatable.
+    """
+
+    def __init__(
+        self,
+        embedding_fn: Callable[[Variable], Any],
+        start_tokens: Variable,
+        end_token: int,
+        softmax_temperature: float | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(embedding_fn, start_tokens, end_token)
+        self.softmax_temperature = None
+        if softmax_temperature is not None:
+            number = {"dtype": "float32", "value": softmax_temperature}
+            self.softmax_temperature = fill_constant(shape=[1], **number)
+        self.seed = seed
+
+    def sample(self, time: Variable, outputs: Any, states: Any) -> Variable:
+        """A word drawn at random."""
+        if self.softmax_temperature is not None:
+            outputs = outputs / self.softmax_temperature
+        chances = softmax(outputs)
+        chances.stop_gradient = True
+        return sampling_id(chances, seed=self.seed, dtype=self.start_tokens.dtype)
+
+
+class BasicDecoder(Decoder):
+    """A cell whose inputs a helper gives; `output_fn` is applied to what the cell puts out."""
+
+    class OutputWrapper(NamedTuple):
+        """What a step gives: the outputs of the cell, and what was chosen of them."""
+
+        cell_outputs: Any
+        sample_ids: Any
+
+    def __init__(
+        self, cell: Any, helper: DecodeHelper, output_fn: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.cell = cell
+        self.helper = helper
+        self.output_fn = output_fn
+
+    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
+        """The helper's first inputs, and the states given."""
+        inputs, finished = self.helper.initialize()
+        return inputs, initial_cell_states, finished
+
+    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> Any:
+        """One step of the cell, then what the helper makes of it."""
+        outputs, states = self.cell(inputs, states, **kwargs)
+        if self.output_fn is not None:
+            outputs = self.output_fn(outputs)
+        words = self.helper.sample(time=time, outputs=outputs, states=states)
+        words.stop_gradient = True
+        finished, inputs, states = self.helper.next_inputs(
+            time=time, outputs=outputs, states=states, sample_ids=words
+        )
+        return self.OutputWrapper(outputs, words), states, inputs, finished

@@ -1,0 +1,101 @@
+"""Sizes and positions that layers take as numbers, as one variable, or as a list of both.
+
+Ops take them in three ways: an attribute for numbers, a slot for a variable that lists them, and a
+slot for a variable each. In the last case numbers become constants of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import DType
+from fluid.framework import Variable
+from fluid.layer_helper import LayerHelper
+from fluid.recording.checks import SizesError, check_dtype
+
+__all__ = ["Sizes", "has_variable", "spelled", "spelled_shape"]
+
+Sizes = Variable | Sequence[int | Variable]
+"""Numbers as users give them."""
+
+
+def has_variable(values: Any) -> bool:
+    """True for a variable, and for a list in which one stands."""
+    listed = values if isinstance(values, list | tuple) else [values]
+    return any(isinstance(each, Variable) for each in listed)
+
+
+def spelled(
+    helper: LayerHelper,
+    values: Sizes,
+    name: str,
+    slots: tuple[str, str],
+    dtype: str = "int32",
+    unknown: int = -1,
+) -> tuple[dict[str, Any], list[int]]:
+    """What an op is given for sizes: inputs, and the attribute, empty where a variable lists them.
+
+    `slots` are the one for a variable that lists them and the one for a variable each; numbers
+    among variables become constants of type `dtype`, and variables are `unknown` in the attribute.
+    Raises TypeError where there is something else than whole numbers.
+    """
+    if isinstance(values, Variable):
+        check_dtype(values.dtype, name, ("int32", "int64"), helper.layer_type)
+        values.stop_gradient = True
+        return {slots[0]: values}, []
+    numbers = _numbers(values, name, helper.layer_type, unknown)
+    if not has_variable(values):
+        return {}, numbers
+    return {slots[1]: [_tensor(helper, each, dtype) for each in values]}, numbers
+
+
+def spelled_shape(helper: LayerHelper, shape: Sizes) -> tuple[dict[str, Any], list[int]]:
+    """What an op that makes a tensor is given for its shape; int64 variables are cast to int32.
+
+    Raises SizesError for an empty list.
+    """
+    if isinstance(shape, Variable):
+        return {"ShapeTensor": _narrow(helper, shape)}, []
+    if not len(shape):
+        raise SizesError(f"the shape of {helper.layer_type} needs one size or more")
+    numbers = _numbers(shape, "shape", helper.layer_type, -1)
+    if not has_variable(shape):
+        return {}, numbers
+    tensors = [_narrow(helper, _tensor(helper, each, "int32")) for each in shape]
+    return {"ShapeTensorList": tensors}, numbers
+
+
+def _numbers(values: Sequence[Any], name: str, op: str, unknown: int) -> list[int]:
+    for each in values:
+        if not isinstance(each, int | np.integer | Variable) or isinstance(each, bool):
+            raise TypeError(
+                f"{name} of {op} must hold whole numbers or variables, but received {each!r}"
+            )
+    return [unknown if isinstance(each, Variable) else int(each) for each in values]
+
+
+def _tensor(helper: LayerHelper, value: Any, dtype: str) -> Variable:
+    """A variable for a size; one that was given has no gradient from now on."""
+    if isinstance(value, Variable):
+        value.stop_gradient = True
+        return value
+    out = helper.create_variable_for_type_inference(dtype, stop_gradient=True)
+    attrs = {"shape": [1], "dtype": out.dtype, "force_cpu": True}
+    attrs |= {"value": float(value), "str_value": str(value)}
+    helper.append_op("fill_constant", outputs={"Out": out}, attrs=attrs)
+    return out
+
+
+def _narrow(helper: LayerHelper, size: Variable) -> Variable:
+    """The same as int32, where it is int64; TypeError where it is neither."""
+    check_dtype(size.dtype, "shape", ("int32", "int64"), helper.layer_type)
+    size.stop_gradient = True
+    if size.element is DType.INT32:
+        return size
+    out = helper.create_variable_for_type_inference("int32", stop_gradient=True)
+    attrs = {"in_dtype": size.dtype, "out_dtype": out.dtype}
+    helper.append_op("cast", inputs={"X": size}, outputs={"Out": out}, attrs=attrs)
+    return out

@@ -1,0 +1,329 @@
+"""Metrics in Python: they gather what an executor fetched, batch by batch, and say how it went.
+
+accuracy = fluid.metrics.Accuracy()
+for batch in reader():
+    (share,) = exe.run(feed=..., fetch_list=[accuracy_of_batch])
+    accuracy.update(value=share, weight=len(batch))
+print(accuracy.eval())
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import find
+from fluid.metrics.detection_map import DetectionMAP
+from fluid.recording.arguments import typed
+
+__all__ = [
+    "Accuracy",
+    "Auc",
+    "ChunkEvaluator",
+    "CompositeMetric",
+    "DetectionMAP",
+    "EditDistance",
+    "MetricBase",
+    "Precision",
+    "Recall",
+]
+
+
+def _check_array(value: Any, name: str) -> None:
+    if not isinstance(value, np.ndarray | np.generic):
+        raise ValueError(f"The '{name}' must be a numpy ndarray, not {type(value).__name__}")
+
+
+def is_number(value: Any) -> bool:
+    """True for what counts as one number: a Python or NumPy number, an array of shape [1]."""
+    if isinstance(value, np.ndarray):
+        return value.shape == (1,)
+    return isinstance(value, int | float | np.number)
+
+
+def _check_number(value: Any, name: str) -> None:
+    if not is_number(value):
+        raise ValueError(f"The '{name}' must be a number, not {type(value).__name__}")
+
+
+def _check_number_or_array(value: Any, name: str) -> None:
+    if not is_number(value) and not isinstance(value, np.ndarray):
+        kind = type(value).__name__
+        raise ValueError(f"The '{name}' must be a number or a numpy ndarray, not {kind}")
+
+
+@typed
+class MetricBase:
+    """A metric with a name (its class's unless given) and a state: its attributes without a `_`."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = str(name) if name is not None else type(self).__name__
+
+    def __str__(self) -> str:
+        """The name."""
+        return self._name
+
+    def _states(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def reset(self) -> None:
+        """Forget all batches: numbers become 0, arrays zeros, everything else None."""
+        for name, value in self._states().items():
+            setattr(self, name, _emptied(value))
+
+    def get_config(self) -> dict[str, Any]:
+        """The name and a copy of the state, as `{"name": …, "states": {…}}`."""
+        return {"name": self._name, "states": copy.deepcopy(self._states())}
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Gather a batch; NotImplementedError here, for a metric says how."""
+        raise NotImplementedError(f"{type(self).__name__} must say how to gather a batch")
+
+    def eval(self) -> Any:
+        """What was gathered; NotImplementedError here, for a metric says what."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it has gathered")
+
+
+def _emptied(value: Any) -> Any:
+    if isinstance(value, int):
+        return 0
+    if isinstance(value, float):
+        return 0.0
+    return np.zeros_like(value) if isinstance(value, np.ndarray | np.generic) else None
+
+
+@typed
+class CompositeMetric(MetricBase):
+    """Several metrics of the same predictions; `eval` lists what each says, `reset` empties all."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self._metrics: list[MetricBase] = []
+
+    def add_metric(self, metric: MetricBase) -> None:
+        """Add a metric; ArgumentError for anything else."""
+        self._metrics.append(metric)
+
+    def reset(self) -> None:
+        """Forget all batches, in every metric."""
+        super().reset()
+        for metric in self._metrics:
+            metric.reset()
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Give a batch to every metric."""
+        for metric in self._metrics:
+            metric.update(preds, labels)
+
+    def eval(self) -> list[Any]:
+        """What each metric says, in the order they were added."""
+        return [metric.eval() for metric in self._metrics]
+
+
+def _guesses(preds: Any, labels: Any) -> tuple[Any, Any]:
+    """Predictions rounded to 0 or 1 and labels, one each a row; ValueError where they differ."""
+    _check_array(preds, "preds")
+    _check_array(labels, "labels")
+    guessed, true = np.rint(preds).astype(np.int32).reshape(-1), np.reshape(labels, -1)
+    if guessed.size != true.size:
+        raise ValueError(f"there are {guessed.size} predictions, but {true.size} labels")
+    return guessed, true
+
+
+@typed
+class Precision(MetricBase):
+    """The share of rows predicted as 1 whose label is 1.
+
+    >>> metric = Precision()
+    >>> metric.update(preds=np.array([0.9, 0.6, 0.2]), labels=np.array([1, 0, 1]))
+    >>> metric.eval()
+    0.5
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.tp = 0
+        self.fp = 0
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Gather probabilities of class 1 [N, 1] and labels [N, 1]."""
+        guessed, true = _guesses(preds, labels)
+        right = int(np.sum((guessed == 1) & (true == 1)))
+        self.tp += right
+        self.fp += int(np.sum(guessed == 1)) - right
+
+    def eval(self) -> float:
+        """The precision; 0.0 where nothing was predicted as 1."""
+        claimed = self.tp + self.fp
+        return self.tp / claimed if claimed else 0.0
+
+
+@typed
+class Recall(MetricBase):
+    """The share of rows with label 1 that were predicted as 1."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.tp = 0
+        self.fn = 0
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Gather probabilities of class 1 [N, 1] and labels [N, 1]."""
+        guessed, true = _guesses(preds, labels)
+        right = int(np.sum((guessed == 1) & (true == 1)))
+        self.tp += right
+        self.fn += int(np.sum(true == 1)) - right
+
+    def eval(self) -> float:
+        """The recall; 0.0 where no label was 1."""
+        wanted = self.tp + self.fn
+        return self.tp / wanted if wanted else 0.0
+
+
+@typed
+class Accuracy(MetricBase):
+    """The mean of the batches' accuracies, each with its weight.
+
+    >>> metric = Accuracy()
+    >>> metric.update(value=0.5, weight=10)
+    >>> metric.update(value=1.0, weight=30)
+    >>> metric.eval()
+    0.875
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.value: Any = 0.0
+        self.weight: Any = 0.0
+
+    def update(self, value: Any, weight: Any) -> None:
+        """Gather what `layers.accuracy` gave for a batch, and how much it counts (rows, mostly)."""
+        _check_number_or_array(value, "value")
+        _check_number(weight, "weight")
+        if weight < 0:
+            raise ValueError(f"The 'weight' can not be negative, but is {weight}")
+        self.value += value * weight
+        self.weight += weight
+
+    def eval(self) -> Any:
+        """The weighted mean; ValueError where there was no batch."""
+        if self.weight == 0:
+            raise ValueError(
+                "There is no data in Accuracy: update it with what layers.accuracy gives"
+            )
+        return self.value / self.weight
+
+
+@typed
+class ChunkEvaluator(MetricBase):
+    """Precision, recall and F1 of chunks, from the counts of `layers.chunk_eval`."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.num_infer_chunks: Any = 0
+        self.num_label_chunks: Any = 0
+        self.num_correct_chunks: Any = 0
+
+    def update(self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any) -> None:
+        """Gather the counts of a batch: numbers or arrays [1]."""
+        _check_number_or_array(num_infer_chunks, "num_infer_chunks")
+        _check_number_or_array(num_label_chunks, "num_label_chunks")
+        _check_number_or_array(num_correct_chunks, "num_correct_chunks")
+        self.num_infer_chunks += num_infer_chunks
+        self.num_label_chunks += num_label_chunks
+        self.num_correct_chunks += num_correct_chunks
+
+    def eval(self) -> tuple[Any, Any, Any]:
+        """Precision, recall and F1; 0 where there is nothing to divide by."""
+        correct = self.num_correct_chunks
+        precision = correct / self.num_infer_chunks if self.num_infer_chunks else 0
+        recall = correct / self.num_label_chunks if self.num_label_chunks else 0
+        score = 2 * precision * recall / (precision + recall) if correct else 0
+        return precision, recall, score
+
+
+@typed
+class EditDistance(MetricBase):
+    """The mean distance of sequences and the share of wrong ones, from `layers.edit_distance`."""
+
+    def __init__(self, name: str | None) -> None:
+        super().__init__(name)
+        self.total_distance: Any = 0.0
+        self.seq_num: Any = 0
+        self.instance_error: Any = 0
+
+    def update(self, distances: Any, seq_num: Any) -> None:
+        """Gather the distances of a batch [N, 1] and how many sequences it has."""
+        _check_array(distances, "distances")
+        _check_number(seq_num, "seq_num")
+        self.seq_num += seq_num
+        self.instance_error += seq_num - np.sum(distances == 0)
+        self.total_distance += np.sum(distances)
+
+    def eval(self) -> tuple[Any, Any]:
+        """The mean distance and the share that is above 0; ValueError where there was no batch."""
+        if self.seq_num == 0:
+            raise ValueError(
+                "There is no data in EditDistance: update it with what layers.edit_distance gives"
+            )
+        return self.total_distance / self.seq_num, self.instance_error / float(self.seq_num)
+
+
+@typed
+class Auc(MetricBase):
+    """The area under the ROC curve, from counts of scores in `num_thresholds` + 1 bins.
+
+    `curve` means nothing, as in Paddle 1.8.
+
+    >>> metric = Auc("auc")
+    >>> scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    >>> metric.update(preds=scores, labels=np.array([[0], [1], [1], [0]]))
+    >>> metric.eval()
+    0.75
+    """
+
+    def __init__(self, name: str | None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
+        super().__init__(name)
+        if num_thresholds < 1:
+            raise ValueError(f"num_thresholds of Auc must be at least 1, not {num_thresholds}")
+        self._op = find("auc")({"curve": curve, "num_thresholds": num_thresholds, "slide_steps": 0})
+        self._curve, self._num_thresholds = curve, num_thresholds
+        self._stat_pos, self._stat_neg = ([0] * (num_thresholds + 1) for _ in range(2))
+
+    def reset(self) -> None:
+        """Forget all batches (Paddle 1.8 goes on counting)."""
+        super().reset()
+        self._stat_pos, self._stat_neg = ([0] * (self._num_thresholds + 1) for _ in range(2))
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Gather probabilities of both classes [N, 2] and labels [N, 1].
+
+        Raises ValueError for a probability that is not from 0 to 1.
+        """
+        _check_array(labels, "labels")
+        _check_array(preds, "predictions")
+        true = (np.reshape(labels, (-1, 1)) != 0).astype(np.int64)
+        found = self._counted(np.asarray(preds)[:, :2], true)
+        self._stat_pos = found["StatPosOut"].reshape(-1).tolist()
+        self._stat_neg = found["StatNegOut"].reshape(-1).tolist()
+
+    def eval(self) -> float:
+        """The area; 0.0 where there are labels of one kind only."""
+        nothing = np.zeros((0, 2)), np.zeros((0, 1), np.int64)
+        return float(self._counted(*nothing)["AUC"][0])
+
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """The area below the line from (x1, y1) to (x2, y2).
+
+        >>> Auc.trapezoid_area(3, 1, 2, 3)
+        5.0
+        """
+        return abs(x1 - x2) * (y1 + y2) / 2.0
+
+    def _counted(self, scores: Any, labels: Any) -> dict[str, Any]:
+        held = {"StatPos": self._stat_pos, "StatNeg": self._stat_neg}
+        counts = {slot: np.array(each, np.int64).reshape(1, -1) for slot, each in held.items()}
+        return self._op.evaluate({"Predict": scores, "Label": labels, **counts})

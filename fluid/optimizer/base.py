@@ -1,0 +1,331 @@
+"""How optimizers work: the gradients of a loss, and one op that updates each parameter.
+
+`minimize` sorts parameters by name and appends, in this order: clipping of gradients, weight
+decay, learning rates of single parameters, updates (fluid_spec A.4). What an optimizer remembers
+of a parameter is a persistable variable `<parameter>_<what>_<n>`, made by the startup program.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.opdef import find
+from fluid import layers, unique_name
+from fluid.backward import append_backward, no_grad_names
+from fluid.clip import (
+    GradientClipBase,
+    append_gradient_clip_ops,
+    correct_role_vars,
+    error_clip_callback,
+)
+from fluid.executor import global_scope
+from fluid.framework import (
+    Block,
+    Operator,
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    name_scope,
+    program_guard,
+)
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
+from fluid.recording.checks import check_type
+from fluid.regularizer import WeightDecayRegularizer, append_regularization_ops
+from runtime.device import CPUPlace
+
+__all__ = ["Optimizer", "ParamGrad"]
+
+ParamGrad = tuple[Parameter, Any]
+"""A parameter and its gradient, or None where it has none."""
+
+
+class Optimizer:
+    """What optimizers share; one that derives from it says its op, its state and its attributes.
+
+    `learning_rate` is a float or a variable that a schedule computes. `parameter_list`, variables
+    or names, limits what is updated. Raises TypeError for arguments of other kinds.
+    """
+
+    type = ""
+
+    @typed
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        parameter_list: list[Any] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        check_type(learning_rate, "learning_rate", (float, Variable), self.__class__.__name__)
+        self.regularization = regularization
+        self.helper: LayerHelper | None = None
+        self._name = name
+        self._parameter_list = parameter_list
+        self._grad_clip = grad_clip
+        self._learning_rate = learning_rate
+        self._learning_rate_map: dict[Program, Variable] = {}
+        self._accumulators: dict[str, dict[str, Variable]] = defaultdict(dict)
+        self._opti_name_list: list[str] = []
+        self._dtype: Any = None
+
+    # ---- what users call
+
+    @typed
+    @atomic
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+    ) -> tuple[list[Operator], list[ParamGrad]]:
+        """Append what makes `loss` smaller: the ops of the updates, and (parameter, gradient).
+
+        Pairs come in order of creation and have the gradients before clipping.
+        """
+        params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, params_grads), params_grads
+
+    @typed
+    @atomic
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+        callbacks: list[Callable[..., Any]] | None = None,
+    ) -> list[ParamGrad]:
+        """The first half of `minimize`: append the ops that compute gradients.
+
+        Raises AssertionError, as the reference does, where the loss has not the shape (1,).
+        """
+        if loss.shape != (1,):
+            raise AssertionError(
+                f"The loss.shape should be (1,), but the current loss.shape is {loss.shape}. "
+                "Maybe you should call fluid.layers.mean to process the current loss."
+            )
+        self._dtype = loss.dtype
+        program = loss.block.program
+        fixed = {param.name for param in program.all_parameters() if not param.trainable}
+        with program_guard(program, startup_program):
+            return append_backward(
+                loss,
+                parameter_list or self._parameter_list,
+                fixed | no_grad_names(no_grad_set),
+                [error_clip_callback] if callbacks is None else callbacks,
+            )
+
+    @typed
+    @atomic
+    def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
+        """The second half of `minimize`: append what updates parameters; its update ops."""
+        ordered = sorted(params_grads, key=lambda pair: pair[0].name)
+        decayed = self._clipped_and_decayed(ordered)
+        with self._as_before_on_error():
+            return self._create_optimization_pass(decayed)
+
+    def _clipped_and_decayed(self, params_grads: list[ParamGrad]) -> list[ParamGrad]:
+        """Append clipping and weight decay; parameters with the gradients that come of it."""
+        block = default_main_program().current_block()
+        start = len(block.ops)
+        clip = append_gradient_clip_ops if self._grad_clip is None else self._grad_clip
+        clipped = clip(params_grads)
+        correct_role_vars(block, start, clipped)
+        return append_regularization_ops(clipped, self.regularization)
+
+    def apply_optimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None,
+        params_grads: Iterable[ParamGrad],
+    ) -> list[Operator]:
+        """`apply_gradients` in the program of `loss`."""
+        with program_guard(loss.block.program, startup_program):
+            return self.apply_gradients(params_grads)
+
+    @contextmanager
+    def _as_before_on_error(self) -> Iterator[None]:
+        """Let it remember nothing of what is not in the program because of an error."""
+        known = {kind: dict(each) for kind, each in self._accumulators.items()}
+        names, rates = list(self._opti_name_list), dict(self._learning_rate_map)
+        try:
+            yield
+        except BaseException:
+            self._accumulators = defaultdict(dict, known)
+            self._opti_name_list, self._learning_rate_map = names, rates
+            raise
+
+    def get_opti_var_name_list(self) -> list[str]:
+        """The names of what it remembers, in order of creation."""
+        return list(self._opti_name_list)
+
+    def state_dict(self) -> dict[str, Variable]:
+        """What it remembers of parameters, by name; empty before `minimize`."""
+        known = (var for kind in self._accumulators.values() for var in kind.values())
+        by_name = {var.name: var for var in known}
+        return {name: by_name[name] for name in self._opti_name_list}
+
+    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Let it remember other values, arrays by name, in the global scope.
+
+        Raises AssertionError, before anything is set, where a name is missing or an array has not
+        the shape and element type of its variable.
+        """
+        state = {name: (var, state_dict.get(name)) for name, var in self.state_dict().items()}
+        arrays = {name: _state_array(var, value) for name, (var, value) in state.items()}
+        for name, array in arrays.items():
+            global_scope().var(name).get_tensor().set(array, CPUPlace())
+
+    # ---- what an optimizer says
+
+    def _remembered(self) -> dict[str, dict[str, Any]]:
+        """What is remembered of a parameter, by the slot of the op it stands in.
+
+        Each is given as `_add_accumulator` takes it: name, perhaps fill_value and shape.
+        """
+        return {}
+
+    def _attrs(self, param: Parameter) -> dict[str, Any]:
+        """The attributes of the op that updates a parameter."""
+        return {}
+
+    def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
+        """Make what is remembered of each parameter."""
+        for param in parameters:
+            for fields in self._remembered().values():
+                self._add_accumulator(param=param, **fields)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
+        """Append the op that updates a parameter; slots it overwrites say so in their class.
+
+        Raises NotImplementedError where the optimizer names no op.
+        """
+        if not self.type:
+            raise NotImplementedError(f"{type(self).__name__} does not say how it updates")
+        param, grad = param_and_grad
+        inputs = {"Param": param, "Grad": grad, **self._given()}
+        for slot, fields in self._remembered().items():
+            inputs[slot] = self._get_accumulator(fields["name"], param)
+        definition = find(self.type)
+        if "LearningRate" in definition.inputs():
+            inputs["LearningRate"] = self._create_param_lr(param_and_grad)
+        written = {name: slot.inplace for name, slot in definition.outputs().items()}
+        outputs = {name: inputs[slot] for name, slot in written.items()}
+        attrs = self._attrs(param)
+        return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
+
+    def _given(self) -> dict[str, Variable]:
+        """Variables of the user that the op reads besides, by slot."""
+        return {}
+
+    def _finish_update(self, block: Block, parameters_and_grads: list[ParamGrad]) -> None:
+        """Append what comes after all updates; nothing unless said otherwise."""
+
+    # ---- how it is put together
+
+    def _create_optimization_pass(self, parameters_and_grads: list[ParamGrad]) -> list[Operator]:
+        block = default_main_program().current_block()
+        start = len(block.ops)
+        self.helper = LayerHelper(self.__class__.__name__)
+        trained = [pair for pair in parameters_and_grads if pair[0].trainable]
+        self._create_accumulators(block, [param for param, _ in trained])
+        self._create_global_learning_rate()
+        for param, grad in trained:
+            if grad is not None:
+                with block.program._optimized_guard([param, grad]), name_scope("optimizer"):
+                    self._append_optimize_op(block, (param, grad))
+        self._finish_update(block, parameters_and_grads)
+        return block._slice_ops(start, len(block.ops))
+
+    def _add_accumulator(
+        self,
+        name: str,
+        param: Parameter,
+        dtype: Any = None,
+        fill_value: float = 0.0,
+        shape: Iterable[int] | None = None,
+        type: int | None = None,
+        device: str | None = None,
+    ) -> Variable:
+        """Make a variable that remembers something of a parameter, of its shape by default.
+
+        `device` is accepted and has no effect. Raises ValueError where it is there already.
+        """
+        key = self._accumulator_key(name)
+        if param.name in self._accumulators[key]:
+            raise ValueError(f"Accumulator {key} already exists for parameter {param.name}")
+        helper = self.helper or LayerHelper(self.__class__.__name__)
+        var = helper.create_global_variable(
+            name=unique_name.generate(f"{param.name}_{key}"),
+            persistable=True,
+            dtype=dtype or param.dtype,
+            type=param.type if type is None else type,
+            shape=param.shape if shape is None else shape,
+            belong_to_optimizer=True,
+        )
+        helper.set_variable_initializer(var, Constant(float(fill_value)))
+        self._accumulators[key][param.name] = var
+        self._opti_name_list.append(var.name)
+        return var
+
+    def _get_accumulator(self, name: str, param: Parameter) -> Variable:
+        """What is remembered of a parameter under a name; ValueError where nothing is."""
+        known = self._accumulators[self._accumulator_key(name)]
+        if param.name not in known:
+            raise ValueError(f"Accumulator {name} does not exist for parameter {param.name}")
+        return known[param.name]
+
+    def _accumulator_key(self, name: str) -> str:
+        return name if self._name is None else f"{self._name}_{name}"
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        """The learning rate of a program, the default one by default; None before `minimize`."""
+        if isinstance(self._learning_rate, Variable):
+            return self._learning_rate
+        return self._learning_rate_map.get(program or default_main_program())
+
+    def _create_global_learning_rate(self) -> None:
+        if self._global_learning_rate() is not None:
+            return
+        self._learning_rate_map[default_main_program()] = layers.create_global_var(
+            name=unique_name.generate("learning_rate"),
+            shape=[1],
+            value=self._learning_rate,
+            dtype=self._dtype or "float32",
+            persistable=True,
+        )
+
+    def _create_param_lr(self, param_and_grad: ParamGrad) -> Any:
+        """The learning rate of one parameter: the global one times its own factor."""
+        factor = param_and_grad[0].optimize_attr["learning_rate"]
+        if isinstance(factor, Variable):
+            return factor
+        rate = self._global_learning_rate()
+        if factor == 1.0:
+            return rate
+        program = default_main_program()
+        with program._lr_schedule_guard(is_with_opt=True), name_scope("scale_with_param_lr"):
+            return rate * factor
+
+
+def _state_array(var: Variable, value: Any) -> np.ndarray:
+    """A value for what an optimizer remembers; AssertionError where it does not fit."""
+    array = None if value is None else np.asarray(value)
+    if array is None or (array.shape, array.dtype) != (var.shape, var.element.numpy):
+        found = "none" if array is None else f"{array.dtype} of shape {array.shape}"
+        raise AssertionError(
+            f"optimizer variable {var.name} is {var.element.numpy} of shape {var.shape}, "
+            f"but the state given has {found}"
+        )
+    return array

@@ -1,0 +1,240 @@
+"""`DGCMomentumOptimizer`: momentum that sends only the largest elements of each gradient.
+
+Lin et al., 2018 (arXiv 1712.01887). The backward pass ends, for each gradient that is compressed,
+with a `dgc` op; where gradients are summed over ranks, `dgc_allreduce_sum` follows it. Names and
+structure are those of Paddle 1.8.5, whose `dgc` runs on GPUs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from math import prod
+from typing import Any
+
+from fluid.clip import GradientClipByNorm
+from fluid.framework import (
+    Block,
+    Operator,
+    Parameter,
+    Program,
+    Variable,
+    default_main_program,
+    program_guard,
+)
+from fluid.initializer import Constant
+from fluid.layer_helper import LayerHelper
+from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.recording.arguments import typed
+from fluid.recording.atomic import atomic
+from fluid.recording.var_types import VarDesc
+from fluid.regularizer import L1DecayRegularizer, L2DecayRegularizer, WeightDecayRegularizer
+
+__all__ = ["DGCMomentumOptimizer"]
+
+COUNTER, RANKS = "__g_dgc_counter__", "__g_nranks__"
+"""Variables of the program: the number of the step, from 0, and how many ranks train."""
+
+SMALLEST = 16384
+"""Elements of a parameter whose gradient is compressed, at least."""
+
+
+class DGCMomentumOptimizer(Optimizer):
+    """Momentum whose gradients are compressed from step `rampup_begin_step` on.
+
+    Only the elements of a gradient that are largest are sent, a part 1 - `sparsity` of it; ranks
+    keep the others and add them to later gradients. The values of `sparsity` share `rampup_step`
+    steps, then the last one stays. Gradients of parameters with fewer than 16384 elements, sparse
+    ones and those not in float32 are summed whole. It runs on two ranks or more, with
+    `CompiledProgram.with_data_parallel`, `ParallelExecutor` or the transpiler's collective mode:
+    the first run on one rank raises EnforceNotMet.
+
+    `grad_clip` clips each rank's gradient to its norm / sqrt(`num_trainers`), which must be given
+    then. Raises TypeError for another kind of clip, AssertionError for `num_trainers` that is no
+    positive int and for a negative `rampup_begin_step`, ValueError for a sparsity outside (0, 1].
+    """
+
+    _u_velocity_acc_str = "_dgc_u_"
+    _v_velocity_acc_str = "_dgc_v_"
+
+    type = "dgc_momentum"
+
+    @typed
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        momentum: float,
+        rampup_begin_step: int,
+        rampup_step: int = 1,
+        sparsity: list[float] = [0.999],  # noqa: B006
+        parameter_list: list[Any] | None = None,
+        use_nesterov: bool = False,
+        num_trainers: int | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: Any = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        if rampup_begin_step < 0:
+            raise AssertionError(f"rampup_begin_step must >= 0, but it is {rampup_begin_step}")
+        if not sparsity or not all(0.0 < each <= 1.0 for each in sparsity):
+            raise ValueError(f"sparsity has values above 0 and up to 1, not {sparsity}")
+        self._momentum = momentum
+        self._use_nesterov = bool(use_nesterov)
+        self._begin, self._rampup, self._sparsity = rampup_begin_step, rampup_step, sparsity
+        self._largest_norm = _largest_norm(grad_clip, num_trainers)
+
+    @typed
+    @atomic
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+        callbacks: list[Callable[..., Any]] | None = None,
+    ) -> list[ParamGrad]:
+        """As in other optimizers; then gradients are compressed."""
+        found = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        with program_guard(loss.block.program, startup_program):
+            self._append_dgc_ops(found)
+        return found
+
+    @typed
+    @atomic
+    def apply_gradients(self, params_grads: Sequence[ParamGrad]) -> list[Operator]:
+        """The second half of `minimize`: gradients that are not compressed are clipped and decayed
+        here, the others have been; then come the updates.
+        """
+        ordered = sorted(params_grads, key=lambda pair: pair[0].name)
+        dense = [pair for pair in ordered if not _is_compressed(*pair)]
+        compressed = [pair for pair in ordered if _is_compressed(*pair)]
+        decayed = self._clipped_and_decayed(dense)
+        with self._as_before_on_error():
+            every = sorted([*decayed, *compressed], key=lambda pair: pair[0].name)
+            return self._create_optimization_pass(every)
+
+    def _create_accumulators(self, block: Block, parameters: list[Parameter]) -> None:
+        """Nothing: `backward` has made them."""
+
+    def _append_optimize_op(self, block: Block, param_and_grad: ParamGrad) -> Operator:
+        param, grad = param_and_grad
+        velocity = self._get_accumulator("_dgc_u_", param)
+        rate = self._create_param_lr(param_and_grad)
+        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": rate}
+        outputs = {"ParamOut": param, "VelocityOut": velocity}
+        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        if not _is_compressed(param, grad):
+            return block.append_op("momentum", inputs=inputs, outputs=outputs, attrs=attrs)
+        inputs |= {"current_step": self._step, "nranks": self._ranks}
+        outputs["Grad_out"] = grad
+        attrs["rampup_begin_step"] = float(self._begin)
+        return block.append_op(self.type, inputs=inputs, outputs=outputs, attrs=attrs)
+
+    # ---- compression
+
+    def _append_dgc_ops(self, params_grads: Sequence[ParamGrad]) -> None:
+        program = default_main_program()
+        program._enable_dgc = True
+        self._step, self._ranks = _counter(), _global(RANKS, -1.0)
+        self.helper = LayerHelper(self.__class__.__name__)
+        for param, grad in params_grads:
+            self._add_accumulator("_dgc_u_", param)
+            if grad is not None and _is_compressed(param, grad):
+                self._add_accumulator("_dgc_v_", param)
+                _drop_role(program.global_block(), param.name)
+                self._append_dgc_op(program, param, grad)
+
+    def _append_dgc_op(self, program: Program, param: Parameter, grad: Variable) -> None:
+        block = program.global_block()
+        u, v = (self._get_accumulator(name, param) for name in ("_dgc_u_", "_dgc_v_"))
+        inputs = {"U": u, "V": v, "Grad": grad, "Param": param, **self._given_numbers()}
+        outputs = {"U_out": u, "V_out": v, "Grad_out": grad}
+        with program._backward_role_guard():
+            if self._largest_norm is not None:
+                self._append_clip(block, grad, self._largest_norm)
+            op = block.append_op("dgc", inputs=inputs, outputs=outputs, attrs=self._how(param))
+        op._set_attr("op_role_var", [param.name, grad.name])
+
+    def _append_clip(self, block: Block, grad: Variable, norm: float) -> None:
+        attrs = {"max_norm": norm, "rampup_begin_step": float(self._begin)}
+        inputs = {"X": grad, "current_step": self._step}
+        block.append_op("dgc_clip_by_norm", inputs=inputs, outputs={"Out": grad}, attrs=attrs)
+
+    def _given_numbers(self) -> dict[str, Variable]:
+        return {"current_step": self._step, "nranks": self._ranks}
+
+    def _how(self, param: Parameter) -> dict[str, Any]:
+        """The attributes of the op that compresses a gradient; a parameter's own decay counts."""
+        kind, coefficient = _decay(param.regularizer or self.regularization)
+        return {
+            "m": self._momentum,
+            "sparsity": self._sparsity,
+            "use_nesterov": self._use_nesterov,
+            "rampup_begin_step": float(self._begin),
+            "rampup_step": float(self._rampup),
+            "regular_coeff": coefficient,
+            "regular_type": kind,
+        }
+
+
+def _is_compressed(param: Parameter, grad: Variable | None) -> bool:
+    """Whether a gradient is large, dense and in float32."""
+    is_large = prod(map(abs, param.shape)) >= SMALLEST
+    kinds = [each.type for each in (param, grad) if each is not None]
+    is_dense = all(kind == VarDesc.VarType.LOD_TENSOR for kind in kinds)
+    return is_large and is_dense and param.dtype == VarDesc.VarType.FP32
+
+
+def _drop_role(block: Block, param_name: str) -> None:
+    """Let no op but `dgc` complete the gradient of a parameter."""
+    for op in block.ops:
+        names = op.attrs.get("op_role_var") or []
+        if op.role == 1 and param_name in names[::2]:
+            place = names.index(param_name)
+            op._set_attr("op_role_var", [*names[:place], *names[place + 2 :]])
+
+
+def _largest_norm(clip: Any, trainers: int | None) -> float | None:
+    """The norm that a rank's gradient is clipped to."""
+    if clip is None:
+        return None
+    if not isinstance(clip, GradientClipByNorm):
+        raise TypeError(
+            "The type of grad_clip should be 'GradientClipByNorm', because DGCMomentumOptimizer "
+            f"only support GradientClipByNorm, not {type(clip).__name__}"
+        )
+    if not isinstance(trainers, int) or trainers <= 0:
+        raise AssertionError(f"num_trainers should be an int above 0, but it is {trainers!r}")
+    return float(clip.clip_norm * trainers**-0.5)
+
+
+def _decay(regularizer: WeightDecayRegularizer | None) -> tuple[int, float]:
+    """The kind of weight decay as `dgc` numbers it, and its coefficient."""
+    kinds = {L1DecayRegularizer: 1, L2DecayRegularizer: 2}
+    if regularizer is None:
+        return 0, 0.0
+    if type(regularizer) not in kinds:
+        raise AssertionError("regularization must be None|L1Decay|L2Deacy")
+    return kinds[type(regularizer)], float(regularizer._regularization_coeff)
+
+
+def _global(name: str, value: float) -> Variable:
+    """A persistable number of the program, made once."""
+    helper = LayerHelper("global_step_counter")
+    found, is_new = helper.create_or_get_global_variable(
+        name=name, dtype="float32", shape=[1], persistable=True, belong_to_optimizer=True
+    )
+    if is_new:
+        helper.set_variable_initializer(found, Constant(value, force_cpu=True))
+        found.stop_gradient = True
+    return found
+
+
+def _counter() -> Variable:
+    """The number of the step, which the first op of the program increments; 0 in the first."""
+    found, block = _global(COUNTER, -1.0), default_main_program().global_block()
+    if not any(op.type == "increment" and COUNTER in op.output_arg_names for op in block.ops):
+        block._prepend_op(
+            "increment", inputs={"X": found}, outputs={"Out": found}, attrs={"step": 1.0}
+        )
+    return found

@@ -1,0 +1,191 @@
+"""Optimizers that change how another one works: slow weights, less memory; and one that cannot be.
+
+`LookaheadOptimizer` keeps a slow copy of every parameter, `RecomputeOptimizer` lets backward
+compute parts of forward again in place of keeping them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NoReturn
+
+from fluid import layers
+from fluid.backward import append_backward
+from fluid.clip import error_clip_callback
+from fluid.framework import (
+    Block,
+    Operator,
+    Program,
+    Variable,
+    default_startup_program,
+    program_guard,
+)
+from fluid.optimizer.base import Optimizer, ParamGrad
+from fluid.recording.arguments import typed
+from fluid.recording.checks import check_type, check_variable
+
+__all__ = [
+    "LookaheadOptimizer",
+    "PipelineOptimizer",
+    "RecomputeOptimizer",
+]
+
+
+class RecomputeOptimizer(Optimizer):
+    """Trains like `optimizer` with less memory: between checkpoints, forward is computed twice.
+
+    Only what lies at `_set_checkpoints` is kept for backward, which computes the rest again,
+    segment by segment. The numbers are the same.
+    """
+
+    @typed
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._checkpoints: list[Variable | str] | None = None
+        self._learning_rate = optimizer._learning_rate
+        self._learning_rate_map = optimizer._learning_rate_map
+
+    def _set_checkpoints(self, checkpoints: list[Variable | str]) -> None:
+        """Say which variables are kept for backward."""
+        check_type(checkpoints, "checkpoints", list, "_set_checkpoints")
+        self._checkpoints = checkpoints
+
+    def load(self, stat_dict: Any) -> NoReturn:
+        """Raise NotImplementedError, as in the reference."""
+        raise NotImplementedError(
+            "RecomputeOptimizer loads no state: load that of the optimizer it wraps (fluid.load)"
+        )
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+    ) -> tuple[list[Operator], list[ParamGrad]]:
+        """As in the optimizer it wraps; AssertionError where no checkpoints were set."""
+        check_variable(loss, "loss", "minimize")
+        if self._checkpoints is None:
+            raise AssertionError("You should call _set_checkpoints first")
+        params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, params_grads), params_grads
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+        callbacks: list[Callable[..., Any]] | None = None,
+    ) -> list[ParamGrad]:
+        """Append the ops that compute gradients, and before them those that compute again."""
+        self._dtype = self._optimizer._dtype = loss.dtype
+        callbacks = [error_clip_callback] if callbacks is None else callbacks
+        with program_guard(loss.block.program, startup_program):
+            return append_backward(loss, parameter_list, no_grad_set, callbacks, self._checkpoints)
+
+    def apply_gradients(self, params_grads: Iterable[ParamGrad]) -> list[Operator]:
+        """As in the optimizer it wraps."""
+        return self._optimizer.apply_gradients(params_grads)
+
+    def apply_optimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None,
+        params_grads: Iterable[ParamGrad],
+    ) -> list[Operator]:
+        """As in the optimizer it wraps."""
+        return self._optimizer.apply_optimize(loss, startup_program, params_grads)
+
+
+class LookaheadOptimizer:
+    """Every `k` steps, parameters go part of the way back (Zhang et al., 2019).
+
+    `slow += alpha * (fast - slow)`, and the parameter, which `inner_optimizer` moves, starts again
+    from there. Raises AssertionError for arguments out of range.
+    """
+
+    type = "lookahead"
+
+    @typed
+    def __init__(self, inner_optimizer: Any, alpha: float = 0.5, k: int = 5) -> None:
+        if inner_optimizer is None:
+            raise AssertionError("inner optimizer can not be None")
+        if not 0.0 <= alpha <= 1.0:
+            raise AssertionError(f"alpha should be from 0 to 1, but it is {alpha}")
+        if not isinstance(k, int) or k <= 0:
+            raise AssertionError(f"k should be a positive integer, but it is {k!r}")
+        self.inner_optimizer = inner_optimizer
+        self.alpha = alpha
+        self.k = k
+
+    def minimize(self, loss: Variable, startup_program: Program | None = None) -> Any:
+        """Append the inner optimizer's ops, and what keeps the slow copies; returns as it does."""
+        made = self.inner_optimizer.minimize(loss, startup_program=startup_program)
+        startup = startup_program or default_startup_program()
+        with program_guard(loss.block.program, startup):
+            slow = _slow_copies(loss.block, startup.global_block())
+            self._append_look(slow)
+        return made
+
+    def _append_look(self, slow: dict[str, tuple[Variable, Variable]]) -> None:
+        k = _state("lookahead_k", self.k, "int32")
+        alpha = _state("lookahead_alpha", self.alpha, "float32")
+        step = _state("lookahead_step", 0, "int32")
+        layers.increment(step, 1.0)
+        zero = layers.fill_constant([1], "int32", 0)
+        one = layers.fill_constant([1], "float32", 1.0)
+        turn = layers.elementwise_mod(step, k)
+        with layers.Switch() as switch, switch.case(turn == zero):
+            for fast, kept in slow.values():
+                share = layers.elementwise_mul(fast, alpha)
+                rest = layers.elementwise_mul(kept, layers.elementwise_sub(one, alpha))
+                moved = layers.elementwise_add(share, rest)
+                layers.assign(moved, output=kept)
+                layers.assign(moved, output=fast)
+
+
+def _slow_copies(main: Block, startup: Block) -> dict[str, tuple[Variable, Variable]]:
+    """Every parameter and its slow copy, which starts where the parameter does."""
+    copies: dict[str, tuple[Variable, Variable]] = {}
+    for param in main.program.global_block().all_parameters():
+        fields = {"shape": param.shape, "dtype": param.dtype, "persistable": True}
+        name = f"{param.name}@SLOW"
+        copies[param.name] = (param, main.program.global_block().create_var(name=name, **fields))
+        started = startup.create_var(name=name, **fields)
+        startup.append_op("assign", inputs={"X": param.name}, outputs={"Out": started})
+    return copies
+
+
+def _state(name: str, value: float, dtype: str) -> Variable:
+    return layers.create_global_var([1], value, dtype, persistable=True, name=name)
+
+
+class PipelineOptimizer:
+    """Not to be had: NotImplementedError says why."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        cut_list: list[Any] | None = None,
+        place_list: list[Any] | None = None,
+        concurrency_list: list[int] | None = None,
+        queue_size: int = 30,
+        sync_steps: int = 1,
+        start_cpu_core_id: int = 0,
+    ) -> None:
+        raise NotImplementedError(
+            "PipelineOptimizer cuts a program into sections that run at once on several devices, "
+            "fed by a Dataset; an Executor here runs a program on one device: "
+            "minimize with the optimizer it wraps"
+        )
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: list[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+    ) -> NoReturn:
+        """Never called: there are no objects of this class."""
+        raise NotImplementedError("PipelineOptimizer cannot be made")

@@ -1,0 +1,1 @@
+"""Readers: decorators, and loaders that prefetch batches."""

@@ -1,0 +1,1 @@
+"""How programs are recorded: blocks, variables, operators, and the checks of arguments."""

@@ -1,0 +1,147 @@
+"""What users call takes what its signature says: anything else is told before anything is done.
+
+The annotations of a function are what is checked, so nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+__all__ = ["ArgumentError", "typed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NUMBERS: Mapping[Any, tuple[type, ...]] = {
+    int: (int, np.integer),
+    float: (int, float, np.number),
+    bool: (bool, np.bool_, type(None)),
+    tuple: (tuple, list),
+}
+_WRITTEN = (int, float, str, bytes, list, tuple, dict, np.generic, np.ndarray)
+"""What is shown in a message as it was written; of anything else its type is."""
+
+
+class ArgumentError(TypeError, ValueError, AssertionError):
+    """An argument is not what its function takes; the reference raises one or another of these."""
+
+
+def typed(function: F) -> F:
+    """The function, which holds its arguments against its annotations; of a class, its methods.
+
+    Numbers and lists of NumPy's come in as Python's. Raises ArgumentError naming the argument that
+    does not fit.
+
+    >>> typed(_example)(1, [2, "a"])
+    Traceback (most recent call last):
+    fluid.recording.arguments.ArgumentError: The type of 'shape[1]' in _example must be int, but received str 'a'
+    """  # noqa: E501
+    if isinstance(function, type):
+        for name, method in vars(function).copy().items():
+            if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
+                setattr(function, name, typed(method))
+        return function
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+        hints = _hints(function)
+        given = [*zip(hints, args, strict=False), *kwargs.items()]
+        for name, value in given:
+            _check(where, name, value, hints.get(name, Any))
+        plain = map(_plain, args, [*hints.values()][: len(args)])
+        named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
+        return function(*plain, *args[len(hints) :], **named)
+
+    return call  # type: ignore[return-value]
+
+
+@cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """What each parameter takes, in order; Any where nothing is said, as of `self`."""
+    found = get_type_hints(function)
+    parameters = inspect.signature(function).parameters.values()
+    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    return {name: found.get(name, Any) for name in named}
+
+
+# ---- what fits an annotation --------------------------------------------------------------------
+
+
+def _check(where: str, name: str, value: Any, hint: Any) -> None:
+    wrong = _misfit(name, value, hint)
+    if wrong is not None:
+        part, found, wanted = wrong
+        raise ArgumentError(
+            f"The type of '{part}' in {where} must be {_text(wanted)}, but received {_said(found)}"
+        )
+
+
+def _misfit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any] | None:
+    """What does not fit, the argument or an item of it: its name, itself, what it should be."""
+    kind, args = _kind(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        lists = [each for each in args if get_origin(each) is Sequence]
+        if any(_misfit(name, value, each) is None for each in args):
+            return None
+        return _misfit(name, value, lists[0]) if lists and _is_list(value) else (name, value, hint)
+    if kind is Sequence:
+        if not _is_list(value):
+            return name, value, hint
+        found = (_misfit(f"{name}[{i}]", each, args[0]) for i, each in enumerate(value))
+        return next(filter(None, found), None)
+    return None if _is(value, kind) else (name, value, hint)
+
+
+def _kind(hint: Any) -> Any:
+    """What is generic in an annotation: `Sequence` of `Sequence[int]`, `ndarray` of `NDArray`.
+
+    An alias of Python 3.12 and later, as NumPy 2.5 has for `NDArray`, stands for its value.
+    """
+    kind = get_origin(hint) or hint
+    return _kind(kind.__value__) if hasattr(kind, "__value__") else kind
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is Any:
+        return True
+    is_flag = kind is bool and isinstance(value, int) and value in (0, 1)
+    return is_flag or isinstance(value, _NUMBERS.get(kind, kind))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _plain(value: Any, hint: Any) -> Any:
+    """A number or a list of numbers as Python's, where NumPy's were given for them."""
+    if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
+        return [_plain(each, hint) for each in value]
+    kept = hint is Any or np.ndarray in map(_kind, (hint, *get_args(hint)))
+    return value if kept or not isinstance(value, np.generic | np.ndarray) else value.tolist()
+
+
+# ---- what is told -------------------------------------------------------------------------------
+
+
+def _said(value: Any) -> str:
+    kind = type(value).__name__
+    return f"{kind} {value!r:.60}" if isinstance(value, _WRITTEN) else kind
+
+
+def _text(hint: Any) -> str:
+    kind, args = _kind(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(_text(each) for each in args if each is not type(None))
+    if kind is Sequence:
+        return f"list of {_text(args[0]).replace(' or ', ' and ')}"
+    return str(getattr(kind, "__name__", kind))
+
+
+def _example(size: int, shape: Sequence[int]) -> None:
+    """For the example above."""

@@ -1,0 +1,93 @@
+"""A call that fails leaves programs as they were: what it appended is taken back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from traceback import walk_tb
+from typing import Any, TypeVar
+
+from fluid.framework import Program, Variable, default_main_program, default_startup_program
+from fluid.recording.arguments import ArgumentError, typed
+from fluid.recording.op_records import is_ours
+
+__all__ = ["atomic", "checked_all"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
+"""Errors that nothing here raises by itself."""
+
+
+def atomic(function: F) -> F:
+    """The function, which takes back the blocks, variables and ops it appended if it fails.
+
+    What Python says of arguments of a kind that nobody foresaw is an ArgumentError that shows them.
+
+    >>> import fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 3])
+    ...     try:
+    ...         fluid.layers.fc(x, 2, act="rellu")
+    ...     except fluid.core.EnforceNotMet:
+    ...         print(repr(fluid.default_main_program().global_block()))
+    <Block 0: 1 variables, 0 ops>
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            for mark in marks:
+                mark.restore()
+            if not isinstance(error, _SLIPS) or _is_the_users(error):
+                raise
+            told = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
+            raise ArgumentError(f"{function.__name__} cannot take {told}") from error
+
+    return call  # type: ignore[return-value]
+
+
+def checked_all(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The public functions among the names of a module, each `typed` and `atomic`."""
+    public = {name: value for name, value in names.items() if not name.startswith("_")}
+    functions = {name: value for name, value in public.items() if inspect.isfunction(value)}
+    return {name: typed(atomic(value)) for name, value in functions.items()}
+
+
+def _programs(*arguments: Any) -> list[Program]:
+    """The default programs, those among arguments, and those of variables among them."""
+    found = [default_main_program(), default_startup_program()]
+    found += [each for each in arguments if isinstance(each, Program)]
+    found += [each.block.program for each in arguments if isinstance(each, Variable)]
+    return list(dict.fromkeys(found))
+
+
+def _is_the_users(error: BaseException) -> bool:
+    """Whether a function of the user's was called on the way to an error."""
+    return not all(is_ours(frame.f_code.co_filename) for frame, _ in walk_tb(error.__traceback__))
+
+
+class _Mark:
+    """How far a program has got: new variables stand at the end, new ops anywhere."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.current = program.current_block_idx
+        self.reads = len(program._reads)
+        self.seeds_given = program._seeds_given
+        self.blocks = [(list(block.ops), len(block.vars)) for block in program.blocks]
+
+    def restore(self) -> None:
+        """Take back what came since."""
+        program = self.program
+        program.current_block_idx, program._seeds_given = self.current, self.seeds_given
+        del program.blocks[len(self.blocks) :], program._reads[self.reads :]
+        for block, (ops, known) in zip(program.blocks, self.blocks, strict=True):
+            block.ops = ops
+            for name in list(block.vars)[known:]:
+                del block.vars[name]
+        program.touch()

@@ -1,0 +1,295 @@
+"""Blocks: what layers append to. An op is checked and typed before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from textwrap import indent
+from types import NoneType
+from typing import Any
+
+from compiler.errors import CompileError, MissingSlot, did_you_mean
+from compiler.ir import program as ir
+from compiler.ir.opdef import check_attributes, find
+from compiler.ir.opdef.slots import GRAPH_ONLY
+from compiler.ir.opdef.type_inference import bind, check_slots, infer_op, op_text
+from compiler.ir.program import NO_BLOCK, VarKind
+from fluid.recording.checks import check_type
+from fluid.recording.descs import BlockDesc
+from fluid.recording.op_records import must_be_bool, plain_values, slot_names, user_line
+from fluid.recording.operator import Operator
+from fluid.recording.proto_text import block_text
+from fluid.recording.variable import Parameter, Variable, VarType, convert_np_dtype_to_dtype_
+
+__all__ = ["Block", "InputNotFound"]
+
+
+class InputNotFound(MissingSlot, AssertionError):
+    """An op was given nothing for a slot it needs; the reference asserts here."""
+
+
+class Block(ir.Block):
+    """Variables by name and ops in order, inside a program."""
+
+    @property
+    def program(self) -> Any:
+        """The program it belongs to."""
+        return self.owner
+
+    def _sync_with_cpp(self) -> None:
+        """Nothing is to be done: descriptions and the block are one."""
+
+    @property
+    def desc(self) -> BlockDesc:
+        """The block with the methods of a native `BlockDesc`."""
+        return BlockDesc(self)
+
+    @property
+    def backward_block_idx(self) -> int:
+        """The block that holds its gradient ops; -1 where there is none."""
+        blocks = self.program.blocks
+        return next((b.idx for b in blocks if b.forward_block_idx == self.idx), NO_BLOCK)
+
+    def _set_forward_block_idx(self, idx: int) -> None:
+        self.forward_block_idx = idx
+
+    # ---- variables
+
+    def var(self, name: str) -> Variable:
+        """The variable of this name here; TypeError for what is no name, ValueError if unknown."""
+        if not isinstance(name, str):
+            raise TypeError(f"var requires a string as parameter, but got {type(name).__name__}")
+        if name not in self.vars:
+            raise ValueError(f"var {name} not in this block; {did_you_mean(name, self.vars)}")
+        return self.vars[name]
+
+    def has_var(self, name: str) -> bool:
+        """True where a variable of this name is declared here."""
+        return name in self.vars
+
+    def _find_var_recursive(self, name: str) -> Variable | None:
+        """The variable of this name here or in an enclosing block, or None."""
+        return self.lookup(name)
+
+    def _var_recursive(self, name: str) -> Variable:
+        var = self._find_var_recursive(name)
+        if var is None:
+            raise ValueError(f"Var {name} is not found recursively")
+        return var
+
+    def add_var(self, name: str, **fields: Any) -> Variable:
+        """Declare a variable with the compiler's fields; one declared before is replaced."""
+        kind = fields.pop("kind", VarKind.TENSOR)
+        cls = Parameter if fields.pop("is_parameter", False) else Variable
+        self.vars[name] = var = cls(self, name=name, type=VarType[kind.value], **fields)
+        self.program.touch()
+        return var
+
+    def create_var(self, initializer: Any = None, **fields: Any) -> Variable:
+        """Declare a variable and let `initializer` write it: fields as for `Variable`.
+
+        A name that is already declared gives its variable. Raises ValueError, with the previous
+        and the new value, where shape, dtype, type, lod_level or persistable differ from it.
+        """
+        check_type(fields.get("name"), "name", (str, NoneType), "create_var")
+        var = self.vars.get(fields.get("name") or "")
+        if var is None:
+            var = Variable(self, **fields)
+            self.vars[var.name] = var
+            self.program.touch()
+        else:
+            _check_redeclared(var, fields)
+        if initializer is not None:
+            initializer(var, self)
+        return var
+
+    def create_parameter(self, initializer: Any = None, **fields: Any) -> Parameter:
+        """Declare a parameter, always in the global block, and let `initializer` write it.
+
+        Sharing a name shares the parameter: it is initialised once, and what was said of it last
+        holds. Raises ValueError as `create_var` does.
+        """
+        block = self.program.global_block()
+        param = Parameter(block, **fields)
+        known = block.vars.get(param.name)
+        if known is not None:
+            _check_redeclared(known, fields)
+        if isinstance(known, Parameter):
+            vars(known).update(vars(param) | {"op": known.op})
+            param = known
+        block.vars[param.name] = param
+        if initializer is not None and param.op is None:
+            initializer(param, self)
+        return param
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        """Its parameters, in order of creation."""
+        return (var for var in self.vars.values() if isinstance(var, Parameter))
+
+    def all_parameters(self) -> list[Parameter]:
+        """Its parameters, in order of creation."""
+        return list(self.iter_parameters())
+
+    def _remove_var(self, name: str) -> None:
+        del self.vars[self.var(name).name]
+        self.program.touch()
+
+    def _rename_var(self, name: str, new_name: str) -> Variable:
+        """Give a variable another name here, in the order of variables and in every op."""
+        var = self.var(name)
+        var.name = new_name
+        self.vars = {each.name: each for each in self.vars.values()}
+        for op in self.ops:
+            op._rename_input(name, new_name)
+            op._rename_output(name, new_name)
+        self.program.touch()
+        return var
+
+    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+        """Declare here what `var` is elsewhere, as a plain variable."""
+        fields: dict[str, Any] = {"name": var.name, "type": var.type}
+        if var.holds_tensor:
+            fields |= {"shape": var.dims, "dtype": var.dtype, "lod_level": var.lod_level}
+            fields |= {"is_data": var.is_data, "need_check_feed": var.need_check_feed}
+        persistable = var.persistable or (force_persistable and var.holds_tensor)
+        return self.create_var(persistable=persistable, **fields)
+
+    # ---- ops
+
+    def append_op(
+        self,
+        type: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Append an op; slots take a variable, a name, or a list of them.
+
+        Attributes that are not given get their defaults, the outputs the types they follow from
+        the inputs. `stop_gradient` is of dygraph and means nothing here. Raises UnknownOp,
+        InputNotFound, MissingSlot, BadAttribute or ShapeError, all with the user's line, and
+        appends nothing then.
+        """
+        return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
+
+    def _prepend_op(self, *args: Any, stop_gradient: bool = False, **fields: Any) -> Operator:
+        return self._insert_op(0, *args, **fields)
+
+    def _insert_op(
+        self,
+        index: int,
+        type: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operator:
+        if type is None:
+            raise ValueError("`type` of an Operator can not be None")
+        check_type(type, "type", str, "append_op")
+        check_type(attrs, "attrs", (Mapping, NoneType), type)
+        self.program._grow()
+        op = self._checked(type, slot_names(type, inputs), slot_names(type, outputs), attrs or {})
+        op.recorded = True
+        self.ops.insert(index, op)
+        self._claim(op)
+        self.program.touch()
+        return op
+
+    def _checked(
+        self,
+        type: str,
+        inputs: dict[str, list[str]],
+        outputs: dict[str, list[str]],
+        attrs: Mapping[str, Any],
+    ) -> Operator:
+        """The op with all its slots and attributes, its outputs typed; it is in no block yet."""
+        given = plain_values({n: v for n, v in attrs.items() if v is not None})
+        op = Operator(self, type, inputs, outputs, given, user_line())
+        with _located(op):
+            slots = find(type).inputs().values()
+            every_slot = {each.name: [] for each in slots if each.companion != "order"} | op.inputs
+            op.inputs = {slot: every_slot[slot] for slot in sorted(every_slot)}
+            check_slots(op)
+            check_attributes(type, given)
+            bound = {n: v for n, v in bind(op).attributes.items() if n not in GRAPH_ONLY}
+            op.attrs = self.program._bookkeeping(op) | given | plain_values(bound)
+            infer_op(self, op)
+        return op
+
+    def _claim(self, op: Operator) -> None:
+        """Tell the variables an op writes that it wrote them last."""
+        for name in op.writes():
+            var = self._find_var_recursive(name)
+            if var is not None:
+                var.op = op
+
+    def _fill_from(self, other: Block) -> None:
+        """Take copies of another block's variables and ops."""
+        self.forward_block_idx = other.forward_block_idx
+        self.ops = [op._copy(self) for op in other.ops]
+        self.vars = {name: var._copy(self) for name, var in other.vars.items()}
+
+    def add_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+        source: str = "",
+        index: int | None = None,
+    ) -> Operator:
+        """Append an op as the compiler made it, or insert it before position `index`."""
+        op = Operator(self, type, inputs, outputs, attrs, source)
+        self.ops.insert(len(self.ops) if index is None else index, op)
+        self.program.touch()
+        return op
+
+    def _remove_op(self, index: int) -> None:
+        self.remove_op(index)
+
+    def _slice_ops(self, start: int, end: int) -> list[Operator]:
+        return self.ops[start:end]
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """Its variables and ops as protobuf text; with details, what training must know."""
+        must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
+        if not with_details:
+            return block_text(self)
+        parts = [("vars", var.to_string(throw_on_error, True)) for var in self.vars.values()]
+        parts += [("ops", op.to_string(throw_on_error)) for op in self.ops]
+        body = "".join(f"{name} {{\n{indent(text, '  ')}}}\n" for name, text in parts)
+        return f"idx: {self.idx}\nparent_idx: {self.parent_idx}\n{body}"
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} ops>"
+
+
+def _check_redeclared(var: Variable, fields: Mapping[str, Any]) -> None:
+    """ValueError where a variable is declared again as something else."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    if "dtype" in given:
+        given["dtype"] = convert_np_dtype_to_dtype_(given["dtype"])
+    if "shape" in given:
+        given["shape"] = tuple(given["shape"])
+    for field in ("type", "shape", "dtype", "lod_level", "persistable"):
+        previous = getattr(var, field)
+        if field in given and given[field] != previous:
+            raise ValueError(
+                f"Variable {var.name} has been created before. The previous {field} is "
+                f"{previous}; the new {field} is {given[field]}. They are not matched."
+            )
+
+
+@contextmanager
+def _located(op: Operator) -> Iterator[None]:
+    """Give errors of the compiler the op as text and the user's line."""
+    try:
+        yield
+    except CompileError as error:
+        cls = InputNotFound if isinstance(error, MissingSlot) else type(error)
+        text = error.op or op_text(op)
+        raise cls(error.message, op=text, source=op.source, hint=error.hint) from None

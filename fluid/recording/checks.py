@@ -1,0 +1,109 @@
+"""Checks of what users pass to layers, with messages that name the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.types import DType
+from fluid.recording.variable import Variable, convert_np_dtype_to_dtype_
+
+__all__ = [
+    "AssertedShapeError",
+    "SizesError",
+    "asserting_shapes",
+    "check_dtype",
+    "check_type",
+    "check_variable",
+    "check_variable_and_dtype",
+    "convert_dtype",
+]
+
+
+class SizesError(ValueError, AssertionError):
+    """Sizes that are no shape; the reference asserts here."""
+
+
+class AssertedShapeError(ShapeError, AssertionError):
+    """Shapes do not go together in a layer where the reference asserts that they do."""
+
+
+@contextmanager
+def asserting_shapes() -> Generator[None]:
+    """Turn a ShapeError of an op that is appended into one that is an AssertionError, too."""
+    try:
+        yield
+    except ShapeError as error:
+        raise AssertedShapeError(
+            error.message, op=error.op, source=error.source, hint=error.hint
+        ) from None
+
+
+FLOATS = ("float16", "float32", "float64", "bfloat16")
+
+
+def convert_dtype(dtype: Any) -> str:
+    """The NumPy name of an element type, however it is given; ValueError where it is none.
+
+    >>> convert_dtype(5), convert_dtype("int64")
+    ('float32', 'int64')
+    """
+    return DType.of(convert_np_dtype_to_dtype_(dtype)).numpy.name
+
+
+def check_type(
+    input: Any,
+    input_name: str,
+    expected_type: type | tuple[type, ...],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
+    """TypeError where an argument of a layer is not of an expected type; NumPy's numbers are.
+
+    `extra_message` ends the message, as in the other checks.
+    """
+    kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+    plain = input.item() if isinstance(input, np.number) else input
+    if not isinstance(plain, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(
+            f"The type of '{input_name}' in {op_name} must be {wanted}, "
+            f"but received {type(input).__name__}{extra_message and ' ' + extra_message}"
+        )
+
+
+def check_variable(value: Any, name: str, op: str) -> None:
+    """TypeError where an argument of a layer is no Variable."""
+    check_type(value, name, Variable, op)
+
+
+def check_dtype(
+    input_dtype: Any,
+    input_name: str,
+    expected_dtype: Collection[str],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
+    """TypeError where an element type is not among the expected ones."""
+    if convert_dtype(input_dtype) not in expected_dtype:
+        wanted = ", ".join(expected_dtype)
+        raise TypeError(
+            f"The data type of '{input_name}' in {op_name} must be one of {wanted}, "
+            f"but received {convert_dtype(input_dtype)}{extra_message and ' ' + extra_message}"
+        )
+
+
+def check_variable_and_dtype(
+    input: Any,
+    input_name: str,
+    expected_dtype: Collection[str],
+    op_name: str,
+    extra_message: str = "",
+) -> None:
+    """TypeError where an argument is no Variable or has an unexpected element type."""
+    check_variable(input, input_name, op_name)
+    check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)

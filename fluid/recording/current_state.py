@@ -1,0 +1,44 @@
+"""What is current while a program is recorded, under the private names that scripts import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluid import unique_name
+from fluid.running.flags import cpu_count
+from fluid.running.places import selected_gpus
+
+__all__ = ["_cpu_num", "_cuda_ids", "_current_expected_place", "_dygraph_tracer"]
+
+
+def _cpu_num() -> int:
+    """How many CPU devices data-parallel runs have."""
+    return cpu_count()
+
+
+def _cuda_ids() -> list[int]:
+    """The numbers of the GPUs that a run uses by default."""
+    return selected_gpus()
+
+
+def _current_expected_place() -> None:
+    """None: only dygraph has a current place."""
+    return
+
+
+def _dygraph_tracer() -> None:
+    """None: nothing runs line by line."""
+    return
+
+
+def generate_control_dev_var_name() -> str:
+    """A new name for a variable that only orders ops."""
+    return unique_name.generate("__control_var@")
+
+
+def debug_string(proto: Any, throw_on_error: bool = True) -> str:
+    """A message as text. ValueError where a required field is missing and that is an error."""
+    missing = proto.FindInitializationErrors() if not proto.IsInitialized() else []
+    if throw_on_error and missing:
+        raise ValueError(f"{', '.join(missing)} are not initialized in {type(proto).__name__}")
+    return str(proto)

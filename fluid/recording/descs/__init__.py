@@ -1,0 +1,12 @@
+"""Descriptions: a program, block, op or variable with the methods of Paddle's native objects.
+
+`program.desc`, `block.desc`, `op.desc` and `var.desc` return one. A description holds nothing of
+its own: it reads and changes what it describes, without the checks of `Block.append_op`. Read
+`variables`, then `ops`, then `programs`.
+"""
+
+from fluid.recording.descs.ops import OpDesc
+from fluid.recording.descs.programs import BlockDesc, ProgramDesc
+from fluid.recording.descs.variables import VarDesc
+
+__all__ = ["BlockDesc", "OpDesc", "ProgramDesc", "VarDesc"]

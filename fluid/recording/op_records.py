@@ -1,0 +1,102 @@
+"""What an op is written down with: names for variables, plain values, and the user's line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compiler
+from compiler.ir.program import Block, BlockRef, VarDesc
+
+_HERE = Path(__file__).parents[1]
+_OURS = (
+    str(_HERE) + os.sep,
+    str(Path(str(compiler.__file__)).parent) + os.sep,
+    str(contextlib.__file__),
+)
+"""Where frames are not the user's: `contextlib` stands between a `with` line and our guards."""
+_DEMO = str(_HERE / "demo") + os.sep
+"""The demo is written as any user's program is, and its lines are shown as a user's."""
+
+
+def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[str]]:
+    """The names in an op's slots, which users fill with a variable, a name, or a list of them.
+
+    Raises TypeError naming op and slot for anything else. Slots given as None are left out.
+
+    >>> slot_names("mul", {"X": "x", "Y": ["w"]})
+    {'X': ['x'], 'Y': ['w']}
+    """
+    if not isinstance(slots, Mapping | None):
+        kind = type(slots).__name__
+        raise TypeError(f"{op_type}: slots are a dict from names to variables, not {kind}")
+    given = {slot: value for slot, value in (slots or {}).items() if value is not None}
+    return {slot: _names(op_type, slot, value) for slot, value in given.items()}
+
+
+def _names(op_type: str, slot: str, value: Any) -> list[str]:
+    items = value if isinstance(value, list | tuple) else [value]
+    for item in items:
+        if not isinstance(item, VarDesc | str):
+            kind = type(item).__name__
+            raise TypeError(f"{op_type}: slot {slot} takes a Variable or its name, not {kind}")
+    return [item if isinstance(item, str) else item.name for item in items]
+
+
+def plain(value: Any) -> Any:
+    """An attribute as a value that prints and parses: numbers, strings, lists, block indices."""
+    if isinstance(value, Block):
+        return BlockRef(value.idx)
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    return value
+
+
+def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of an op, each as `plain` gives it; lists are copied."""
+    return {name: plain(value) for name, value in attrs.items()}
+
+
+def is_ours(file: str) -> bool:
+    """Whether a file is of this package or of the compiler, and not the user's."""
+    return file.startswith(_OURS) and not file.startswith(_DEMO)
+
+
+def user_line() -> str:
+    """`file:line` of the nearest caller outside this package and the compiler; "" without one."""
+    frame = sys._getframe(1)
+    while frame and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{_shown(frame.f_code.co_filename, Path.cwd())}:{frame.f_lineno}" if frame else ""
+
+
+@lru_cache(maxsize=256)
+def _shown(filename: str, here: Path) -> str:
+    """Relative to the working directory if it is below it, else its last part.
+
+    So one program gives the same text wherever its project lies.
+    """
+    if filename.startswith("<"):
+        return filename
+    path = Path(filename).absolute()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.name
+
+
+def must_be_bool(**arguments: Any) -> None:
+    """AssertionError, as in the reference, naming the argument that is no bool."""
+    for name, value in arguments.items():
+        if not isinstance(value, bool):
+            kind = type(value).__name__
+            raise AssertionError(f"The type of {name} should be bool, but received {kind}")

@@ -1,0 +1,160 @@
+"""An op of a block, with the methods that programs which rewrite programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.errors import did_you_mean
+from compiler.ir import program as ir
+from compiler.ir.model_format.attributes import dump_attr
+from compiler.ir.model_format.protobuf import AttrType
+from compiler.ir.opdef.type_inference import op_text as short_text
+from compiler.ir.program import BlockRef, OpRole
+from fluid.recording.descs import OpDesc
+from fluid.recording.op_records import must_be_bool, plain, plain_values
+from fluid.recording.proto_text import op_text
+
+__all__ = ["Operator"]
+
+
+class Operator(ir.OpDesc):
+    """An op of a block: made by `Block.append_op`, which see. Slots are alphabetical.
+
+    `recorded` is True for an op that a script of this process appended, False for one that was
+    decoded or that fluid put in place of another; a copy of an op has that of the op.
+    """
+
+    def __init__(self, block: Any, *fields: Any) -> None:
+        super().__init__(*fields)
+        self.block = block
+        self.recorded = False
+
+    @property
+    def desc(self) -> OpDesc:
+        """The op with the methods of a native `OpDesc`."""
+        return OpDesc(self, self.block.desc)
+
+    @property
+    def idx(self) -> int:
+        """Its position in its block; ValueError once it was removed."""
+        for index, op in enumerate(self.block.ops):
+            if op is self:
+                return index
+        raise ValueError(f"{self.type} is no longer in its block")
+
+    @property
+    def input_names(self) -> list[str]:
+        """Its input slots, also the empty ones."""
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        """Its output slots."""
+        return list(self.outputs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """The names of all variables it reads."""
+        return self.reads()
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """The names of all variables it writes."""
+        return self.writes()
+
+    @property
+    def attr_names(self) -> list[str]:
+        """The names of its attributes."""
+        return list(self.attrs)
+
+    def input(self, name: str) -> list[str]:
+        """The names in an input slot; ValueError where it has no such slot."""
+        return self._slot(self.inputs, "input", name)
+
+    def output(self, name: str) -> list[str]:
+        """The names in an output slot; ValueError where it has no such slot."""
+        return self._slot(self.outputs, "output", name)
+
+    def _slot(self, slots: Mapping[str, list[str]], side: str, name: str) -> list[str]:
+        if name not in slots:
+            raise ValueError(f"{self.type} has no {side} {name!r}; it has: {', '.join(slots)}")
+        return list(slots[name])
+
+    def attr(self, name: str) -> Any:
+        """The value of an attribute; ValueError where it has none of this name."""
+        if name not in self.attrs:
+            hint = did_you_mean(name, self.attrs)
+            raise ValueError(f"{self.type} has no attribute {name!r}; {hint}".rstrip("; "))
+        return self.attrs[name]
+
+    def has_attr(self, name: str) -> bool:
+        """True where it has an attribute of this name."""
+        return name in self.attrs
+
+    def attr_type(self, name: str) -> AttrType:
+        """How an attribute is written in files; ValueError where it has none of this name."""
+        return AttrType(dump_attr(self.type, name, self.attr(name)).one("type", int))
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Its attributes by name; those that refer to blocks have the blocks themselves."""
+        return {name: self._with_blocks(value) for name, value in self.attrs.items()}
+
+    def _with_blocks(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._with_blocks(item) for item in value]
+        return self.block.program.block(value) if isinstance(value, BlockRef) else value
+
+    def _set_attr(self, name: str, val: Any) -> None:
+        self.attrs[name] = plain(val)
+        self.block.program.touch()
+
+    def _remove_attr(self, name: str) -> None:
+        self.attrs.pop(name, None)
+        self.block.program.touch()
+
+    def _block_attr_id(self, name: str) -> int:
+        return int(self.attr(name))
+
+    def _block_attr(self, name: str) -> Any:
+        return self.block.program.block(self._block_attr_id(name))
+
+    def _blocks_attr_ids(self, name: str) -> list[int]:
+        return [int(ref) for ref in self.attr(name)]
+
+    def _blocks_attr(self, name: str) -> list[Any]:
+        return [self.block.program.block(ref) for ref in self._blocks_attr_ids(name)]
+
+    def _rename_input(self, old_name: str, new_name: str) -> None:
+        _rename(self.inputs, old_name, new_name)
+        self.block.program.touch()
+
+    def _rename_output(self, old_name: str, new_name: str) -> None:
+        _rename(self.outputs, old_name, new_name)
+        self.block.program.touch()
+
+    def _copy(self, block: Any) -> Operator:
+        """The same op in a copy of its block."""
+        attrs = plain_values(self.attrs)
+        made = Operator(block, self.type, self.inputs, self.outputs, attrs, self.source)
+        made.recorded = self.recorded
+        return made
+
+    def _is_optimize_op(self) -> bool:
+        return bool(self.role & OpRole.OPTIMIZE)
+
+    def to_string(self, throw_on_error: bool) -> str:
+        """The op as protobuf text; AssertionError where the argument is no bool."""
+        must_be_bool(throw_on_error=throw_on_error)
+        return op_text(self)
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<Operator {short_text(self)}>"
+
+
+def _rename(slots: dict[str, list[str]], old_name: str, new_name: str) -> None:
+    for slot, names in slots.items():
+        slots[slot] = [new_name if name == old_name else name for name in names]

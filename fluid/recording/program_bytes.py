@@ -1,0 +1,108 @@
+"""A whole program as bytes, with what the format of release 1.8.5 does not say of its variables.
+
+Which of them are parameters, and which stop gradients, is written as later releases do it, in
+fields of a VarDesc that 1.8.5 lets pass. Bytes from 1.8.5 do not have them: there a parameter is
+what the program trains or, where it trains nothing, what it reads and only a startup can have made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from compiler.ir.model_format.program_desc import dump_program, load_program
+from compiler.ir.model_format.protobuf import Message, dump, parse
+from compiler.ir.program import MAIN_BLOCK, Block, OpRole, Program, VarDesc, VarKind
+
+__all__ = ["program_bytes", "program_from_bytes"]
+
+P = TypeVar("P", bound=Program)
+
+_FLAGS = {"is_parameter": 5 << 3, "stop_gradient": 6 << 3}
+"""Field of a variable and its tag in a VarDesc, as later releases number them."""
+_TRUE = b"\x01"
+_NOT_FORWARD = OpRole.BACKWARD | OpRole.OPTIMIZE | OpRole.LRSCHED
+
+
+def program_bytes(program: Program) -> bytes:
+    """The `ProgramDesc` bytes of a program and of what it knows of its variables."""
+    message = parse(dump_program(program))
+    blocks = zip(program.blocks, message.many("blocks", Message), strict=True)
+    flagged = tuple(_with_flags(block, each) for block, each in blocks)
+    return dump(replace(message, values={**message.values, "blocks": flagged}))
+
+
+def program_from_bytes(data: bytes, where: str, factory: Callable[[], P]) -> P:
+    """The program that `program_bytes` gave, or release 1.8.5 wrote.
+
+    Raises TypeError for what are no bytes, and CompileError, naming `where` they are from, for
+    bytes that are no program.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"{where} must be bytes, not {type(data).__name__}")
+    program = load_program(data, where, factory=factory)
+    flags = [_flags(message) for message in parse(data).many("blocks", Message)]
+    if not any(value for block in flags for value in block.values()):
+        flags[MAIN_BLOCK] = dict(_guessed(program))
+    for block, known in zip(program.blocks, flags, strict=True):
+        for name in known:
+            _apply(block, block.vars[name], known[name])
+    return program
+
+
+def _with_flags(block: Block, message: Message) -> Message:
+    pairs = zip(block.vars.values(), message.many("vars", Message), strict=True)
+    flagged = tuple(replace(each, unknown=_set(var)) for var, each in pairs)
+    return replace(message, values={**message.values, **({"vars": flagged} if flagged else {})})
+
+
+def _set(var: VarDesc) -> tuple[tuple[int, bytes], ...]:
+    """The fields for what holds of a variable; a parameter that is not trained stops gradients."""
+    stops = var.stop_gradient or not getattr(var, "trainable", True)
+    holds = {"is_parameter": var.is_parameter, "stop_gradient": stops}
+    return tuple((tag, _TRUE) for flag, tag in _FLAGS.items() if holds[flag])
+
+
+def _flags(block: Message) -> dict[str, set[str]]:
+    """The flags that are set of each variable."""
+    return {
+        var.one("name", str): {flag for flag, tag in _FLAGS.items() if (tag, _TRUE) in var.unknown}
+        for var in block.many("vars", Message)
+    }
+
+
+def _apply(block: Block, var: VarDesc, flags: set[str]) -> None:
+    if "is_parameter" in flags and _may_be_parameter(var):
+        fields = {"shape": var.dims, "dtype": var.element, "lod_level": var.lod_level}
+        var = block.add_var(var.name, is_parameter=True, **fields)
+        var.trainable = "stop_gradient" not in flags
+    if "stop_gradient" in flags:
+        var.stop_gradient = True
+
+
+def _may_be_parameter(var: VarDesc) -> bool:
+    sized = var.kind is VarKind.TENSOR and var.dims is not None and min(var.dims) > 0
+    return sized and var.persistable
+
+
+# ---- bytes of 1.8.5
+
+
+def _guessed(program: Program) -> Iterator[tuple[str, set[str]]]:
+    """The names and flags of what must be parameters in a program that does not say.
+
+    What the forward ops read and write, such as running means, is not trained.
+    """
+    main = program.blocks[MAIN_BLOCK]
+    trained = {name for op in main.ops for name in op.attrs.get("op_role_var", [])[::2]}
+    forward = [op for op in main.ops if not op.role & _NOT_FORWARD]
+    read = {name for op in forward for name in op.reads()}
+    written = {name for op in forward for name in op.writes()}
+    for var in main.vars.values():
+        if not _may_be_parameter(var) or not var.element.is_float or var.name not in read:
+            continue
+        if var.name in written:
+            yield var.name, {"is_parameter", "stop_gradient"}
+        elif not trained or var.name in trained:
+            yield var.name, {"is_parameter"}

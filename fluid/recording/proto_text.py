@@ -1,0 +1,101 @@
+"""Programs, blocks, variables and ops in protobuf's text format, which is what `str` gives.
+
+Everything stands in the order of the program; call stacks are left out (fluid_spec A.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from compiler.ir.model_format.program_desc import dump_program
+from compiler.ir.model_format.protobuf import Message, parse
+from compiler.ir.model_format.schema import SCHEMA, AttrType, Field, VarTypeId
+from compiler.ir.program import Block, OpDesc, Program, VarDesc
+
+__all__ = ["block_text", "message_text", "op_text", "program_text", "var_text"]
+
+
+def program_text(program: Program) -> str:
+    """All blocks of a program."""
+    message = parse(dump_program(program))
+    known = {n: value for n, value in message.values.items() if n != "op_compatible_map"}
+    return _text(replace(message, values=known))
+
+
+def block_text(block: Block) -> str:
+    """One block with its variables and ops."""
+    return _text(_blocks(block.owner)[block.idx])
+
+
+def var_text(var: VarDesc) -> str:
+    """The declaration of a variable.
+
+    >>> print(var_text(VarDesc("x", (-1, 13))), end="")
+    name: "x"
+    type {
+      type: LOD_TENSOR
+      lod_tensor {
+        tensor {
+          data_type: FP32
+          dims: -1
+          dims: 13
+        }
+        lod_level: 0
+      }
+    }
+    persistable: false
+    """
+    alone = Program()
+    alone.blocks[0].vars[var.name] = var
+    return _text(_blocks(alone)[0].many("vars", Message)[0])
+
+
+def op_text(op: OpDesc) -> str:
+    """One op with its slots and attributes."""
+    alone = Program()
+    alone.blocks[0].ops.append(op)
+    return _text(_blocks(alone)[0].many("ops", Message)[0])
+
+
+def _blocks(program: Program) -> tuple[Message, ...]:
+    return parse(dump_program(program)).many("blocks", Message)
+
+
+def _text(message: Message) -> str:
+    return "".join(f"{line}\n" for line in _lines(message))
+
+
+def message_text(message: Message) -> str:
+    """A message as protobuf prints it, every field that is set."""
+    return "".join(f"{line}\n" for line in _lines(message, {}))
+
+
+_UNSAID = {"need_check_feed": False, "forward_block_idx": -1}
+"""What the reference does not write down unless it is otherwise."""
+
+
+def _lines(message: Message, unsaid: Mapping[str, object] = _UNSAID) -> Iterator[str]:
+    """A message's fields by number, one to a line, what is inside others indented."""
+    for field in SCHEMA[message.kind]:
+        value = message.values.get(field.name, ())
+        if unsaid.get(field.name, ()) == value:
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Message):
+                yield f"{field.name} {{"
+                yield from (f"  {line}" for line in _lines(item, unsaid))
+                yield "}"
+            else:
+                yield f"{field.name}: {_shown(field, item)}"
+
+
+def _shown(field: Field, item: int | float | str) -> str:
+    if field.kind == "enum" and not field.where.startswith("CompatibleInfo"):
+        return (AttrType if field.where.startswith("OpDesc") else VarTypeId)(item).name
+    if field.kind == "float":
+        return str(np.float32(item))
+    return json.dumps(item)

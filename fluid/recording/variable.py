@@ -1,0 +1,278 @@
+"""Variables and parameters: what the compiler knows of a value, with what users may ask of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from operator import index
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from compiler.errors import CompileError
+from compiler.ir.program import EMPTY, GRAD
+from compiler.ir.program import VarDesc as PlainVariable
+from compiler.ir.types import DType
+from fluid import unique_name
+from fluid.recording.arguments import ArgumentError
+from fluid.recording.arithmetic import Arithmetic
+from fluid.recording.descs import VarDesc as DescribedVariable
+from fluid.recording.op_records import must_be_bool
+from fluid.recording.proto_text import var_text
+from fluid.recording.slicing import Sliceable
+from fluid.recording.var_types import VarDesc, kind_of, var_type
+from runtime.sizes import LOD
+
+__all__ = [
+    "Parameter",
+    "Variable",
+    "convert_np_dtype_to_dtype_",
+    "dtype_is_floating",
+    "grad_var_name",
+]
+
+VarType = VarDesc.VarType
+
+
+def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
+    """The `VarType` of a NumPy dtype, its name, or a `VarType` itself.
+
+    Raises ArgumentError for an element type that fluid does not have.
+
+    >>> convert_np_dtype_to_dtype_("float32"), convert_np_dtype_to_dtype_("int64")
+    (VarType.FP32, VarType.INT64)
+    """
+    try:
+        return var_type(DType.of(np_dtype))
+    except TypeError as error:
+        raise ArgumentError(str(error)) from None
+
+
+def dtype_is_floating(dtype: Any) -> bool:
+    """True for float16, bfloat16, float32 and float64, however they are named."""
+    return DType.of(convert_np_dtype_to_dtype_(dtype)).is_float
+
+
+def grad_var_name(var_name: str) -> str:
+    """The name of a variable's gradient."""
+    return var_name + GRAD
+
+
+class _Watched:
+    """A field of a variable whose change makes compiled forms of its program stale."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.slot = "_" + name
+
+    def __get__(self, var: Any, owner: type | None = None) -> Any:
+        return self if var is None else getattr(var, self.slot)
+
+    def __set__(self, var: Any, value: Any) -> None:
+        setattr(var, self.slot, value)
+        var.block.program.touch()
+
+
+class Variable(Arithmetic, Sliceable, PlainVariable):
+    """A variable of a block: made by `Block.create_var`, which see.
+
+    `shape` has -1 for unknown sizes; `dtype` and `type` are `VarType` members; `op` is the op
+    that wrote it last. `capacity` and unknown fields are let pass, as in the reference.
+    """
+
+    _details: tuple[str, ...] = ("error_clip", "stop_gradient")
+    _info: Mapping[str, Any] = MappingProxyType({})
+    persistable = _Watched()
+    stop_gradient = _Watched()
+
+    def __init__(
+        self,
+        block: Any,
+        type: int = VarType.LOD_TENSOR,
+        name: str | None = None,
+        shape: Iterable[int] | None = None,
+        dtype: Any = None,
+        lod_level: int | None = None,
+        capacity: int | None = None,
+        persistable: bool | None = None,
+        error_clip: Any = None,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        belong_to_optimizer: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.block = block
+        _check_name(name)
+        super().__init__(
+            unique_name.generate("_generated_var") if name is None else name,
+            _sizes(name, shape),
+            DType.FP32 if dtype is None else DType.of(convert_np_dtype_to_dtype_(dtype)),
+            kind_of(type),
+            lod_level or 0,
+            bool(persistable),
+            stop_gradient,
+            need_check_feed,
+        )
+        self.error_clip = error_clip
+        self.is_data = is_data
+        self.belong_to_optimizer = belong_to_optimizer
+        self.op: Any = None
+
+    @property
+    def desc(self) -> DescribedVariable:
+        """The variable with the methods of a native `VarDesc`."""
+        return DescribedVariable(self, self.block)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes, -1 where unknown; () while nothing is known of it."""
+        return self.dims or ()
+
+    @property
+    def dtype(self) -> VarType:
+        """Its element type, as `VarDesc.VarType` numbers them."""
+        return var_type(self.element)
+
+    @property
+    def type(self) -> VarType:
+        """What it holds: LOD_TENSOR, SELECTED_ROWS, …"""
+        return VarType[self.kind.value]
+
+    @property
+    def grad_name(self) -> str:
+        """The name of its gradient."""
+        return grad_var_name(self.name)
+
+    def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
+        """Its declaration as protobuf text; with details, what training must know of it."""
+        must_be_bool(throw_on_error=throw_on_error, with_details=with_details)
+        details = self._details if with_details else ()
+        return var_text(self) + "".join(f"{name}: {getattr(self, name)}\n" for name in details)
+
+    def _copy(self, block: Any) -> Variable:
+        """The same variable in a copy of its block."""
+        copied = copy.copy(self)
+        copied.block, copied.op = block, None
+        return copied
+
+    def _set_error_clip(self, error_clip: Any) -> None:
+        self.error_clip = error_clip
+
+    def _set_info(self, key: str, value: Any) -> None:
+        """Note something about the variable, for whoever rewrites the program."""
+        self._info = {**self._info, key: value}
+
+    def _get_info(self, key: str) -> Any:
+        """What was noted under a key, or None."""
+        return self._info.get(key)
+
+    # ---- what only values of dygraph have
+
+    def detach(self) -> NoReturn:
+        """Raises AssertionError: use `stop_gradient`, or `layers.assign` for a copy."""
+        raise _of_dygraph("detach", "set stop_gradient, or make a copy by layers.assign")
+
+    def numpy(self) -> NoReturn:
+        """Raises AssertionError: values are what `Executor.run` fetches."""
+        raise _of_dygraph("numpy", "fetch the variable by Executor.run")
+
+    def set_value(self, value: Any) -> NoReturn:
+        """Raises AssertionError: values are set in a scope."""
+        raise _of_dygraph("set_value", "set it in a scope: scope.find_var(name).get_tensor().set")
+
+    def backward(self, backward_strategy: Any = None) -> NoReturn:
+        """Raises AssertionError: `append_backward` records gradients."""
+        raise _of_dygraph("backward", "call fluid.backward.append_backward")
+
+    def gradient(self) -> NoReturn:
+        """Raises AssertionError: gradients are variables that `Executor.run` fetches."""
+        raise _of_dygraph("gradient", "fetch the variable that grad_name names")
+
+    def clear_gradient(self) -> NoReturn:
+        """Raises AssertionError: gradients begin anew with every run."""
+        raise _of_dygraph("clear_gradient", "nothing is to be cleared between runs")
+
+    def __str__(self) -> str:
+        return self.to_string(True)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.element.text}{list(self.shape)}>"
+
+
+def _check_name(name: Any) -> None:
+    """TypeError for what is no text, CompileError for names that stand for something else.
+
+    And for those with half of a pair of UTF-16, which no file can hold.
+    """
+    if not isinstance(name, str | None):
+        raise TypeError(f"the name of a variable must be a str, not {type(name).__name__}")
+    if name == EMPTY or LOD in (name or ""):
+        what = "no variable" if name == EMPTY else "the lengths of the sequences in another one"
+        raise CompileError(f"no variable can be called {name!r:.200}, which stands for {what}")
+    if name is not None and not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):
+        raise CompileError(
+            f"no variable can be called {name!r:.200}, which has no form in UTF-8",
+            hint="it holds a lone surrogate: decode the name as UTF-8",
+        )
+
+
+def _sizes(name: str | None, shape: Any) -> tuple[int, ...] | None:
+    """A shape as a tuple; TypeError where it is no list of whole numbers."""
+    try:
+        return None if shape is None else tuple(map(index, shape))
+    except TypeError:
+        raise TypeError(
+            f"the shape of variable {name!r} must hold whole numbers, but received {shape!r:.60}"
+        ) from None
+
+
+def _of_dygraph(method: str, instead: str) -> AssertionError:
+    return AssertionError(f"{method!r} is of dygraph mode, which there is not here: {instead}")
+
+
+class Parameter(Variable):
+    """A persistable variable that optimizers update.
+
+    Its shape must be known. Raises ValueError for a missing shape or dtype and for sizes below 1.
+    """
+
+    _details = (
+        *Variable._details,
+        "trainable",
+        "optimize_attr",
+        "regularizer",
+        "do_model_average",
+    )
+
+    def __init__(
+        self,
+        block: Any,
+        shape: Iterable[int],
+        dtype: Any,
+        *,
+        trainable: bool = True,
+        optimize_attr: Mapping[str, Any] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool | None = None,
+        **fields: Any,
+    ) -> None:
+        _check_parameter(fields.get("name"), shape, dtype)
+        super().__init__(block, shape=shape, dtype=dtype, **fields | {"persistable": True})
+        self.is_parameter = True
+        self.trainable = trainable
+        self.optimize_attr = {"learning_rate": 1.0, **(optimize_attr or {})}
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.gradient_clip_attr: Any = None
+        self.is_distributed = False
+
+
+def _check_parameter(name: str | None, shape: Any, dtype: Any) -> None:
+    if shape is None or dtype is None:
+        missing = "shape" if shape is None else "dtype"
+        raise ValueError(f"The {missing} of Parameter {name!r} should not be None")
+    sizes = _sizes(name, shape)
+    if not sizes or min(sizes) < 1:
+        raise ValueError(
+            f"Each dimension of shape for Parameter {name!r} must be greater than 0, "
+            f"but received {list(shape)}"
+        )

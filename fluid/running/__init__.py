@@ -1,0 +1,1 @@
+"""Parts of `fluid.Executor`: feeds, fetches, flags, and programs compiled before."""

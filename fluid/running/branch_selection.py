@@ -1,0 +1,257 @@
+"""Branches whose results differ in rank or element type: a program for each choice.
+
+What is compiled has one type for every value. Where `cond`, `case` or `switch_case` leave it to the
+condition which type there is, the condition is computed first, and what runs is the program with
+the branch that is taken in place of the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from compiler.errors import ShapeError
+from compiler.ir.opdef.type_inference import op_text
+from compiler.ir.program import EMPTY, GRAD, BlockRef
+from compiler.ir.types import Array
+from fluid.framework import Block, Operator, Program
+from fluid.recording.pruning import drop_blocks
+from runtime import executor as core
+from runtime.device import CPUPlace
+from runtime.tensors.scope import Scope
+
+__all__ = ["BranchesTaken"]
+
+
+class BranchesTaken:
+    """Programs without the choices that decide types, by what was chosen."""
+
+    def __init__(self, core: core.Executor[Program]) -> None:
+        self._core = core
+        self._known: WeakKeyDictionary[Program, tuple[int, dict[tuple[int, ...], Program]]]
+        self._known = WeakKeyDictionary()
+        self._conditions: WeakKeyDictionary[Program, tuple[int, dict[Any, Program]]]
+        self._conditions = WeakKeyDictionary()
+        self._firsts: WeakKeyDictionary[Program, tuple[int, Operator | None]] = WeakKeyDictionary()
+
+    def settled(self, program: Program, feed: Mapping[str, Array], scope: Scope) -> Program:
+        """The program itself, or with the branches that it takes now in place of such choices.
+
+        What conditions need runs first; state that this changes is set back. Raises ShapeError
+        where the choice is made in a loop.
+        """
+        choices = self._choices(program)
+        found, taken = program, ()
+        while (select := self._next(found)) is not None:
+            mask = self._computed(found, select.inputs["Mask"][0], feed, scope)
+            taken = (*taken, int(np.asarray(mask).item()))
+            if taken not in choices:
+                choices[taken] = _with_branch(found, select, taken[-1])
+            found = choices[taken]
+        return found
+
+    def _computed(
+        self, program: Program, name: str, feed: Mapping[str, Array], scope: Scope
+    ) -> Any:
+        """The value that a variable has in a run."""
+        pruned = self._pruned(program, name, feed)
+        before = saved_state(pruned, scope)
+        try:
+            return self._core.run(pruned, dict(feed), (name,), scope)[0]
+        finally:
+            restore(before, scope)
+
+    def _pruned(self, program: Program, name: str, feed: Mapping[str, Array]) -> Program:
+        """What computes a variable; made once for a version of a program."""
+        version, known = self._conditions.get(program, (None, {}))
+        if version != program.version:
+            known = {}
+            self._conditions[program] = program.version, known
+        key = (name, *sorted(feed))
+        if key not in known:
+            known[key] = program._prune_with_input(sorted(feed), [name])
+        return known[key]
+
+    def _next(self, program: Program) -> Operator | None:
+        """The first choice that is to be made, found out once a version of a program."""
+        version, choice = self._firsts.get(program, (None, None))
+        if version != program.version:
+            choice = _first_choice(program)
+            self._firsts[program] = program.version, choice
+        return choice
+
+    def _choices(self, program: Program) -> dict[tuple[int, ...], Program]:
+        version, choices = self._known.get(program, (None, {}))
+        if version != program.version:
+            choices = {}
+            self._known[program] = program.version, choices
+        return choices
+
+
+def _first_choice(program: Program) -> Operator | None:
+    """The first choice of the main block that decides a type, or has one within its branches."""
+    inner = [op for block in program.blocks for op in block.ops if _decides(block, op)]
+    if not inner:
+        return None
+    main = program.global_block()
+    for op in (op for op in main.ops if op.type == "select_input"):
+        branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
+        if op in inner or any(_holds(program, each, inner) for each in branches):
+            return op
+    block = inner[0].block
+    listed = ", ".join(str(block._var_recursive(name).shape) for name in inner[0].inputs["X"])
+    raise ShapeError(
+        f"select_input: the ways have the shapes {listed} or differ in element type, in a loop",
+        op=op_text(inner[0]),
+        source=inner[0].source,
+    )
+
+
+def _decides(block: Block, op: Operator) -> bool:
+    """Whether it depends on the condition which type the result of a choice has."""
+    if op.type != "select_input":
+        return False
+    ways = [block._find_var_recursive(name) for name in op.inputs["X"]]
+    known = [var for var in ways if var is not None and var.dims is not None]
+    return len({(len(var.dims), var.element) for var in known}) > 1
+
+
+def _makes(op: Operator, names: list[str]) -> bool:
+    return op.type == "conditional_block" and not set(names).isdisjoint(op.writes())
+
+
+def _holds(program: Program, op: Operator, wanted: list[Operator]) -> bool:
+    """Whether one of some ops is in the blocks of an op."""
+    for ref in (value for value in op.attrs.values() if isinstance(value, BlockRef)):
+        ops = program.blocks[ref].ops
+        if any(each in wanted or _holds(program, each, wanted) for each in ops):
+            return True
+    return False
+
+
+def saved_state(program: Program, scope: Scope) -> dict[str, Any]:
+    """Copies of the persistable variables that a program writes."""
+    written = {name for op in program.global_block().ops for name in op.writes()}
+    kept = [var.name for var in program.list_vars() if var.persistable and var.name in written]
+    found = {name: scope.find_var(name) for name in kept}
+    return {n: np.array(var.get_tensor()) for n, var in found.items() if var is not None}
+
+
+def restore(state: dict[str, Any], scope: Scope) -> None:
+    """Set variables back to what `saved_state` found."""
+    for name, value in state.items():
+        scope.find_var(name).get_tensor().set(value, CPUPlace())
+
+
+# ---- a program with one branch of a choice
+
+
+def _with_branch(program: Program, select: Operator, mask: int) -> Program:
+    """A copy in which all choices by a mask are made."""
+    copied = program._copy()
+    _Taking(copied, select.inputs["Mask"][0], mask).rewrite()
+    drop_blocks(copied)
+    copied.touch()
+    return copied
+
+
+class _Taking:
+    """Rewrites the main block of a program for one value of a mask."""
+
+    def __init__(self, program: Program, name: str, mask: int) -> None:
+        self.program, self.main = program, program.global_block()
+        self.name, self.mask, self.made = name, mask, list[Operator]()
+        selects = [op for op in self.main.ops if self._is_choice(op, "select_input")]
+        ways = [op.inputs["X"] for op in selects]
+        self.taken = {each[mask] for each in ways}
+        self.left = {name for each in ways for i, name in enumerate(each) if i != mask}
+
+    def rewrite(self) -> None:
+        """Replace the choices, and the blocks that belong to them, by what is taken."""
+        ops, self.main.ops = list(self.main.ops), []
+        for op in ops:
+            self._op(op)
+        self.main.ops = self.made
+        for op in self.made:
+            self.main._claim(op)
+
+    def _is_choice(self, op: Operator, kind: str) -> bool:
+        return op.type == kind and op.inputs["Mask"] == [self.name]
+
+    def _op(self, op: Operator) -> None:
+        grads = op.type == "conditional_block_grad"
+        outs = set(op.inputs.get("Out", ()) if grads else op.writes())
+        if self._is_choice(op, "select_input"):
+            self._assign(op, op.inputs["X"][self.mask], op.outputs["Out"][0])
+        elif self._is_choice(op, "select_output"):
+            self._assign(op, op.inputs["X"][0], op.outputs["Out"][self.mask])
+        elif grads and outs & self.left:
+            self._zeros(op)
+        elif op.type == "conditional_block" and outs & self.left:
+            return
+        elif grads and outs & self.taken:
+            self._inline_grad(op)
+        elif op.type == "conditional_block" and outs & self.taken:
+            self._inline(op, {})
+        else:
+            self.made.append(op)
+
+    def _assign(self, op: Operator, source: str, target: str) -> None:
+        self._add(op, "assign", source, target)
+
+    def _add(self, like: Operator, kind: str, source: str, target: str) -> None:
+        if target == EMPTY:
+            return
+        fields = (kind, {"X": [source]}, {"Out": [target]}, {"op_role": like.role}, like.source)
+        self.made.append(Operator(self.main, *fields))
+
+    def _zeros(self, op: Operator) -> None:
+        """What a branch that did not run adds to gradients."""
+        pairs = zip(op.inputs["Input"], op.outputs["Input@GRAD"], strict=False)
+        for name, grad in pairs:
+            self._add(op, "fill_zeros_like", name, grad)
+
+    def _inline(self, op: Operator, names: dict[str, str]) -> None:
+        """The ops of a block in place of what owns it; `names` are new names of its variables."""
+        block = self.program.blocks[op.attrs["sub_block"]]
+        for name, var in block.vars.items():
+            moved = var._copy(self.main)
+            moved.name = names.get(name, name)
+            self.main.vars.setdefault(moved.name, moved)
+        for inner in block.ops:
+            copied = inner._copy(self.main)
+            _rename(self.program, copied, names)
+            self.made.append(copied)
+        for each in self.program.blocks:
+            each.parent_idx = 0 if each.parent_idx == block.idx else each.parent_idx
+        block.ops = []
+
+    def _inline_grad(self, op: Operator) -> None:
+        """The gradient of a branch; what it calls by names from around it gets names of its own."""
+        block = self.program.blocks[op.attrs["sub_block"]]
+        written = {name for inner in block.ops for name in inner.writes() if name in block.vars}
+        names = {name: f"{name}@BLOCK{block.idx}" for name in written}
+        self._inline(op, names)
+        pairs = zip(op.inputs["Input"], op.outputs["Input@GRAD"], strict=False)
+        for name, grad in pairs:
+            if name + GRAD in names:
+                self._assign(op, names[name + GRAD], grad)
+            else:
+                self._add(op, "fill_zeros_like", name, grad)
+
+
+def _rename(program: Program, op: Operator, names: dict[str, str]) -> None:
+    """Give variables of an op, and of the blocks it owns, other names."""
+    if not names:
+        return
+    for slots in (op.inputs, op.outputs):
+        for slot, held in slots.items():
+            slots[slot] = [names.get(name, name) for name in held]
+    for ref in (value for value in op.attrs.values() if isinstance(value, BlockRef)):
+        block = program.blocks[ref]
+        outer = {old: new for old, new in names.items() if old not in block.vars}
+        for inner in block.ops:
+            _rename(program, inner, outer)

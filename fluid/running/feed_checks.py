@@ -1,0 +1,166 @@
+"""Whether what is fed fits what is declared, as scripts ask it of `fluid.executor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.program import OpDesc
+from compiler.ir.types import DType
+from fluid.framework import Block, Operator, Program, Variable
+from fluid.recording.variable import convert_np_dtype_to_dtype_
+from runtime.device import Place
+from runtime.errors import FeedError
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = [
+    "check_feed_shape_type", "diff_tensor_shape", "dimension_is_compatible_with",
+    "declared_feed",
+    "dtype_is_compatible_with", "has_feed_operators", "has_fetch_operators", "lod_tensor_of",
+    "missing_feeds",
+    "name_text",
+]  # fmt: skip
+
+Sizes = Sequence[int | None]
+
+
+def dtype_is_compatible_with(first: Any, second: Any) -> bool:
+    """Whether two element types are the same, however they are named.
+
+    >>> dtype_is_compatible_with("float32", np.float32), dtype_is_compatible_with("int64", "int32")
+    (True, False)
+    """
+    return convert_np_dtype_to_dtype_(first) == convert_np_dtype_to_dtype_(second)
+
+
+def dimension_is_compatible_with(first: Sizes, second: Sizes) -> bool:
+    """Whether two shapes may be the same; None and negative sizes are unknown.
+
+    >>> dimension_is_compatible_with([-1, 3], [2, None]), dimension_is_compatible_with([2], [2, 1])
+    (True, False)
+    """
+    if len(first) != len(second):
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(a == b for a, b in pairs if _is_known(a) and _is_known(b))
+
+
+def _is_known(size: int | None) -> bool:
+    return size is not None and size >= 0
+
+
+def diff_tensor_shape(tensor: LoDTensor, var_desc: Any, num_places: int) -> list[int] | None:
+    """The shape of a tensor where a variable is declared with another one, else None.
+
+    `var_desc` is what `var.desc` gives. Rows are those of one device of `num_places`.
+    """
+    shape = list(tensor.shape())
+    if shape and num_places > 1:
+        shape[0] = -(-shape[0] // num_places)
+    return None if dimension_is_compatible_with(var_desc.shape(), shape) else shape
+
+
+def check_feed_shape_type(var: Variable, feed: LoDTensor, num_places: int = 1) -> bool:
+    """True; FeedError where a variable that checks feeds has another shape or element type."""
+    if not var.need_check_feed:
+        return True
+    given = diff_tensor_shape(feed, var.desc, num_places)
+    if given is not None:
+        raise FeedError(
+            f"The fed Variable {var.name!r} should have dimensions = {len(var.shape)}, "
+            f"shape = {var.shape}, but received fed shape {given} on each device"
+        )
+    if not dtype_is_compatible_with(feed._dtype(), var.dtype):
+        wanted, found = var.element.numpy, DType.of(feed._dtype()).numpy
+        raise FeedError(
+            f"The data type of fed Variable {var.name!r} must be '{wanted}', but received '{found}'"
+        )
+    return True
+
+
+def has_feed_operators(
+    block: Block, feed_targets: Mapping[str, Any], feed_holder_name: str
+) -> bool:
+    """Whether a block begins with feed ops. ValueError where these are of other variables."""
+    ops = [op for op in block.ops if op.type == "feed"]
+    found = {op.output("Out")[0] for op in ops}
+    _expect_holder([op.input("X")[0] for op in ops], feed_holder_name)
+    if ops and found != set(feed_targets):
+        raise ValueError(f"feed ops are of {sorted(found)}, feed_targets of {sorted(feed_targets)}")
+    return bool(ops)
+
+
+def has_fetch_operators(
+    block: Block, fetch_targets: Sequence[Variable], fetch_holder_name: str
+) -> bool:
+    """Whether a block has fetch ops. ValueError where these are of other variables."""
+    ops = sorted((op for op in block.ops if op.type == "fetch"), key=lambda op: op.attr("col"))
+    found = [op.input("X")[0] for op in ops]
+    names = [var.name for var in fetch_targets]
+    _expect_holder([op.output("Out")[0] for op in ops], fetch_holder_name)
+    if ops and found != names:
+        raise ValueError(f"fetch ops are of {found}, fetch_targets of {names}")
+    return bool(ops)
+
+
+def _expect_holder(holders: Sequence[str], name: str) -> None:
+    assert set(holders) <= {name}, f"the holder is {holders[0]!r}, but {name!r} is expected"
+
+
+def lod_tensor_of(data: Any, place: Place, dtype: Any = None) -> LoDTensor:
+    """An array, or a number of an element type, as a LoDTensor.
+
+    Raises RuntimeError for a list, whose sequences an array cannot say, and AssertionError for a
+    number without `dtype`.
+    """
+    if isinstance(data, list):
+        raise RuntimeError("a list may hold sequences: give an array or a LoDTensor")
+    if np.isscalar(data):
+        assert dtype is not None, "dtype should be given when casting python scalar to tensor"
+        data = np.array([data]).astype(DType.of(convert_np_dtype_to_dtype_(dtype)).numpy)
+    tensor = LoDTensor()
+    tensor.set(data, place)
+    return tensor
+
+
+def name_text(var: Any) -> str:
+    """The name of what is fetched: of a variable, of several with commas between, or a name.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(var, tuple):
+        var = var[0]
+    if isinstance(var, list):
+        return ",".join(map(name_text, var))
+    if isinstance(var, str):
+        return var
+    if isinstance(var, Operator):
+        return str(id(var))
+    if isinstance(var, Variable):
+        return var.name
+    raise TypeError(f"{var!r:.60} should be Variable, Operator or str")
+
+
+def declared_feed(program: Program, name: str) -> tuple[str, str, tuple[int, ...]]:
+    """Name, element type and shape of a variable, as an error about its feed says them."""
+    var = program.blocks[0].vars[name]
+    return name, str(var.element.numpy), var.shape
+
+
+def missing_feeds(program: Program, known: set[str]) -> dict[str, OpDesc]:
+    """Variables read before anything gives them a value, and the first op to read each."""
+    variables = program.blocks[0].vars
+    missing: dict[str, OpDesc] = {}
+    for op in program.blocks[0].ops:
+        for name in op.reads():
+            if name not in known and _is_temporary(variables.get(name)):
+                missing.setdefault(name, op)
+        known.update(op.writes() if op.type != "feed" else ())
+    return missing
+
+
+def _is_temporary(var: Variable | None) -> bool:
+    """Whether it is a tensor that lives in one run only; False for what is not declared."""
+    return var is not None and var.holds_tensor and not var.persistable

@@ -1,0 +1,122 @@
+"""What users feed a program, as the arrays and offsets that its compiled steps take."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from compiler.errors import did_you_mean
+from compiler.ir.types import Array, from_fluid
+from fluid.framework import Program, Variable
+from runtime.errors import FeedError
+from runtime.feeds import Declared
+from runtime.sizes import LOD
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = ["declared", "expect_names", "feed_arrays", "sole", "with_batches"]
+
+
+def feed_arrays(program: Program, feed: Any) -> dict[str, Array]:
+    """The feeds as arrays. Raises where `feed` is no dict or a value is no array."""
+    if feed is None:
+        return {}
+    if isinstance(feed, list | tuple):
+        feed = sole(feed)
+    if not isinstance(feed, Mapping):
+        raise TypeError(f"feed must be a dict from names to arrays, not {type(feed).__name__}")
+    variables = program.blocks[0].vars
+    if not feed.keys() <= variables.keys():
+        feed = _known(feed, variables)
+    arrays = {
+        name: value if type(value) is np.ndarray else _array(variables[name], value)
+        for name, value in feed.items()
+    }
+    for name, value in feed.items():
+        if type(value) is LoDTensor and not variables[name].persistable:
+            arrays |= _offsets(name, value)
+    return arrays
+
+
+def _offsets(name: str, value: LoDTensor) -> dict[str, Array]:
+    """The levels of a feed's LoD; ValueError where it does not cover the data any more."""
+    if not value.has_valid_recursive_sequence_lengths():
+        raise FeedError(f"feed {name!r} has the LoD {value.lod()}, but {value.shape()} elements")
+    levels = enumerate(value.lod())
+    return {f"{name}{LOD}{i}": np.array(level, np.int64) for i, level in levels}
+
+
+def expect_names(feed: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """The feeds themselves; TypeError for a key that is no name."""
+    for name in feed:
+        if not isinstance(name, str):
+            raise TypeError(f"a key of feed must be a name, not {type(name).__name__}")
+    return feed
+
+
+def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[str, Any]:
+    """The feeds that the program has; a warning for each of the others."""
+    for name in expect_names(feed):
+        if name not in variables:
+            hint = did_you_mean(name, variables)
+            text = f"feed {name!r} is ignored: the program has no such variable"
+            warnings.warn(f"{text}; {hint}" if hint else text, stacklevel=4)
+    return {name: value for name, value in feed.items() if name in variables}
+
+
+def sole(feed: Any) -> Any:
+    """The one dict of a list, which stands for one device."""
+    if len(feed) != 1:
+        raise AssertionError(
+            f"a list of {len(feed)} feeds needs a program compiled with data parallel; "
+            "without one, feed a dict or a list of one"
+        )
+    return feed[0]
+
+
+def _array(var: Variable, value: Any) -> Array:
+    """A fed value as an array: a LoDTensor's own, a copy of a NumPy-like, or a single number's."""
+    if isinstance(value, list):
+        raise RuntimeError(
+            f"feed {var.name!r} is a Python list: feed np.array(…, dtype='{var.element.numpy}'), "
+            "or fluid.create_lod_tensor(…) for sequences of several lengths"
+        )
+    if isinstance(value, int | float | np.number | np.bool_):
+        return _number(var, value)
+    if isinstance(value, LoDTensor):
+        if value.array is None:
+            raise FeedError(f"feed {var.name!r} is an empty LoDTensor", hint="set its values first")
+        return value.array
+    try:
+        array = np.asarray(value)
+    except (OverflowError, ValueError) as error:  # such as rows of several lengths
+        raise FeedError(f"feed {var.name!r} must be an array, but {error}") from error
+    if array.dtype == object:
+        raise FeedError(f"feed {var.name!r} must be an array, but {value!r:.60} was given")
+    return array
+
+
+def _number(var: Variable, value: Any) -> Array:
+    """A single number in the element type of a feed; FeedError for one that it cannot hold."""
+    try:
+        return np.full((1,) * max(1, len(var.shape)), value, var.element.numpy)
+    except (OverflowError, ValueError) as error:
+        what = f"feed {var.name!r} must be {var.element.numpy}, which cannot hold {value!r:.60}"
+        raise FeedError(what) from error
+
+
+def declared(program: Program, name: str) -> Declared:
+    """What a program says of a variable that is fed."""
+    var = program.blocks[0].vars[name]
+    shape = None if var.dims is None else from_fluid(var.dims, var.element).shape
+    exact = var.persistable or var.need_check_feed
+    return Declared(var.element, shape, var.persistable, exact, program._called(name))
+
+
+def with_batches(program: Program, feed: Any) -> Any:
+    """A feed with the next batch of every reader of the program whose variables it leaves out."""
+    if not program._reads:
+        return feed
+    return program._with_batches(sole(feed) if isinstance(feed, list | tuple) else feed or {})

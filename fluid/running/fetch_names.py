@@ -1,0 +1,46 @@
+"""Names of what a fetch list asks for: variables, names, and what `minimize` returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fluid.framework import Variable
+from fluid.recording.operator import Operator
+
+
+def names_of(fetch_list: Any) -> tuple[str, ...]:
+    """The names in a fetch list of variables and names, or of a single one."""
+    if fetch_list is None:
+        return ()
+    if isinstance(fetch_list, str | Variable):
+        fetch_list = (fetch_list,)
+    if not isinstance(fetch_list, list | tuple):
+        kind = type(fetch_list).__name__
+        raise TypeError(f"fetch_list must be a list of Variables or names, not {kind}")
+    return tuple([name for item in fetch_list for name in _nested_names(item)])
+
+
+def _nested_names(item: Any) -> list[str]:
+    """The names in an item of a fetch list: a variable, a name, a list of them.
+
+    What `minimize` returned, or its ops alone, asks for the updates, which run anyway.
+    """
+    if type(item) is str:
+        return [item]
+    if isinstance(item, list):
+        return [name for each in item for name in _single_name(each)]
+    if isinstance(item, tuple) and item and isinstance(item[0], list):
+        return _nested_names(item[0])
+    return _single_name(item)
+
+
+def _single_name(item: Any) -> list[str]:
+    """The name of a variable, none of an op that updates a parameter; TypeError for all else."""
+    if isinstance(item, Variable | str):
+        return [item if isinstance(item, str) else item.name]
+    if not isinstance(item, Operator):
+        kind = type(item).__name__
+        raise TypeError(f"an item of fetch_list must be a Variable, a name or an op, not {kind}")
+    if not item._is_optimize_op():
+        raise TypeError(f"the operator {item.type} in fetch_list is not an optimize_op")
+    return []

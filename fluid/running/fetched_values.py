@@ -1,0 +1,81 @@
+"""What is fetched converts to a number where it is one, as it did in the NumPy of release 1.8."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = ["OneValue", "number_like"]
+
+
+class OneValue(np.ndarray):
+    """An array of one element, as a loss is, or of rows of one, that may stand for numbers.
+
+    Scripts say `"%f" % loss` and `float(loss)` of a loss of shape [1], and of each row of a
+    prediction of shape [N, 1], which NumPy from 2.4 on refuses for all arrays that have a
+    dimension. Sums and products of one element are alike. Copied to other processes or to files
+    it is an array as any other.
+
+    >>> loss = number_like(np.array([0.25], np.float32))
+    >>> float(loss), "%.1f" % (loss * 2), int(loss), loss
+    (0.25, '0.5', 0, array([0.25], dtype=float32))
+    >>> ["%d" % row for row in number_like(np.array([[3], [4]]))]
+    ['3', '4']
+    """
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    def __int__(self) -> int:
+        return int(self._number())
+
+    def _number(self) -> Any:
+        if self.size != 1:
+            raise TypeError(f"an array of shape {self.shape} is no number: it needs one element")
+        return self.item()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        if return_scalar:
+            return array[()]
+        return number_like(array.view(np.ndarray))
+
+
+def number_like(value: Any) -> Any:
+    """An array of one element, or whose rows have one, as a `OneValue`; others as they are.
+
+    >>> number_like(np.zeros(2))
+    array([0., 0.])
+    """
+    if not isinstance(value, np.ndarray) or not value.ndim:
+        return value
+    has_such_rows = value.ndim > 1 and math.prod(value.shape[1:]) == 1
+    return value.view(OneValue) if has_such_rows or value.size == 1 else value
+
+
+def as_numpy(tensor: Any) -> Any:
+    """The array of a LoDTensor, None where it is empty; of a list, a list of arrays.
+
+    Raises RuntimeError for sequences, which an array cannot say.
+    """
+    if isinstance(tensor, list):
+        return [as_numpy(each) for each in tensor]
+    if tensor.lod():
+        raise RuntimeError(f"a tensor with the LoD {tensor.lod()} is no plain array")
+    return None if tensor.array is None else np.array(tensor)
+
+
+def as_tensor(value: Any) -> Any:
+    """A LoDTensor, or a list of them for a tensor array."""
+    if isinstance(value, list):
+        return [LoDTensor(array) for array in value]
+    return value if isinstance(value, LoDTensor) else LoDTensor(value)

@@ -1,0 +1,233 @@
+"""Programs with `save`, `load`, `save_combine` and `load_combine` in their main block.
+
+Nothing compiled touches a file. A program is cut at such ops: what stands between them is compiled
+and run, and the Executor writes and reads the files itself.
+
+A program that was decoded, from a file or from bytes, may come from anyone and name any file. Its
+ops run only on files inside the folder that FLUID_MODEL_FILES names. An op that a script of this
+process appended (`Operator.recorded`) is the script's own, and runs as the script says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from compiler.ir.opdef.type_inference import check_slots, op_text
+from compiler.ir.types import Array
+from fluid.framework import Operator, Program
+from fluid.recording.pruning import drop_blocks, reads_of
+from runtime.device import CPUPlace
+from runtime.errors import FileAccessError, NotInitialized
+from runtime.files.atomic_saves import reading, save_files
+from runtime.files.checkpoint import Tensor, load_in_order, load_tensor, records_writer
+from runtime.sizes import LOD
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
+
+__all__ = ["FOLDER", "FileStages"]
+
+FOLDER = "FLUID_MODEL_FILES"
+"""The environment variable that names the folder which decoded programs may read and write."""
+READS, WRITES = ("load", "load_combine"), ("save", "save_combine")
+
+Run = Callable[..., list[Any]]
+"""`Executor.run` in one scope."""
+
+
+class FileStages:
+    """How programs are cut at such ops, found out once a version and what is fetched."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Program, tuple[int, dict[tuple[str, ...], Stages | None]]]
+        self._known = WeakKeyDictionary()
+
+    def stages(self, program: Program, fetch: tuple[str, ...]) -> Stages | None:
+        """The stages of a program; None where its main block has no such op."""
+        version, known = self._known.get(program, (None, {}))
+        if version != program.version:
+            known = dict[tuple[str, ...], Stages | None]()
+            self._known[program] = program.version, known
+        if fetch not in known:
+            known[fetch] = cut(program._copy(), fetch)  # which the key does not keep alive
+        return known[fetch]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A program without files, what it is fed if that is known, and what later stages need."""
+
+    program: Program
+    reads: frozenset[str]
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What a program does, stage by stage; `kept` are its persistable variables."""
+
+    steps: tuple[Computed | Operator, ...]
+    kept: frozenset[str]
+
+    def run(
+        self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Any]:
+        """Run all stages; the fetched values, arrays or LoDTensors.
+
+        Raises FileAccessError before anything runs where an op must not touch its file; then what
+        the stages raise, FileAccessError for a file that is missing or must not be replaced, and
+        CheckpointError for one that holds something else.
+        """
+        paths = {step: allowed(step) for step in self.steps if isinstance(step, Operator)}
+        values = with_lod(feed)
+        for step in self.steps:
+            if isinstance(step, Computed):
+                given = {name: value for name, value in values.items() if name in step.reads}
+                found = run(step.program, given, list(step.left), return_numpy=False)
+                values |= dict(zip(step.left, found, strict=True))
+            elif step.type in READS:
+                self._set(loaded(step, paths[step]), values, scope)
+            else:
+                names = step.inputs["X"]
+                save(step, paths[step], {name: value_of(name, values, scope) for name in names})
+        found = [value_of(name, values, scope) for name in fetch]
+        return [tensor if tensor.lod() else np.asarray(tensor) for tensor in found]
+
+    def _set(self, found: Mapping[str, Tensor], values: dict[str, Any], scope: Scope) -> None:
+        """Let variables hold what was read: in the scope if they outlive the run."""
+        for name, (array, lod) in found.items():
+            tensor = scope.var(name).get_tensor() if name in self.kept else LoDTensor()
+            tensor.set(array, CPUPlace())
+            tensor.set_lod(lod)
+            if name not in self.kept:
+                values[name] = tensor
+
+
+def with_lod(feed: Mapping[str, Array]) -> dict[str, Any]:
+    """Feeds by name, each with the levels that stand beside it."""
+    values = {name: LoDTensor(array) for name, array in feed.items() if LOD not in name}
+    for name, tensor in values.items():
+        levels = [key for key in feed if key.startswith(f"{name}{LOD}")]
+        if levels:
+            tensor.set_lod([feed[key].tolist() for key in levels])
+    return values
+
+
+def value_of(name: str, values: Mapping[str, Any], scope: Scope) -> LoDTensor:
+    """What a variable holds now; NotInitialized where it holds nothing."""
+    found = values.get(name)
+    variable = scope.find_var(name) if found is None else None
+    tensor = found if variable is None else variable.get_tensor()
+    if tensor is None or tensor.array is None:
+        hint = "run the startup program in this scope first"
+        raise NotInitialized(f"variable {name!r} has no value", hint=hint)
+    return tensor
+
+
+# ---- cutting
+
+
+def cut(program: Program, fetch: tuple[str, ...]) -> Stages | None:
+    """The stages of a program; None where its main block has no op on a file."""
+    ops: list[Any] = program.global_block().ops
+    places = [at for at, op in enumerate(ops) if op.type in READS + WRITES]
+    if not places:
+        return None
+    kept = frozenset(var.name for var in program.list_vars() if var.persistable)
+    steps: list[Computed | Operator] = []
+    for start, end in zip([0, *(at + 1 for at in places)], [*places, len(ops)], strict=True):
+        if start < end:
+            later = {name for op in ops[end:] for name in reads_of(program, op)} | {*fetch}
+            steps.append(computed(program, start, end, later - kept))
+        steps += ops[end : end + 1]
+    return Stages(tuple(steps), kept)
+
+
+def computed(program: Program, start: int, end: int, later: set[str]) -> Computed:
+    """The stage of some ops of the main block; `later` are names that others read."""
+    copied = program._copy()
+    main: Any = copied.global_block()
+    main.ops = main.ops[start:end]
+    copied._reads = []
+    reads = frozenset(name for op in main.ops for name in reads_of(copied, op))
+    written = dict.fromkeys(name for op in main.ops for name in op.writes())
+    drop_blocks(copied)
+    copied.touch()
+    return Computed(copied, reads, tuple(name for name in written if name in later))
+
+
+# ---- files
+
+
+def allowed(op: Operator) -> Path:
+    """The file of an op, links followed; FileAccessError where the op must not touch it."""
+    check_slots(op)
+    given = op.attrs.get("file_path")
+    if op.attrs.get("model_from_memory") or op.attrs.get("save_to_memory"):
+        hint = "give the bytes to fluid.io.load_vars, or save to a file"
+        raise failure(op, "keeps tensors in memory, which is not supported", hint)
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise failure(op, "has no file", "give it a path")
+    path, folder = Path(os.path.realpath(given)), os.environ.get(FOLDER)
+    inside = bool(folder) and path.is_relative_to(os.path.realpath(str(folder)))
+    if op.recorded or inside:
+        return path
+    verb = "write" if op.type in WRITES else "read"
+    raise failure(
+        op,
+        f"is of a program that was decoded and must not {verb} files",
+        f"set the environment variable {FOLDER} to a folder that holds the file if you trust the "
+        "program with that folder, or remove the op",
+    )
+
+
+def failure(op: Operator, what: str, hint: str) -> FileAccessError:
+    """An error that names the op and its file."""
+    message = f"{op.type} on the file {op.attrs.get('file_path')!r:.300} {what}"
+    return FileAccessError(message, op=op_text(op), source=op.source, hint=hint)
+
+
+def loaded(op: Operator, path: Path) -> dict[str, Tensor]:
+    """The tensors that an op reads, by the names of its outputs."""
+    names = op.outputs["Out"]
+    if not path.is_file():
+        raise failure(op, "finds no such file", "save the variable first, or check the path")
+    with reading(path.parent):
+        combined = op.type == "load_combine"
+        found = load_in_order(path, names) if combined else [load_tensor(path)]
+    found = [part_of(op, tensor) for tensor in found]
+    if op.attrs.get("load_as_fp16"):
+        found = [(array.astype(np.float16), lod) for array, lod in found]
+    return dict(zip(names, found, strict=True))
+
+
+def part_of(op: Operator, tensor: Tensor) -> Tensor:
+    """The tensor, or the elements that `seek` and `shape` name; FileAccessError beyond its end."""
+    start, shape = op.attrs.get("seek", -1), op.attrs.get("shape") or []
+    if start < 0:
+        return tensor
+    flat, count = tensor[0].reshape(-1), prod(shape)
+    if min(shape, default=0) < 0 or start + count > flat.size:
+        what = f"asks for {shape} from element {start} on of {flat.size}"
+        raise failure(op, what, "check its attributes 'seek' and 'shape'")
+    return flat[start : start + count].reshape(shape), ()
+
+
+def save(op: Operator, path: Path, tensors: Mapping[str, LoDTensor]) -> None:
+    """Write tensors to the file of an op, which appears whole or not at all."""
+    if path.exists() and not op.attrs.get("overwrite", True):
+        raise failure(op, "must not replace what is there", "set its attribute 'overwrite'")
+    records: list[tuple[str, Tensor]] = []
+    for name in op.inputs["X"]:
+        array = np.asarray(tensors[name])
+        if op.attrs.get("save_as_fp16"):
+            array = array.astype(np.float16)
+        records.append((name, (array, tuple(map(tuple, tensors[name].lod())))))
+    save_files(path.parent, {path.name: records_writer(records)})

@@ -1,0 +1,87 @@
+"""Lists of places, as data-parallel runs and data loaders take them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from fluid.running.flags import cpu_count
+from runtime.device import CPUPlace, CUDAPlace, PlaceKind, expect_place
+from runtime.gpu.cuda import gpu_count, interprets
+
+__all__ = ["Place", "cpu_places", "cuda_pinned_places", "cuda_places", "is_compiled_with_cuda"]
+
+
+def is_compiled_with_cuda() -> bool:
+    """Whether programs can run on a GPU: not in this version."""
+    return False
+
+
+def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
+    """As many CPU places as given, or as the environment variable `CPU_NUM` says.
+
+    Where that is not set it is set to 1, with a notice on the standard error stream.
+
+    >>> cpu_places(2)
+    [CPUPlace(), CPUPlace()]
+    """
+    return [CPUPlace()] * (cpu_count() if device_count is None else device_count)
+
+
+def cuda_places(device_ids: Sequence[int] | int | None = None) -> list[CUDAPlace]:
+    """The GPUs of these numbers, those of `FLAGS_selected_gpus`, or all that are visible.
+
+    `CUDA_VISIBLE_DEVICES` says which are visible, as for all CUDA programs. With
+    TRITON_INTERPRET=1 there are as many as it lists, or one. Raises AssertionError, as the
+    reference does without CUDA, where there is no GPU.
+    """
+    if device_ids is None:
+        device_ids = selected_gpus()
+    if isinstance(device_ids, int):
+        device_ids = [device_ids]
+    if not device_ids:
+        raise AssertionError("cuda_places: Not compiled with CUDA; use fluid.cpu_places()")
+    return [CUDAPlace(number) for number in device_ids]
+
+
+def selected_gpus(environ: Mapping[str, str] = os.environ) -> list[int]:
+    """The numbers of the GPUs that a run uses by default; [] where there is none.
+
+    >>> selected_gpus({"FLAGS_selected_gpus": "0,2"})
+    [0, 2]
+    """
+    chosen = environ.get("FLAGS_selected_gpus", "")
+    if chosen:
+        numbers = chosen.split(",")
+        if not all(number.strip().isdecimal() for number in numbers):
+            raise ValueError(f"FLAGS_selected_gpus is {chosen!r}, not numbers with commas between")
+        return [int(number) for number in numbers]
+    if interprets():
+        return list(range(max(1, len(environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")))))
+    return list(range(gpu_count()))
+
+
+def cuda_pinned_places(device_count: int | None = None) -> NoReturn:
+    """Raises AssertionError, as the reference does where `is_compiled_with_cuda()` is false."""
+    raise AssertionError("cuda_pinned_places: Not compiled with CUDA; use fluid.cpu_places()")
+
+
+class Place:
+    """Any of the places: what `set_place` was given, a CUDA device before that.
+
+    Scripts ask it for the device of a tensor: `place.set_place(tensor._place())`.
+    """
+
+    def __init__(self) -> None:
+        self._place: PlaceKind = CUDAPlace(0)
+
+    def set_place(self, place: Place | PlaceKind) -> None:
+        """Be another place. Raises TypeError for what is none."""
+        found = place._place if isinstance(place, Place) else place
+        expect_place(found)
+        self._place = found
+
+    def __getattr__(self, name: str) -> Any:
+        """The methods of the place."""
+        return getattr(vars(self)["_place"], name)

@@ -1,0 +1,1 @@
+"""Saving and loading of parameters, models and training state."""

@@ -1,0 +1,276 @@
+"""Saving and loading models for inference: a pruned program and its parameters, in one folder.
+
+The program is written as release 1.8.5 writes it, between feed and fetch ops, and what either
+side saved the other loads (fluid_spec G.1, G.3).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from compiler.errors import CompileError, did_you_mean
+from compiler.ir.model_format.program_desc import dump_program, load_program
+from fluid.executor import Executor
+from fluid.framework import Program, Variable
+from fluid.recording.program_bytes import program_bytes
+from fluid.recording.var_types import VarDesc
+from fluid.saving.files import PathName, as_path, bytes_writer
+from fluid.saving.persistables import (
+    IN_MEMORY,
+    expect_executor,
+    expect_program,
+    is_persistable,
+    persistable_files,
+    read_persistables,
+    set_variables,
+)
+from runtime.files.atomic_saves import Writer, reading, save_files
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = [
+    "InferenceModel",
+    "append_fetch_ops",
+    "edges",
+    "load_inference_model",
+    "prepend_feed_ops",
+    "read_inference_model",
+    "save_inference_model",
+]
+
+MODEL_FILE = "__model__"
+VarType = VarDesc.VarType
+
+
+def save_inference_model(
+    dirname: PathName,
+    feeded_var_names: str | list[str],
+    target_vars: Variable | list[Variable],
+    executor: Executor,
+    main_program: Program | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Save what computes the targets from the feeds, and its parameters; the names of its results.
+
+    The program goes into `dirname/__model__` or `model_filename`, the parameters into files of
+    their names or all into `params_filename`. The given program stays as it is: what the results
+    are called, `save_infer_model/scale_0.tmp_0` and so on, is the same at every call. With
+    `export_for_deployment` False the whole program is kept, in `__model__.main_program`, for which
+    both lists may be empty.
+
+    Raises ValueError where feeds are no names or targets no variables, for a feed that the
+    targets do not need and a data layer that they need and nobody feeds; otherwise as `save_vars`.
+    Program and parameters appear as one or not at all, also where the process is killed.
+    """
+    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else feeded_var_names
+    feeds = [] if feeds is None and not export_for_deployment else feeds
+    targets = [target_vars] if isinstance(target_vars, Variable) else target_vars
+    _check_ends(feeds, targets, some=export_for_deployment)
+    expect_executor(executor)
+    program = expect_program(main_program).clone()
+    program._take_names_back()
+    named = program._called_now(tuple([var.name for var in targets]))
+    results = [_result(program, index, name) for index, name in enumerate(named)]
+    if export_for_deployment:
+        program = _deployable(program, feeds, results)
+    data = dump_program(program) if export_for_deployment else program_bytes(program)
+    file = _base_name(model_filename) or MODEL_FILE
+    file = file if export_for_deployment else f"{file}.main_program"
+    params: dict[str, Writer] = {}
+    if program_only:
+        warnings.warn("program_only: the parameters are not saved", stacklevel=2)
+    else:
+        if params_filename is None:
+            _expect_other_names(program, file)
+        params = persistable_files(program, dirname, _base_name(params_filename))
+    save_files(Path(dirname), {**params, file: bytes_writer(data)})
+    return results
+
+
+def load_inference_model(
+    dirname: PathName | None,
+    executor: Executor,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+    pserver_endpoints: list[str] | None = None,
+) -> list[Any]:
+    """The saved program, the names to feed and the variables to fetch: a list of three.
+
+    Its parameters are set in the global scope. `dirname` is the folder it was saved in, or what
+    stands before .pdmodel and .pdiparams, as later releases save; with `dirname` None,
+    `model_filename` and `params_filename` are bytes. `pserver_endpoints` replace those that its
+    ops name. Raises ValueError for a folder that is not there, CompileError for a file that is no
+    program, and what `load_vars` raises; then nothing was set.
+    """
+    place = expect_executor(executor)
+    model = read_inference_model(dirname, model_filename, params_filename)
+    set_variables(model.params, place)
+    for op in model.program.global_block().ops if pserver_endpoints else ():
+        if op.has_attr("epmap"):
+            op._set_attr("epmap", pserver_endpoints)
+    return [model.program, [var.name for var in model.feeds], list(model.fetches)]
+
+
+@dataclass(frozen=True)
+class InferenceModel:
+    """A program for inference, the variables to feed and to fetch, and its parameters by name."""
+
+    program: Program
+    feeds: tuple[Variable, ...]
+    fetches: tuple[Variable, ...]
+    params: Mapping[str, LoDTensor]
+
+
+def read_inference_model(
+    dirname: PathName | None,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+) -> InferenceModel:
+    """What `load_inference_model` loads, and raises; no scope is changed."""
+    with ExitStack() as stack:
+        if dirname is not None:
+            stack.enter_context(reading(_folder(as_path(dirname, "dirname"))))
+        data, where, folder, params = _model(dirname, model_filename, params_filename)
+        program = load_program(data, where, factory=Program)
+        feeds, fetches = (tuple(edges(program, kind, where)) for kind in ("feed", "fetch"))
+        return InferenceModel(program, feeds, fetches, read_persistables(folder, program, params))
+
+
+def prepend_feed_ops(
+    inference_program: Program, feed_target_names: list[str], feed_holder_name: str = "feed"
+) -> None:
+    """Let a program take column i of the variable `feed` as its i-th feed.
+
+    Raises ValueError for a feed that the program does not have.
+    """
+    block = inference_program.global_block()
+    for name in feed_target_names:
+        if not block.has_var(name):
+            raise ValueError(f"the program has no feed {name!r}; {did_you_mean(name, block.vars)}")
+    block.create_var(name=feed_holder_name, type=VarType.FEED_MINIBATCH, persistable=True)
+    for index, name in enumerate(feed_target_names):
+        slots = {"X": [feed_holder_name]}, {"Out": [name]}
+        block.add_op("feed", *slots, {"col": index, "op_role": 0}, index=0)
+
+
+def append_fetch_ops(
+    inference_program: Program, fetch_target_names: list[str], fetch_holder_name: str = "fetch"
+) -> None:
+    """Let a program leave its i-th result in column i of the variable `fetch`."""
+    block = inference_program.global_block()
+    block.create_var(name=fetch_holder_name, type=VarType.FETCH_LIST, persistable=True)
+    for index, name in enumerate(fetch_target_names):
+        slots = {"X": [name]}, {"Out": [fetch_holder_name]}
+        block.add_op("fetch", *slots, {"col": index, "op_role": 0})
+
+
+def _check_ends(feeds: Any, targets: Any, some: bool) -> None:
+    """ValueError where feeds are no names or targets no variables; `some` targets are needed."""
+    if not isinstance(feeds, list | tuple) or not all(isinstance(name, str) for name in feeds):
+        raise ValueError(f"'feed_var_names' should be a list of str, but received {feeds!r}")
+    variables = isinstance(targets, list | tuple) and all(isinstance(v, Variable) for v in targets)
+    if (some and not targets) or not variables:
+        raise ValueError(f"'target_vars' should be a list of Variable, but received {targets!r}")
+
+
+def _expect_other_names(program: Program, file: str) -> None:
+    """ValueError where a parameter's own file would be that of the program."""
+    if any(var.name == file and is_persistable(var) for var in program.list_vars()):
+        raise ValueError(
+            f"parameter {file!r} and the program would be one file: give a params_filename, which "
+            "all parameters go into"
+        )
+
+
+def _result(program: Program, index: int, target: str) -> str:
+    """Append the op that gives a target the name it has in saved models; that name."""
+    block = program.global_block()
+    var = block.var(target)
+    names = (f"save_infer_model/scale_{index}.tmp_{again}" for again in count())
+    name = next(name for name in names if not block.has_var(name))
+    block.create_var(name=name, dtype=var.dtype, lod_level=var.lod_level)
+    block.append_op("scale", {"X": [target]}, {"Out": [name]}, {"scale": 1.0})
+    return name
+
+
+def _deployable(program: Program, feeds: list[str], results: list[str]) -> Program:
+    """What computes the results from the feeds, set to inference, between feed and fetch ops."""
+    block = program.global_block()
+    for index in reversed(range(len(block.ops))):
+        if block.ops[index].type in ("feed", "fetch"):
+            block._remove_op(index)
+    pruned = program._prune_with_input(list(feeds), results)._inference_optimize()
+    _check_feeds(pruned, feeds)
+    prepend_feed_ops(pruned, feeds)
+    append_fetch_ops(pruned, results)
+    return pruned
+
+
+def _check_feeds(program: Program, feeds: list[str]) -> None:
+    """What is fed is needed, and what users feed is fed."""
+    read = {name for block in program.blocks for op in block.ops for name in op.reads()}
+    for name in feeds:
+        if name not in read:
+            hint = did_you_mean(name, sorted(read)) or "feed only what the targets need"
+            raise ValueError(f"feed {name!r}: var {name} not in this block of the targets; {hint}")
+    for var in program.list_vars():
+        if var.is_data and var.name in read and var.name not in feeds:
+            raise ValueError(f"the targets need the data {var.name!r}: add it to feeded_var_names")
+
+
+def _model(dirname: Any, model: Any, params: Any) -> tuple[bytes, str, str | None, Any]:
+    """The bytes of a saved program, where they are from, and where its parameters are."""
+    if dirname is None:
+        if not isinstance(model, bytes) or not isinstance(params, bytes):
+            what = "without dirname, model_filename and params_filename must both be bytes"
+            raise ValueError(
+                f"{what}, but received {type(model).__name__}, {type(params).__name__}"
+            )
+        return model, IN_MEMORY, None, params
+    folder, model, params = _located(as_path(dirname, "dirname"), model, params)
+    path = folder / (model or MODEL_FILE)
+    if not path.is_file():
+        hint = "give its name as model_filename, if it has another"
+        raise FileNotFoundError(f"there is no saved program {path}: {hint}")
+    return path.read_bytes(), str(path), str(folder), params
+
+
+def _folder(path: Path) -> Path:
+    """The folder of a saved model, given it or what its files begin with."""
+    return path if path.is_dir() else path.parent
+
+
+def _located(path: Path, model: str | None, params: str | None) -> tuple[Path, Any, Any]:
+    """The folder of a saved model, and the names of its files."""
+    if path.is_dir():
+        return path, _base_name(model), _base_name(params)
+    if model is None and path.with_name(f"{path.name}.pdmodel").is_file():
+        return path.parent, f"{path.name}.pdmodel", _base_name(params) or f"{path.name}.pdiparams"
+    raise ValueError(f"there is no directory named {str(path)!r}")
+
+
+def edges(program: Program, kind: str, where: str) -> list[Variable]:
+    """The variables that the feed ops write or the fetch ops read, in the order of columns."""
+    block = program.global_block()
+    ops = [op for op in block.ops if op.type == kind]
+    columns = [op.attrs.get("col", 0) for op in ops]
+    if any(columns.count(column) != 1 for column in range(len(ops))):
+        raise CompileError(f"{where}: its {kind} ops have the columns {columns}, not 0, 1, …")
+    names = [op.writes() if kind == "feed" else op.reads() for op in ops]
+    for name in names:
+        if len(name) != 1 or name[0] not in block.vars:
+            raise CompileError(f"{where}: a {kind} op has {name}, not one variable of the program")
+    ordered = sorted(zip(columns, names, strict=True))
+    return [block.vars[name] for _, (name,) in ordered]
+
+
+def _base_name(filename: str | None) -> str | None:
+    return as_path(filename, "a file name").name if filename else None

@@ -1,0 +1,387 @@
+"""Saving and loading variables: straight between the global scope and tensor files.
+
+No `save` or `load` op is run. Before anything is written every value is there, and before
+anything is set every file was read, so what is refused leaves files and scope as they were
+(fluid_spec G.1).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from compiler.escape import one_line
+from compiler.ir.program import VarKind
+from fluid.compiler import CompiledProgram
+from fluid.executor import Executor, fetch_var, global_scope
+from fluid.framework import Parameter, Program, Variable, default_main_program
+from fluid.parameter_server.saving import local_names, merged_values, parts_of
+from fluid.saving.files import PathName, as_path
+from runtime.device import Place
+from runtime.errors import CheckpointError, NotInitialized
+from runtime.files.atomic_saves import Writer, reading, save_files
+from runtime.files.checkpoint import (
+    Tensor,
+    combined_writer,
+    load_combined,
+    load_tensor,
+    read_tensor,
+    tensor_path,
+    tensor_writer,
+)
+from runtime.tensors.lod_tensor import LoDTensor
+
+__all__ = [
+    "IN_MEMORY",
+    "expect_executor",
+    "expect_program",
+    "get_program_parameter",
+    "get_program_persistable_vars",
+    "is_parameter",
+    "is_persistable",
+    "load_params",
+    "load_persistables",
+    "load_vars",
+    "persistable_files",
+    "read_persistables",
+    "read_variables",
+    "save_params",
+    "save_persistables",
+    "save_vars",
+    "set_variables",
+    "value_of",
+]
+
+IN_MEMORY = "the bytes given"
+"""What messages call data that is in no file."""
+
+_NEVER_SAVED = (VarKind.FEED, VarKind.FETCH, VarKind.READER)
+
+
+def is_parameter(var: Variable) -> bool:
+    """True for what optimizers update, and for the running statistics beside it."""
+    return isinstance(var, Parameter)
+
+
+def is_persistable(var: Variable) -> bool:
+    """True for what outlives a run and can be saved."""
+    return var.kind not in _NEVER_SAVED and var.persistable
+
+
+def is_belong_to_optimizer(var: Variable) -> bool:
+    """True for what an optimizer remembers: persistable, neither a parameter nor to be fed."""
+    return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
+
+
+def get_parameter_value(para: Variable, executor: Executor) -> Any:
+    """A copy of a parameter's array in the global scope; `executor` is not needed here.
+
+    Raises AssertionError for a variable that is no parameter, and where it has no value yet.
+    """
+    assert is_parameter(para), "The input variable is not parameter."
+    return fetch_var(para.name)
+
+
+def get_parameter_value_by_name(
+    name: str, executor: Executor, program: Program | None = None
+) -> Any:
+    """`get_parameter_value` of the parameter of a name in a program, by default the main one."""
+    found = (program or default_main_program()).global_block().var(name)
+    return get_parameter_value(found, executor)
+
+
+def get_program_parameter(program: Program) -> list[Parameter]:
+    """The parameters of a program, in order of creation."""
+    return [var for var in program.list_vars() if is_parameter(var)]
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """The variables of a program that outlive a run, in order of creation."""
+    return [var for var in program.list_vars() if is_persistable(var)]
+
+
+# ---- saving and loading ----
+
+
+def save_vars(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save `vars`, or the variables of a program that `predicate` takes, from the global scope.
+
+    Each goes into a file of its name in the folder `dirname`, or all into the one `filename`;
+    without either they are returned as bytes. All files appear as one or none does, also where the
+    process is killed. Raises NotInitialized, and writes nothing, where a variable has no value
+    yet; TypeError for what is no Executor, Program or Variable; what `save_files` raises.
+    """
+    expect_executor(executor)
+    chosen = _chosen(main_program, vars, predicate)
+    if not chosen:
+        warnings.warn("there is no variable to save in the program", stacklevel=2)
+        return None
+    return _save(dirname, filename, {name: value_of(name) for name in chosen})
+
+
+def _save(
+    dirname: PathName | None, filename: str | None, tensors: Mapping[str, Tensor]
+) -> bytes | None:
+    """Write tensors to files, or return them as bytes where no place is named."""
+    if dirname is None and filename is None:
+        stream = BytesIO()
+        combined_writer(tensors)(stream)
+        return stream.getvalue()
+    save_files(*_files(as_path(dirname, "dirname"), filename, tensors))
+    return None
+
+
+def persistable_files(
+    program: Program, dirname: PathName, filename: str | None
+) -> dict[str, Writer]:
+    """What `save_persistables` writes into a folder, by name. Raises NotInitialized."""
+    tensors = {name: value_of(name) for name in _chosen(program, None, is_persistable)}
+    return _files(as_path(dirname, "dirname"), filename, tensors)[1]
+
+
+def save_params(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save the parameters of a program as `save_vars` does; optimizers' variables are left out.
+
+    Of a trainer's program those that lie on servers are fetched from there, whole.
+    """
+    program = expect_program(main_program)
+    names = {var.name for var in get_program_parameter(program)}
+    remote = {name: each for name, each in merged_values(program).items() if name in names}
+    if not remote:
+        return save_vars(executor, dirname, main_program, None, is_parameter, filename)
+    return _save_with(executor, dirname, program, is_parameter, filename, remote)
+
+
+def save_persistables(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save every variable that outlives a run as `save_vars` does: what training continues from.
+
+    Of a trainer's program the variables that lie on servers are fetched from there, whole.
+    """
+    program = expect_program(main_program)
+    remote = merged_values(program)
+    if not remote:
+        return save_vars(executor, dirname, main_program, None, is_persistable, filename)
+    return _save_with(executor, dirname, program, is_persistable, filename, remote)
+
+
+def _save_with(
+    executor: Executor,
+    dirname: PathName | None,
+    program: Program,
+    predicate: Callable[[Variable], bool],
+    filename: str | None,
+    remote: Mapping[str, Any],
+) -> bytes | None:
+    """Save variables of a trainer's program: its own, and those fetched from servers."""
+    expect_executor(executor)
+    names = local_names(program, iter(_chosen(program, None, predicate)))
+    tensors: dict[str, Tensor] = {n: value_of(n) for n in names if n not in remote}
+    tensors |= {name: (array, ()) for name, array in remote.items()}
+    return _save(dirname, filename, tensors)
+
+
+def load_vars(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Set `vars`, or the variables of a program that `predicate` takes, in the global scope.
+
+    Files are where `save_vars` puts them; with `dirname` None, `filename` is the bytes it gave.
+    Raises FileNotFoundError and CheckpointError naming the file, RuntimeError with both shapes
+    or element types where a file has another than the program; then nothing was set.
+    """
+    place = expect_executor(executor)
+    chosen = _chosen(main_program, vars, predicate)
+    set_variables(_read(dirname, filename, chosen), place)
+
+
+def read_persistables(
+    dirname: PathName | None, program: Program, filename: str | bytes | None = None
+) -> dict[str, LoDTensor]:
+    """What `load_persistables` would set, by name; nothing is set. Raises as it does."""
+    return _read(dirname, filename, _chosen(program, None, is_persistable))
+
+
+def _read(
+    dirname: PathName | None, filename: str | bytes | None, chosen: Mapping[str, Variable]
+) -> dict[str, LoDTensor]:
+    if dirname is None and filename is None:
+        raise ValueError("dirname and filename cannot both be None: where are the variables?")
+    found = read_variables(dirname, filename, list(chosen))
+    return {name: _fitting(var, *found[name]) for name, var in chosen.items()}
+
+
+def load_params(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load the parameters of a program as `load_vars` does."""
+    load_vars(executor, dirname, main_program, None, is_parameter, filename)
+
+
+def load_persistables(
+    executor: Executor,
+    dirname: PathName | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load every variable of a program that outlives a run as `load_vars` does.
+
+    A server's program makes its parts from files that have the whole variables, a trainer's loads
+    what trainers hold.
+    """
+    program = expect_program(main_program)
+    parts = parts_of(program)
+    if parts:
+        place = expect_executor(executor)
+        wholes = list(dict.fromkeys(each.origin for each in parts.values()))
+        found = read_variables(dirname, filename, wholes)
+        made = {name: LoDTensor(e.cut(found[e.origin][1][0])) for name, e in parts.items()}
+        set_variables(made, place)
+        return
+    chosen = _chosen(program, None, is_persistable)
+    local = [chosen[name] for name in local_names(program, iter(chosen))]
+    load_vars(executor, dirname, program, local, None, filename)
+
+
+# ---- what they take, where it lies ----
+
+
+def expect_program(given: Any) -> Program:
+    """The program given, that of a CompiledProgram, or the default main one.
+
+    Raises TypeError for anything else.
+    """
+    program = given.program if isinstance(given, CompiledProgram) else given
+    program = default_main_program() if program is None else program
+    if not isinstance(program, Program):
+        raise TypeError(
+            f"main_program must be a fluid.Program, but received {type(given).__name__}"
+        )
+    return program
+
+
+def expect_executor(executor: Any) -> Place:
+    """The place of an executor; TypeError for anything else."""
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            f"executor must be a fluid.Executor, but received {type(executor).__name__}"
+        )
+    return executor.place
+
+
+def _chosen(
+    main_program: Program | None,
+    vars: Iterable[Variable] | None,
+    predicate: Callable[[Variable], bool] | None,
+) -> dict[str, Variable]:
+    program = expect_program(main_program)
+    found = list(filter(predicate, program.list_vars()) if vars is None else vars)
+    for var in found:
+        if not isinstance(var, Variable):
+            raise TypeError(f"vars must be Variables, but received {type(var).__name__}")
+    return {var.name: var for var in found if var.kind is not VarKind.RAW}
+
+
+def value_of(name: str) -> Tensor:
+    """The value of a variable in the global scope; NotInitialized where it has none."""
+    found = global_scope().find_var(name)
+    tensor = LoDTensor() if found is None else found.get_tensor()
+    if tensor.array is None:
+        hint = "run the startup program in this scope first"
+        raise NotInitialized(f"variable {name!r} has no value to save", hint=hint)
+    return tensor.array, tuple(tuple(level) for level in tensor.lod())
+
+
+def _files(
+    folder: Path, filename: str | None, tensors: Mapping[str, Tensor]
+) -> tuple[Path, dict[str, Writer]]:
+    """The folder of the files that hold tensors, and what writes each."""
+    if filename is not None:
+        path = folder / as_path(filename, "filename")
+        return path.parent, {path.name: combined_writer(tensors)}
+    paths = {name: tensor_path(folder, name) for name in tensors}
+    return folder, {name: tensor_writer(str(path), *tensors[name]) for name, path in paths.items()}
+
+
+def read_variables(
+    dirname: PathName | None, filename: str | bytes | None, names: list[str]
+) -> dict[str, tuple[str, Tensor]]:
+    """For each name, where its tensor was found, and the tensor; all are of the same save.
+
+    Raises FileNotFoundError and CheckpointError naming the file.
+    """
+    if dirname is None:
+        return {name: (IN_MEMORY, tensor) for name, tensor in _unpack(filename, names)}
+    folder = as_path(dirname, "dirname")
+    if filename is not None:
+        path = folder / as_path(filename, "filename")
+        with reading(path.parent):
+            found = load_combined(path, names)
+        where = one_line(str(path))
+        return {name: (where, tensor) for name, tensor in found.items()}
+    paths = {name: tensor_path(folder, name) for name in names}
+    with reading(folder):
+        return {name: (one_line(str(path)), load_tensor(path)) for name, path in paths.items()}
+
+
+def _unpack(data: Any, names: list[str]) -> list[tuple[str, Tensor]]:
+    if not isinstance(data, bytes):
+        raise TypeError(f"without dirname, filename is bytes, but received {type(data).__name__}")
+    stream = BytesIO(data)
+    found = [(name, read_tensor(stream, f"{IN_MEMORY} ({name})")) for name in sorted(names)]
+    if left := len(data) - stream.tell():
+        given = f"{left} more bytes after {len(names)} tensors: name all that were saved"
+        raise CheckpointError(f"{IN_MEMORY}: expected their end, given {given}")
+    return found
+
+
+def _fitting(var: Variable, where: str, tensor: Tensor) -> LoDTensor:
+    """The loaded tensor of a variable; RuntimeError where the program says it is another."""
+    array, lod = tensor
+    dims = array.shape if var.dims is None else var.dims
+    sizes_fit = all(want < 0 or want == size for want, size in zip(dims, array.shape, strict=False))
+    if len(dims) != array.ndim or not sizes_fit:
+        given = f"the shape {dims} in the program, but {array.shape} in {where}"
+        raise RuntimeError(f"variable {var.name!r} has {given}: was it saved from another model?")
+    if var.element.numpy != array.dtype:
+        given = f"{var.element.numpy} in the program, but {array.dtype} in {where}"
+        raise RuntimeError(f"variable {var.name!r} is {given}: was it saved from another model?")
+    loaded = LoDTensor(array)
+    loaded.set_lod(lod)
+    return loaded
+
+
+def set_variables(tensors: Mapping[str, LoDTensor], place: Place) -> None:
+    """Set variables of the global scope, made where they are missing."""
+    scope = global_scope()
+    for name, loaded in tensors.items():
+        tensor = (scope.find_var(name) or scope.var(name)).get_tensor()
+        tensor.set(loaded.array, place)
+        tensor.set_lod(loaded.lod())

@@ -1,0 +1,373 @@
+"""Files of named arrays, `.pdparams` and `.pdopt`, which the reference writes as pickles.
+
+A pickle is a program for a small stack machine that may call anything. Here it is read by a
+machine that knows the few steps that dicts of arrays are made of and calls nothing: whatever else
+a file asks for is refused. What is written has the very bytes that release 1.8.5 writes.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from compiler.ir.types import Array, DType
+from runtime.files.checkpoint import CheckpointError
+
+__all__ = ["dump_state", "load_state", "load_tables"]
+
+
+def load_state(data: bytes, where: str) -> dict[str, Any]:
+    """The arrays in the bytes of a file by name; later releases add dicts of texts.
+
+    Raises CheckpointError, with the file's name, for anything but such a dict.
+
+    >>> load_state(dump_state({"w": np.array([1.0, 2.0])}), "model.pdparams")
+    {'w': array([1., 2.])}
+    """
+    state = _read(data, where)
+    return {_text(name, where): _value(value, f"{where} ({name})") for name, value in state.items()}
+
+
+def load_tables(data: bytes, where: str) -> dict[str, Any]:
+    r"""The arrays, texts and lists in the bytes of a file by name, as data sets are kept.
+
+    Names may be bytes, as in files of Python 2. Raises CheckpointError for anything but such a
+    dict.
+
+    >>> load_tables(b"\x80\x02}U\x06labels](K\x06K\x09es.", "data_batch_1")
+    {'labels': [6, 9]}
+    """
+    tables = _read(data, where)
+    names = (name.decode("latin1") if isinstance(name, bytes) else name for name in tables)
+    arrays = (each.array if isinstance(each, _Shell) else each for each in tables.values())
+    return dict(zip((_text(name, where) for name in names), arrays, strict=True))
+
+
+def _read(data: bytes, where: str) -> dict[Any, Any]:
+    try:
+        state = _Machine(2 * len(data)).run(data)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise CheckpointError(f"{where} is no file of named arrays: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{where}: expected arrays by name, given {type(state).__name__}")
+    return state
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise CheckpointError(f"{where}: expected a text, given {type(value).__name__}")
+    return value
+
+
+def _value(value: Any, where: str) -> Array | dict[str, str]:
+    if isinstance(value, dict):
+        return {_text(name, where): _text(text, where) for name, text in value.items()}
+    if not isinstance(value, _Shell) or value.array is None:
+        raise CheckpointError(f"{where}: expected an array, given {type(value).__name__}")
+    return value.array
+
+
+# ---- reading
+
+
+@dataclass
+class _Type:
+    """A NumPy dtype while it is described."""
+
+    code: str
+    order: str = "="
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype as it is in the file; TypeError for one that fluid does not have."""
+        native = np.dtype(self.code).newbyteorder("=")
+        return DType.of(native).numpy.newbyteorder(self.order)
+
+
+@dataclass
+class _Shell:
+    """An array, empty until its data comes."""
+
+    array: Array | None = None
+
+
+def _encoded(text: str, codec: str) -> bytes:
+    if codec != "latin1":
+        raise ValueError(f"it asks for the codec {codec}")
+    return text.encode(codec)
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "numpy.core.multiarray _reconstruct": lambda *_: _Shell(),
+    "numpy._core.multiarray _reconstruct": lambda *_: _Shell(),
+    "numpy dtype": lambda code, *_: _Type(code),
+    "_codecs encode": _encoded,
+    "__builtin__ bytes": bytes,
+    "builtins bytes": bytes,
+}
+"""What a file may call, and what that comes to here."""
+_NAMED = {*_CALLS, "numpy ndarray"}
+
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_LITERALS = set(
+    "BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINSTRING "
+    "SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8".split()
+)
+_MARK = object()
+
+
+class _Machine:
+    """The stack and the memo of a pickle while it is read.
+
+    `left` bytes may still be made: no more than each byte of the file once as bytes and once as
+    part of an array, however often the file takes them from the memo.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, data: bytes) -> Any:
+        """What the file describes."""
+        for opcode, argument, _ in pickletools.genops(data):
+            self.step(opcode.name, argument)
+        return self.stack.pop()
+
+    def step(self, name: str, argument: Any) -> None:
+        """Take one step; ValueError for one that dicts of arrays do not need."""
+        if name in _LITERALS:
+            self.stack.append(argument)
+        elif name in _CONSTANTS:
+            self.stack.append(_CONSTANTS[name])
+        elif name in _STEPS:
+            _STEPS[name](self, argument)
+        else:
+            raise ValueError(f"it takes the step {name}")
+
+    def pop(self, count: int) -> list[Any]:
+        """The topmost items."""
+        return [self.stack.pop() for _ in range(count)][::-1]
+
+    def pop_to_mark(self) -> list[Any]:
+        """The items above the last mark."""
+        index = len(self.stack) - 1 - self.stack[::-1].index(_MARK)
+        items = self.stack[index + 1 :]
+        del self.stack[index:]
+        return items
+
+    def join(self, items: list[Any]) -> None:
+        """Replace them by their tuple."""
+        self.stack.append(tuple(items))
+
+    def add(self, items: list[Any]) -> None:
+        """Add keys and values in turns to the dict on top."""
+        if not isinstance(self.stack[-1], dict):
+            raise ValueError("it adds items to what is no dict")
+        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+    def extend(self, items: list[Any]) -> None:
+        """Add items to the list on top."""
+        if not isinstance(self.stack[-1], list):
+            raise ValueError("it adds items to what is no list")
+        self.stack[-1].extend(items)
+
+    def name(self, name: str) -> None:
+        """Put down a name from a module, if it is one that arrays need."""
+        if name not in _NAMED:
+            raise ValueError(f"it asks for {name.replace(' ', '.')}")
+        self.stack.append(name)
+
+    def call(self) -> None:
+        """Replace a name and arguments by what the call comes to."""
+        name, arguments = self.pop(2)
+        result = _CALLS[name](*arguments)
+        self.spend(len(result) if isinstance(result, bytes) else 0)
+        self.stack.append(result)
+
+    def spend(self, count: int) -> None:
+        """Count bytes that are made; ValueError for more than the file can need."""
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("its arrays have more data than it holds")
+
+    def build(self) -> None:
+        """Give a dtype its byte order, or an array its data."""
+        target, state = self.pop(2)
+        if isinstance(target, _Type):
+            target.order = state[1]
+        elif isinstance(target, _Shell):
+            target.array = self.array(*state[1:])
+        else:
+            raise ValueError(f"it gives a state to {target!r}")
+        self.stack.append(target)
+
+    def array(self, shape: tuple[int, ...], kind: _Type, fortran: bool, data: Any) -> Array:
+        """An array with a copy of the data."""
+        raw = data.encode("latin1") if isinstance(data, str) else data
+        if math.prod(shape) * kind.dtype.itemsize != len(raw):
+            raise ValueError(f"{len(raw)} bytes are no array of {kind.code} with shape {shape}")
+        self.spend(len(raw))
+        found = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if fortran else "C")
+        return np.array(found, found.dtype.newbyteorder("="), order="C")
+
+
+_STEPS: dict[str, Callable[[_Machine, Any], object]] = {
+    "PROTO": lambda machine, _: None,
+    "FRAME": lambda machine, _: None,
+    "STOP": lambda machine, _: None,
+    "MARK": lambda machine, _: machine.stack.append(_MARK),
+    "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
+    "EMPTY_LIST": lambda machine, _: machine.stack.append([]),
+    "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.pop_to_mark()),
+    "TUPLE": lambda machine, _: machine.join(machine.pop_to_mark()),
+    "TUPLE1": lambda machine, _: machine.join(machine.pop(1)),
+    "TUPLE2": lambda machine, _: machine.join(machine.pop(2)),
+    "TUPLE3": lambda machine, _: machine.join(machine.pop(3)),
+    "SETITEM": lambda machine, _: machine.add(machine.pop(2)),
+    "SETITEMS": lambda machine, _: machine.add(machine.pop_to_mark()),
+    "BINPUT": lambda machine, index: machine.memo.update({index: machine.stack[-1]}),
+    "LONG_BINPUT": lambda machine, index: machine.memo.update({index: machine.stack[-1]}),
+    "MEMOIZE": lambda machine, _: machine.memo.update({len(machine.memo): machine.stack[-1]}),
+    "BINGET": lambda machine, index: machine.stack.append(machine.memo[index]),
+    "LONG_BINGET": lambda machine, index: machine.stack.append(machine.memo[index]),
+    "GLOBAL": lambda machine, name: machine.name(name),
+    "STACK_GLOBAL": lambda machine, _: machine.name(" ".join(machine.pop(2))),
+    "REDUCE": lambda machine, _: machine.call(),
+    "BUILD": lambda machine, _: machine.build(),
+}
+"""The steps that dicts of arrays take, in every way NumPy and Python have written them."""
+
+
+# ---- writing
+
+
+def dump_state(arrays: Mapping[str, Array]) -> bytes:
+    """The bytes of a file of these arrays, which release 1.8.5 reads.
+
+    Raises CheckpointError for an element type that it does not have.
+    """
+    writer = _Writer()
+    writer.put(b"}", None)
+    mark, add = (b"", b"s") if len(arrays) == 1 else (b"(", b"u")
+    items = iter(arrays.items())
+    while batch := list(islice(items, 1000)):
+        writer.out += mark
+        for name, array in batch:
+            writer.text(name)
+            writer.array(name, np.ascontiguousarray(array))
+        writer.out += add
+    return bytes(writer.out + b".")
+
+
+class _Writer:
+    """Writes the steps that make arrays; what was made once is taken from the memo again."""
+
+    def __init__(self) -> None:
+        self.out = bytearray(b"\x80\x02")
+        self.memo: dict[Any, int] = {}
+        self.count = 0
+
+    def put(self, step: bytes, key: Any) -> None:
+        """Write a step and keep its result, under a key if it may come again."""
+        if key is not None:
+            self.memo[key] = self.count
+        index = self.count
+        self.out += step + (b"q%c" % index if index < 256 else b"r" + struct.pack("<I", index))
+        self.count += 1
+
+    def got(self, key: Any) -> bool:
+        """Whether a result was kept under a key; then it is taken."""
+        index = self.memo.get(key)
+        if index is not None:
+            self.out += b"h%c" % index if index < 256 else b"j" + struct.pack("<I", index)
+        return index is not None
+
+    def text(self, text: str, shared: bool = False) -> None:
+        """Write a text; single letters are one object for Python, wherever they come from."""
+        key = ("text", text) if shared or len(text) == 1 else None
+        if key is None or not self.got(key):
+            raw = text.encode("utf-8", "surrogatepass")
+            self.put(b"X" + struct.pack("<I", len(raw)) + raw, key)
+
+    def name(self, name: str) -> None:
+        """Write a name from a module."""
+        if not self.got(("name", name)):
+            self.put(b"c" + name.replace(" ", "\n").encode() + b"\n", ("name", name))
+
+    def number(self, number: int) -> None:
+        """Write a number, in as few bytes as it takes."""
+        if 0 <= number < 1 << 8:
+            self.out += b"K%c" % number
+        elif 0 <= number < 1 << 16:
+            self.out += b"M" + struct.pack("<H", number)
+        elif -1 << 31 <= number < 1 << 31:
+            self.out += b"J" + struct.pack("<i", number)
+        else:
+            raw = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+            self.out += b"\x8a%c" % len(raw) + raw
+
+    def numbers(self, numbers: tuple[int, ...]) -> None:
+        """Write a tuple of numbers."""
+        if len(numbers) > 3:
+            self.out += b"("
+        for number in numbers:
+            self.number(number)
+        self.put((b")", b"\x85", b"\x86", b"\x87", b"t")[min(len(numbers), 4)], None)
+
+    def data(self, raw: bytes) -> None:
+        """Write bytes as protocol 2 does: as the text of their codes, to be encoded."""
+        key = ("bytes", raw) if len(raw) == 1 else None
+        if key is not None and self.got(key):
+            return
+        if not raw:
+            self.name("__builtin__ bytes")
+            self.put(b")R", None)
+            return
+        self.name("_codecs encode")
+        self.text(raw.decode("latin1"))
+        self.text("latin1", shared=True)
+        self.put(b"\x86", None)
+        self.put(b"R", key)
+
+    def dtype(self, dtype: np.dtype[Any]) -> None:
+        """Write a dtype."""
+        if self.got(dtype):
+            return
+        self.name("numpy dtype")
+        self.text(dtype.str[1:])
+        self.put(b"\x89\x88\x87", None)
+        self.put(b"R", dtype)
+        self.out += b"(K\x03"
+        self.text(dtype.str[0])
+        self.out += b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00"
+        self.put(b"t", None)
+        self.out += b"b"
+
+    def array(self, name: str, array: Array) -> None:
+        """Write an array; CheckpointError, with its name, for a type that 1.8.5 does not have."""
+        try:
+            little = array.astype(DType.of(array.dtype).numpy.newbyteorder("<"), copy=False)
+        except TypeError as error:
+            raise CheckpointError(f"{name}: {error}") from None
+        self.name("numpy.core.multiarray _reconstruct")
+        self.name("numpy ndarray")
+        self.numbers((0,))
+        self.data(b"b")
+        self.put(b"\x87", None)
+        self.put(b"R", None)
+        self.out += b"(K\x01"
+        self.numbers(array.shape)
+        self.dtype(little.dtype)
+        self.out += b"\x89"
+        self.data(little.tobytes())
+        self.put(b"t", None)
+        self.out += b"b"

@@ -1,0 +1,362 @@
+"""Files that are saved together: after a kill at any moment a load finds all old or all new.
+
+New files are written as drafts into a folder inside the folder they belong to, so that a rename
+moves them wherever that is: a mount point, the target of a symbolic link, the working directory.
+When all are synced to the disk, the record of the save (`save_record.py`) appears by one rename;
+before it the old files count, after it the new ones. Then each draft replaces its file, and the
+record is removed. A save or load that finds the record of a killed save puts the rest in place
+first. What else is in the folder stays, and no file of ours remains when a save is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from io import BufferedIOBase
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import NoReturn
+
+from runtime.files.folder_locks import lock_if_free, locked
+from runtime.files.save_record import (
+    DRAFTS,
+    RECORD,
+    Change,
+    Place,
+    Record,
+    TornSaveError,
+    expect_inside,
+    has_record,
+    read_record,
+    stamp,
+)
+
+Writer = Callable[[BufferedIOBase], object]
+"""Writes the content of a file into an open stream."""
+
+_SYNCED_AT_ONCE = 16
+"""Threads that sync files; a disk commits requests of the same time together."""
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+"""What file systems answer that sync no folders."""
+
+
+def save_files(folder: Path, files: Mapping[str, Writer], removed: Iterable[str] = ()) -> None:
+    """Write files into a folder, and remove others from it, as one: all of it happens or nothing.
+
+    Names are relative to the folder; folders on the way are made. The save is on the disk when this
+    returns. Drafts that killed saves left here are removed. Where saves of several processes meet,
+    the last one wins as a whole. Raises OSError with the path where the disk is full or the folder
+    read-only, TornSaveError for a folder with the files of an interrupted save that others changed
+    and this save does not replace, TimeoutError where another process has the folder for too long,
+    and what a writer raises; then the files are as they were and no draft is left.
+    """
+    made: list[Path] = []
+    try:
+        with _reporting(folder):
+            for parent in sorted({(folder / name).parent for name in files} | {folder}):
+                made += _make(parent)
+        with _draft(folder) as draft:
+            _write(draft, folder, files)
+            draft.commit(list(files), [name for name in removed if name not in files])
+    except BaseException:
+        for place in reversed(made):
+            with suppress(OSError):
+                place.rmdir()
+        raise
+    _sync({place.parent for place in made})
+
+
+@contextmanager
+def reading(folder: Path) -> Generator[None]:
+    """Read files of a folder: no save changes them meanwhile, a save that was killed is finished.
+
+    Raises TornSaveError where a save was interrupted and its files were changed since, or cannot
+    be put in place; TimeoutError where another process has the folder for too long.
+    """
+    while True:
+        with locked(folder, exclusive=False):
+            if not has_record(folder):
+                yield
+                return
+        _finish_interrupted(folder)
+
+
+def saved_files(folder: Path) -> list[Path]:
+    """The files in a folder and in those inside it, sorted; drafts of killed saves are left out.
+
+    Saves that were killed in folders inside it are finished first; raises as `reading` does.
+    """
+    for record in sorted(folder.rglob(RECORD)):
+        if not _is_draft(record.relative_to(folder)):
+            _finish_interrupted(record.parent)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if not _is_draft(path.relative_to(folder))]
+
+
+def visible_names(folder: Path) -> list[str]:
+    """The names in a folder, sorted; drafts of killed saves are left out."""
+    return sorted(path.name for path in folder.iterdir() if not _is_draft(Path(path.name)))
+
+
+def _is_draft(path: Path) -> bool:
+    return any(part.startswith(DRAFTS) for part in path.parts)
+
+
+# ---- drafts ----
+
+
+class _Draft:
+    """A folder of new files, locked by the process that writes them until it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.counts = False
+        self.path = Path(mkdtemp(prefix=DRAFTS, dir=folder))
+        self.handle = lock_if_free(self.path)
+
+    def close(self) -> None:
+        """Remove what is left of it, unless its files count: then the next load needs them."""
+        if not self.counts or not has_record(self.folder):
+            shutil.rmtree(self.path, ignore_errors=True)
+        if self.handle is not None:
+            os.close(self.handle)
+
+    def commit(self, names: Sequence[str], removed: Sequence[str]) -> None:
+        """Let the drafts count, which are numbered in the order of `names`, and put them there."""
+        folder = self.folder
+        with locked(folder, exclusive=True):
+            with _reporting(folder):
+                replaces = _finish_unless_replaced(folder, {*names, *removed})
+                if len(names) == 1 and not removed and not replaces:
+                    self._replace_one(names[0])
+                    return
+                record = self._record(names, removed)
+                self._start(record)
+            _finish_started(record)
+            self.counts = False
+            if replaces:
+                _remove_drafts(folder)
+
+    def _replace_one(self, name: str) -> None:
+        target = self.folder / name
+        (self.path / "0").replace(target)
+        _sync([target.parent])
+
+    def _start(self, record: Record) -> None:
+        """Write the record, from which on the save counts."""
+        record.write(self.path / RECORD)
+        _sync([self.path / RECORD, self.path])
+        self.counts = True  # also where an interrupt hits the rename
+        (self.path / RECORD).replace(self.folder / RECORD)
+
+    def _record(self, names: Sequence[str], removed: Sequence[str]) -> Record:
+        folder = self.folder
+        changes = [
+            Change(name, str(index), stamp(folder / name), stamp(self.path / str(index)))
+            for index, name in enumerate(names)
+        ]
+        changes += [Change(name, "", stamp(folder / name), None) for name in removed]
+        return Record(folder, folder.stat().st_ino, self.path.name, changes)
+
+
+@contextmanager
+def _draft(folder: Path) -> Generator[_Draft]:
+    """An empty draft in a folder; those of killed saves are removed."""
+    with locked(folder, exclusive=True), _reporting(folder):
+        _remove_drafts(folder)
+        draft = _Draft(folder)
+    try:
+        yield draft
+    finally:
+        draft.close()
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove the drafts whose process ended, but those that the record of a killed save needs."""
+    with suppress(TornSaveError):
+        _finish_interrupted_here(folder)
+    if has_record(folder):
+        return
+    for path in folder.glob(f"{DRAFTS}*"):
+        handle = lock_if_free(path)
+        if handle is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(handle)
+
+
+def _write(draft: _Draft, folder: Path, files: Mapping[str, Writer]) -> None:
+    for index, (name, write) in enumerate(files.items()):
+        with _reporting(folder / name):
+            _expect_replaceable(folder, name)
+            with (draft.path / str(index)).open("xb") as stream:
+                write(stream)
+    with _reporting(folder):
+        _sync([draft.path / str(index) for index in range(len(files))])
+
+
+def _expect_replaceable(folder: Path, name: str) -> None:
+    """OSError unless a rename will be able to put a draft there."""
+    target = folder / name
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(target))
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target.parent))
+    if target.parent.stat().st_dev != folder.stat().st_dev:
+        raise OSError(errno.EXDEV, f"it is on another disk than {folder}", str(target.parent))
+    try:
+        expect_inside(folder, name)
+    except ValueError as error:
+        raise OSError(errno.EXDEV, str(error), str(target)) from error
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder and those around it; what was made, the outermost first."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing[::-1]
+
+
+def _sync(paths: Iterable[Path]) -> None:
+    """Wait until files and folders are on the disk."""
+    given = list(paths)
+    if len(given) == 1:
+        _sync_one(given[0])
+        return
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+        try:
+            done = pool.map(_sync_one, given)
+        except RuntimeError:  # the interpreter is ending, and starts no threads
+            done = map(_sync_one, given)
+        for _ in done:
+            pass
+
+
+def _sync_one(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder that may be written to, but not listed
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _reporting(path: Path) -> Generator[None]:
+    """Name the place that a save was for in errors of the operating system, not its draft."""
+    try:
+        yield
+    except OSError as error:
+        known = str(error.filename or "")
+        if error.errno is None or (known and DRAFTS not in known):
+            raise
+        text = f"{error.strerror}; what was saved here before is unharmed"
+        raise OSError(error.errno, text, str(path)) from error
+
+
+# ---- records ----
+
+
+def _finish_interrupted(folder: Path) -> None:
+    with locked(folder, exclusive=True):
+        try:
+            _finish_interrupted_here(folder)
+        except OSError as error:
+            hint = "load it once where you may write, which moves the files into place"
+            given = f"the save into {folder} was interrupted and cannot be finished: {error}"
+            raise TornSaveError(f"{given}; {hint}") from error
+
+
+def _finish_unless_replaced(folder: Path, names: set[str]) -> bool:
+    """Finish an earlier save that was killed; True where that fails but all its files are replaced.
+
+    Raises TornSaveError where it fails and some are not.
+    """
+    try:
+        _finish_interrupted_here(folder)
+    except TornSaveError:
+        record = read_record(folder)
+        if record is None or not record.names <= names:
+            raise
+        return True
+    return False
+
+
+def _finish_interrupted_here(folder: Path) -> None:
+    """Put the files of a killed save in place, or drop its record where others wrote all anew."""
+    record = read_record(folder)
+    if record is None:
+        return
+    places = {record.place(change) for change in record.changes}
+    if places <= {Place.DRAFT, Place.TARGET}:
+        _finish(record)
+    elif places <= {Place.LOST} or _is_written_anew(record, places):
+        _drop(record)
+    else:
+        _refuse(record)
+
+
+def _is_written_anew(record: Record, places: set[Place]) -> bool:
+    """Whether another program replaced all files, or some after all were in place.
+
+    In a copy of the folder times of files may differ though nobody wrote them.
+    """
+    others = {Place.OTHER, Place.OTHER_OVER_DRAFT}
+    is_copy = record.folder.stat().st_ino != record.inode
+    return not is_copy and (places <= others or places <= {Place.TARGET, Place.OTHER})
+
+
+def _refuse(record: Record) -> NoReturn:
+    changed = [
+        each.name
+        for each in record.changes
+        if record.place(each) not in (Place.DRAFT, Place.TARGET)
+    ]
+    few = ", ".join(changed[:4]) + (", …" if len(changed) > 4 else "")
+    raise TornSaveError(
+        f"{record.folder}: a save was interrupted and its files were changed since ({few}): they "
+        "may be of different saves; save all of them again, or load another checkpoint, or "
+        f"remove {record.folder / RECORD} to take them as they are"
+    )
+
+
+def _finish_started(record: Record) -> None:
+    """Put the files of a save that counts in place. OSError where that is left to the next load."""
+    try:
+        _sync([record.folder])
+        _finish(record)
+    except OSError as error:
+        text = f"{error.strerror}; all was written, and the next load or save puts it in place"
+        raise OSError(error.errno, text, str(record.folder)) from error
+    except BaseException:
+        with suppress(OSError):
+            _finish(record)  # an interrupt comes once
+        raise
+
+
+def _finish(record: Record) -> None:
+    """Put drafts in place that are not there yet, and remove the record and what is left."""
+    folder = record.folder
+    for change in record.changes:
+        target = folder / change.name
+        if change.new is None:
+            target.unlink(missing_ok=True)
+        elif record.source(change).exists():
+            record.source(change).replace(target)
+    _sync({(folder / change.name).parent for change in record.changes})
+    _drop(record)
+
+
+def _drop(record: Record) -> None:
+    """Remove a record, and the drafts that it names."""
+    (record.folder / RECORD).unlink(missing_ok=True)
+    shutil.rmtree(record.folder / record.draft, ignore_errors=True)

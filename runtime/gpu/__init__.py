@@ -1,0 +1,1 @@
+"""GPU memory through torch, drivers and launches of compiled kernels."""

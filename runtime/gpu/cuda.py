@@ -1,0 +1,244 @@
+"""The memory of a CUDA device as torch tensors: an arena, and copies of what lives on the host.
+
+With `TRITON_INTERPRET=1` kernels run in Triton's interpreter on the host's memory: then "device" is
+the host, and what is copied elsewhere is shared. torch is imported when first asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+from compiler.ir.types import Array, DType
+from compiler.private_folders import is_private
+from runtime.device import CUDAPlace
+from runtime.errors import PlaceError, TooLarge
+
+BFLOAT16 = DType.BF16.numpy
+
+ALIGN = 256
+"""Bytes to whose multiple torch aligns what it allocates."""
+
+
+def interprets() -> bool:
+    """Whether kernels run in Triton's interpreter, on the host."""
+    return os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+
+
+def device_of(place: CUDAPlace) -> str:
+    """The name torch has for the device of a place. Raises PlaceError where there is none."""
+    torch = _torch(place)
+    if interprets():
+        return "cpu"
+    if not torch.cuda.is_available():
+        raise PlaceError(
+            f"{place} cannot be used: torch {torch.__version__} finds no CUDA device",
+            hint="set TRITON_INTERPRET=1 to run the kernels on the CPU, slowly, or use CPUPlace()",
+        )
+    count = int(torch.cuda.device_count())
+    if place.device >= count:
+        raise PlaceError(f"{place} cannot be used: torch finds {count} CUDA devices, from 0 on")
+    use_private_cache()
+    return f"cuda:{place.device}"
+
+
+@cache
+def use_private_cache() -> None:
+    """Let Triton keep its kernels in a folder of this process, where others can write to its own.
+
+    Triton executes the machine code that it finds in `TRITON_CACHE_DIR`, or in ~/.triton/cache.
+    """
+    home = Path(os.environ.get("TRITON_HOME") or Path.home())
+    folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+    if not is_private(folder, "TRITON_CACHE_DIR"):
+        own = mkdtemp(prefix="fluid-triton-")
+        atexit.register(rmtree, own, ignore_errors=True)
+        os.environ["TRITON_CACHE_DIR"] = own
+
+
+def _torch(place: CUDAPlace) -> Any:
+    missing = [name for name in ("torch", "triton") if find_spec(name) is None]
+    if missing:
+        raise PlaceError(
+            f"{place} cannot be used: {' and '.join(missing)} cannot be imported",
+            hint="install them with pip, or use CPUPlace()",
+        )
+    return import_module("torch")
+
+
+def gpu_count() -> int:
+    """The number of CUDA devices that torch finds; 0 without torch or triton."""
+    if any(find_spec(name) is None for name in ("torch", "triton")):
+        return 0
+    cuda = import_module("torch").cuda
+    return int(cuda.device_count()) if cuda.is_available() else 0
+
+
+def gpu_of(device: str) -> str:
+    """The kind of GPU that a device is, as `fluid compile` names it: `cuda:90`, `hip:gfx942`."""
+    torch = import_module("torch")
+    found = torch.cuda.get_device_properties(device)
+    if torch.version.hip:
+        return f"hip:{found.gcnArchName.partition(':')[0]}"
+    return f"cuda:{found.major}{found.minor}"
+
+
+def stream_of(device: str) -> Callable[[], int]:
+    """What gives the stream of this thread that the work of a device goes to."""
+    cuda = import_module("torch").cuda
+    return lambda: int(cuda.current_stream(device).cuda_stream)
+
+
+def current(device: str) -> AbstractContextManager[object]:
+    """While it is entered, kernels are launched on this device, whichever others there are."""
+    if not device.startswith("cuda"):
+        return nullcontext()
+    return import_module("torch").cuda.device(device)
+
+
+def host_block(device: str) -> Callable[[int], Array] | None:
+    """What gives the host's arena beside a device its memory: pages that the device copies itself.
+
+    None where the device is the host.
+    """
+    if not device.startswith("cuda"):
+        return None
+    return lambda nbytes: _pinned(nbytes, device)
+
+
+def _pinned(nbytes: int, device: str) -> Array:
+    torch = import_module("torch")
+    with out_of_memory(f"the host's memory for copies, {nbytes} bytes", device):
+        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+
+
+@contextmanager
+def out_of_memory(what: str, device: str) -> Generator[None]:
+    """Raise TooLarge, naming `what`, where torch has not as much memory."""
+    try:
+        yield
+    except import_module("torch").OutOfMemoryError as error:
+        raise TooLarge(f"{what}, is more than {device} has free") from error
+
+
+class DeviceArena:
+    """A block of bytes on a device that grows and never shrinks, like `Arena` on the host."""
+
+    def __init__(self, device: str, poison: bool = False) -> None:
+        self._torch = import_module("torch")
+        self._device = device
+        self._poison = poison
+        self._bytes = self._empty(0)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the block in bytes."""
+        return int(self._bytes.numel())
+
+    def reserve(self, nbytes: int) -> None:
+        """Make the block at least this large. Raises TooLarge where the device has not as much."""
+        if nbytes > self.nbytes:
+            self._bytes = self._empty(0)  # lets go of the old block before the new one is there
+            self._bytes = self._empty(nbytes)
+        if self._poison:
+            self._bytes.fill_(0xFF)
+
+    def _empty(self, nbytes: int) -> Any:
+        with out_of_memory(f"the memory of a step, {nbytes} bytes", self._device):
+            return self._torch.empty(nbytes, dtype=self._torch.uint8, device=self._device)
+
+    def take(
+        self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None
+    ) -> Any:
+        """A tensor over the bytes from `offset` on. Raises ValueError where it would not fit.
+
+        It has no gaps: those are for values of the host.
+        """
+        assert strides is None, "values of a device have no gaps"
+        kind = getattr(self._torch, dtype)
+        stop = offset + prod(shape) * kind.itemsize
+        if offset < 0 or stop > self.nbytes:
+            what = f"a tensor of shape {tuple(shape)} at byte {offset}"
+            raise ValueError(f"{what} does not fit in {self.nbytes}")
+        return self._bytes[offset:stop].view(kind).view(tuple(shape))
+
+    def fresh(self, dtype: str, shape: Sequence[int]) -> Any:
+        """A tensor by itself."""
+        kind = getattr(self._torch, dtype)
+        with out_of_memory(f"{dtype} of shape {tuple(shape)}", self._device):
+            return self._torch.empty(tuple(shape), dtype=kind, device=self._device)
+
+
+def tensor_over(array: Array) -> Any:
+    """A tensor over an array's own memory; torch takes no bfloat16 from NumPy as it is."""
+    torch = import_module("torch")
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+class Mirror:
+    """A host array's twin on a device; whichever was handed out to be written last is the truth."""
+
+    def __init__(self, array: Array, device: str) -> None:
+        self._torch = import_module("torch")
+        self.array = array
+        self.device = device
+        self.shares = device == "cpu"
+        held = tensor_over(array)
+        with out_of_memory(f"state of {array.nbytes} bytes", device):
+            self.tensor = held if self.shares else self._torch.empty_like(held, device=device)
+        self.is_ahead = False
+
+    def push(self) -> bool:
+        """Bring the tensor up to date, which is the truth from now on; True if it was behind."""
+        behind = not self.is_ahead and not self.shares
+        if behind:
+            self.tensor.copy_(tensor_over(self.array))
+        self.is_ahead = True
+        return behind
+
+    def pull(self) -> bool:
+        """Bring the array up to date, which is the truth from now on; True if it was behind."""
+        behind = self.is_ahead and not self.shares
+        if behind:
+            tensor_over(self.array).copy_(self.tensor)
+        self.is_ahead = False
+        return behind
+
+
+class Mirrors:
+    """Twins of a mapping's arrays: while it is entered they are the truth, else the arrays.
+
+    Where a device has memory of its own each step copies them there and back; those of a scope
+    stay.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._held: dict[str, Mirror] = {}
+
+    def twin(self, name: str, array: Array) -> Any:
+        """The tensor that stands for an array."""
+        mirror = self._held.get(name)
+        if mirror is None or mirror.array is not array:
+            mirror = self._held[name] = Mirror(array, self._device)
+        return mirror.tensor
+
+    def __enter__(self) -> None:
+        for mirror in self._held.values():
+            mirror.push()
+
+    def __exit__(self, *_: object) -> None:
+        for mirror in self._held.values():
+            mirror.pull()

@@ -1,0 +1,119 @@
+"""Kernels that are machine code already, called as generated modules call them.
+
+A module says `kernel[(grid,)](x, y, N, LANES=1024, INDEX=INDEX)`. What is known when a kernel is
+compiled is in its code; it is only held against what the module says now. The rest is laid out as
+the manifest has it: addresses of tensors and numbers, eight bytes apart, and a list of where each
+is. Behind them Triton's compiler has addresses of scratch memory, which these kernels do not need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from runtime.errors import PlaceError
+from runtime.gpu.drivers import Driver
+
+_SLOT = 8
+_MOST = 1 << 20
+_LAYOUT = {
+    "i1": "?7x", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x",
+    "i64": "q", "u64": "Q", "fp32": "f4x", "fp64": "d",
+}  # fmt: skip
+"""How a parameter of a type lies in its slot."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel's row of a manifest; see `compiler.codegen.ahead.manifest`."""
+
+    kernel: str
+    gpu: str
+    file: str
+    entry: str
+    parameters: tuple[str, ...]
+    nothing: int
+    constants: Mapping[str, object]
+    threads: int
+    shared: int
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> Row:
+        """A row from plain data. Raises KeyError, TypeError or ValueError for what is none."""
+        made = Row(
+            row["kernel"], row["gpu"], row["file"], row["entry"], tuple(row["parameters"]),
+            row["nothing"], dict(row["constants"]), row["threads"], row["shared"],
+        )  # fmt: skip
+        words: list[object] = [made.kernel, made.gpu, made.file, made.entry, *made.parameters]
+        if not all(isinstance(each, str) for each in words):
+            raise TypeError(f"these are no names: {words}")
+        numbers = (made.nothing, made.threads, made.shared)
+        if not all(type(each) is int and 0 <= each <= _MOST for each in numbers):
+            raise ValueError(f"these are no numbers of a kernel: {numbers}")
+        if any(_plain(each) not in _LAYOUT for each in made.parameters if each[:1] != "*"):
+            raise ValueError(f"these are no parameters: {made.parameters}")
+        return made
+
+
+class Launcher:
+    """A kernel of one device. `stream` gives the stream that work goes to now."""
+
+    def __init__(self, row: Row, driver: Driver, code: bytes, stream: Callable[[], int]) -> None:
+        self.row = row
+        self._driver = driver
+        self._stream = stream
+        self._function = driver.load(code, row.entry, row.shared)
+        layout = "".join(map(_layout, row.parameters)) + "Q" * row.nothing
+        self._layout = struct.Struct(f"<{layout}")
+        count = len(row.parameters) + row.nothing
+        self._places = ctypes.c_void_p * count
+        self._nothing = (0,) * row.nothing
+        self._aligned = [i for i, kind in enumerate(row.parameters) if kind.endswith(":16")]
+
+    def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
+        return partial(self._launch, grid)
+
+    def _launch(self, grid: Sequence[int], *arguments: Any, **constants: object) -> None:
+        if constants != self.row.constants:
+            self._refuse(constants)
+        if 0 in grid:
+            return
+        held = ctypes.create_string_buffer(self._packed(arguments), self._layout.size)
+        start = ctypes.addressof(held)
+        places = self._places(*range(start, start + self._layout.size, _SLOT))
+        row = self.row
+        stream = self._stream()
+        self._driver.launch(self._function, grid, row.threads, row.shared, stream, places)
+
+    def _packed(self, arguments: Sequence[Any]) -> bytes:
+        """Addresses and numbers as the code takes them."""
+        values = [each if isinstance(each, int) else each.data_ptr() for each in arguments]
+        for index in self._aligned:
+            if values[index] % 16:
+                raise PlaceError(
+                    f"{self.row.kernel}: argument {index} is {values[index]}, not a multiple of 16"
+                )
+        try:
+            return self._layout.pack(*values, *self._nothing)
+        except struct.error as error:
+            raise PlaceError(f"{self.row.kernel}: its arguments do not fit: {error}") from error
+
+    def _refuse(self, constants: Mapping[str, object]) -> None:
+        built = dict(self.row.constants)
+        if constants.get("INDEX") == "int64" and built.get("INDEX") == "int32":
+            hint = "a value has 2^31 elements or more: compile the package with --large"
+        else:
+            hint = f"it was compiled with {built}"
+        raise PlaceError(f"{self.row.kernel} is launched with {dict(constants)}", hint=hint)
+
+
+def _plain(kind: str) -> str:
+    return kind.partition(":")[0]
+
+
+def _layout(kind: str) -> str:
+    return "Q" if kind.startswith("*") else _LAYOUT[_plain(kind)]

@@ -1,0 +1,1 @@
+"""Arenas: packing, allocation and the memory limit of a step."""

@@ -1,0 +1,145 @@
+"""Holds what a step will take against a limit, before any of it is taken.
+
+Counted is what is known once sizes are bound: parameters and other state, feeds, the arenas with
+the scratch of kernels, and the copies of what is fetched.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.codegen.module import Module
+from compiler.ir.dims import Size, evaluate, parse_size
+from compiler.ir.types import Array
+from compiler.pack import Life
+from compiler.plan import Tensor
+from runtime.errors import MemoryLimitExceeded
+from runtime.memory.params import Params
+
+SHOWN = 4
+"""The largest variables that a message names."""
+
+_KINDS = {"parameter": "parameters", "feed": "feeds", "fetch": "fetches"}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Memory of one variable: what it is, its bytes, and the user's line where there is one."""
+
+    kind: str
+    name: str
+    nbytes: int
+    text: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        line = f"  ({self.source})" if self.source else ""
+        return f"{self.kind} {self.name!r}{self.text}: {bytes_text(self.nbytes)}{line}"
+
+
+def check_limit(
+    module: Module,
+    limit: int,
+    sizes: Mapping[str, int],
+    lives: Sequence[Life],
+    arena: int,
+    params: Params,
+) -> None:
+    """Raise MemoryLimitExceeded where a step of a module would take more bytes than `limit`.
+
+    `lives` are its buffers at these sizes, `arena` the bytes they are packed into. The message
+    names the largest variables with their shapes, bytes and the user's lines.
+    """
+    edges = [*_params(module, sizes, params), *_edges("feed", module.feeds, sizes)]
+    edges += _edges("fetch", module.fetches, sizes)
+    total = arena + sum(weight.nbytes for weight in edges)
+    if total <= limit:
+        return
+    largest = sorted([*edges, *_buffers(module, sizes, lives)], key=lambda each: -each.nbytes)[
+        :SHOWN
+    ]
+    parts = [f"{bytes_text(arena)} for temporaries"]
+    for kind, plural in _KINDS.items():
+        parts.append(f"{bytes_text(sum(w.nbytes for w in edges if w.kind == kind))} for {plural}")
+    listed = "".join(f"\n    {each}" for each in largest if each.nbytes)
+    raise MemoryLimitExceeded(
+        f"a step takes {bytes_text(total)}, more than the memory limit of {bytes_text(limit)}: "
+        f"{', '.join(parts)}; the largest are{listed}",
+        source=next((each.source for each in largest if each.source), ""),
+        hint="feed a smaller batch, or raise the memory limit",
+    )
+
+
+def bytes_text(nbytes: int) -> str:
+    """Bytes in the unit that shows few digits.
+
+    >>> bytes_text(512), bytes_text(3 << 29)
+    ('512 B', '1.50 GiB')
+    """
+    power = min(max(nbytes.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{nbytes} B" if not power else f"{nbytes / 1024**power:.2f} {_UNITS[power]}"
+
+
+def _params(module: Module, sizes: Mapping[str, int], params: Params) -> Iterator[Weight]:
+    """State that is there, and what a step will make."""
+    for tensor in module.params:
+        array: Array | None = params.get(tensor.name)
+        weight = _weight("parameter", tensor, sizes)
+        yield (
+            weight
+            if array is None
+            else Weight(
+                weight.kind, weight.name, array.nbytes, f", {array.dtype} of shape {array.shape}"
+            )
+        )
+
+
+def _edges(kind: str, tensors: Sequence[Tensor], sizes: Mapping[str, int]) -> Iterator[Weight]:
+    """Feeds or fetches whose sizes are known when they are bound."""
+    return (_weight(kind, each, sizes) for each in tensors if _are_known(each.shape, sizes))
+
+
+def _are_known(shape: Sequence[Size], sizes: Mapping[str, int]) -> bool:
+    return all(isinstance(size, int) or sizes.keys() >= set(size.names) for size in shape)
+
+
+def _weight(kind: str, tensor: Tensor, sizes: Mapping[str, int]) -> Weight:
+    shape = tuple(evaluate(size, sizes) for size in tensor.shape)
+    nbytes = math.prod(shape) * np.dtype(tensor.dtype).itemsize
+    return Weight(kind, tensor.name, nbytes, f", {tensor.dtype} of shape {shape}")
+
+
+def _buffers(module: Module, sizes: Mapping[str, int], lives: Sequence[Life]) -> Iterator[Weight]:
+    """The buffers, with the shape and the user's line of the variable they are named after."""
+    lines = {
+        name: line for outputs, line in _OP.findall(module.source) for name in _listed(outputs)
+    }
+    takes = {take.groups() for take in _TAKE.finditer(module.source)}
+    texts = {(int(n), *_array(dtype, shape, sizes)) for n, dtype, shape in takes}
+    shapes = {(number, nbytes): text for number, nbytes, text in sorted(texts)}
+    for number, (buffer, life) in enumerate(zip(module.buffers, lives, strict=True)):
+        text, line = shapes.get((number, life.size), ""), lines.get(buffer.name, "")
+        yield Weight("temporary", buffer.name, life.size, text, line)
+
+
+_OP = re.compile(r"^ *# (.+?) = \w+\(.*  (\S.*:\d+)$", re.MULTILINE)
+"""The comment above an op in a module: its outputs and the user's line."""
+
+_TAKE = re.compile(r" = take\((\d+), '(\w+)', \((.*?),?\)(?:, \d.*)?\)$", re.MULTILINE)
+"""Where a module takes an array over a buffer: its number, element type and sizes."""
+
+
+def _listed(outputs: str) -> list[str]:
+    return outputs.split(", ")
+
+
+def _array(dtype: str, shape: str, sizes: Mapping[str, int]) -> tuple[int, str]:
+    """The bytes of an array that a module takes, and its element type and shape as text."""
+    found = tuple(evaluate(parse_size(each), sizes) for each in shape.split(",") if each.strip())
+    return math.prod(found) * np.dtype(dtype).itemsize, f", {dtype} of shape {found}"

@@ -1,0 +1,1 @@
+"""Tensors with LoD, and the scopes that hold them."""

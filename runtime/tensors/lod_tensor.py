@@ -1,0 +1,316 @@
+"""LoDTensor: an array in host memory with the sequences it is cut into.
+
+A batch of sequences of different lengths is one array, and its LoD says where each begins: lengths
+[[2, 3]] or offsets [[0, 2, 5]]. A bound step keeps views of a tensor's array, so the array stays
+the same object while shape and type stay; a `Clock` tells when it did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, pairwise
+from operator import index
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from compiler.errors import CompileError
+from compiler.ir.types import Array, DType, VarTypeId
+from runtime.device import Place, expect_place
+from runtime.errors import LodError
+from runtime.gpu.cuda import Mirror
+from runtime.tensors.element_access import ElementAccess
+from runtime.tensors.printing import tensor_text
+
+Lod = list[list[int]]
+
+
+class Clock:
+    """Counts how often an array of a family of tensors was replaced by another object.
+
+    `written` counts how often values were: by `set`, and by programs that change state;
+    `by_devices` how many of these were steps of programs that run on several devices.
+    """
+
+    __slots__ = ("by_devices", "now", "written")
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.written = 0
+        self.by_devices = 0
+
+    def tick(self) -> None:
+        """Say that an array was replaced."""
+        self.now += 1
+
+
+class LoDTensor(ElementAccess):
+    """Elements and the offsets of the sequences among them (fluid 1.8.5 `LoDTensor`).
+
+    Empty until `set`. An array given here is kept as it is, not copied; a list is the lengths of
+    sequences, level by level.
+    """
+
+    def __init__(
+        self, array: Array | Sequence[Sequence[int]] | None = None, clock: Clock | None = None
+    ) -> None:
+        self._array = array if isinstance(array, np.ndarray) else None
+        self._lod: Lod = []
+        if isinstance(array, list | tuple):
+            self._lod = [list(accumulate(map(int, level), initial=0)) for level in array]
+        self._clock = clock
+        self._mirror: Mirror | None = None
+        self._take: Callable[[], Array] | None = None
+
+    @staticmethod
+    def cut(array: Array, lod: Sequence[Array]) -> LoDTensor:
+        """An array with offsets that a step computed, and that are right."""
+        made = LoDTensor(array)
+        made._lod = [level.tolist() for level in lod]
+        return made
+
+    @property
+    def array(self) -> Array | None:
+        """The storage itself, brought up to date from its twin on a device; None while empty."""
+        self._take_back()
+        if self._mirror is not None and self._mirror.pull() and self._clock is not None:
+            self._clock.tick()  # who was given the array may write into it
+        return self._array
+
+    def peek(self) -> Array | None:
+        """The storage as it is, which may be behind its twin on a device."""
+        self._take_back()
+        return self._array
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether another process holds the elements, and nobody has read them here since."""
+        return self._take is not None
+
+    def lend(self, take: Callable[[], Array]) -> None:
+        """Free the storage: another process holds the elements, and `take` returns a copy of them.
+
+        The first to read the tensor gets that copy, which is the storage from then on.
+        """
+        self._array, self._mirror, self._take = None, None, take
+        if self._clock is not None:
+            self._clock.tick()
+
+    def _take_back(self) -> None:
+        if self._take is not None:
+            self._array, self._take = self._take(), None
+            if self._clock is not None:
+                self._clock.tick()
+
+    def on_device(self, device: str) -> Any:
+        """The twin of the array on a device, by torch's name: a tensor that steps write into.
+
+        It stays the same tensor as long as the array does. ValueError while empty.
+        """
+        self._take_back()
+        if self._array is None:
+            raise CompileError("an empty LoDTensor has no twin on a device: call set first")
+        mirror = self._mirror
+        if mirror is None or mirror.array is not self._array or mirror.device != device:
+            array = cast(Array, self.array)
+            self._mirror = mirror = Mirror(array, device)
+        if mirror.push() and self._clock is not None:
+            self._clock.tick()  # who holds the array has to ask for it anew
+        return mirror.tensor
+
+    def set(self, array: object, place: Place) -> None:
+        """Copy values in, in place where shape and type stay as they are; the LoD stays.
+
+        A uint16 array has the bits of float16 numbers, as in release 1.8.5.
+        Raises TypeError for elements no fluid type has, or for what is not a place.
+        """
+        expect_place(place)
+        values = _as_elements(np.asarray(array))
+        _expect_elements(values)
+        if self._fits(values):
+            np.copyto(cast(Array, self.array), values)
+            if self._clock is not None:
+                self._clock.written += 1
+        else:
+            self.adopt(np.array(values, order="C"))
+
+    def _fits(self, values: Array) -> bool:
+        mine = self._array  # lent elements are replaced without a look at them
+        return mine is not None and mine.shape == values.shape and mine.dtype == values.dtype
+
+    def adopt(self, array: Array) -> None:
+        """Make this array the storage, without copying it."""
+        self._array, self._mirror, self._take = array, None, None
+        if self._clock is not None:
+            self._clock.tick()
+            self._clock.written += 1
+
+    def _clear(self) -> None:
+        """Free the elements; the tensor is empty then."""
+        self._array, self._mirror, self._take, self._dims = None, None, None, None
+        if self._clock is not None:
+            self._clock.tick()
+
+    def shape(self) -> list[int]:
+        """The sizes from the outermost axis inwards; [0] while empty, as in the reference."""
+        self._take_back()
+        return [0] if self._array is None else list(self._array.shape)
+
+    def _dtype(self) -> VarTypeId:
+        """The element type as files number it; CompileError while empty."""
+        self._take_back()
+        if self._array is None:
+            raise CompileError("an empty LoDTensor has no element type: call set first")
+        return VarTypeId(DType.of(self._array.dtype).code)
+
+    def _is_initialized(self) -> bool:
+        """Whether anything was set."""
+        return self._array is not None or self.is_lent
+
+    def lod(self) -> Lod:
+        """The offsets of each level, the outermost first; [] for plain data."""
+        return [list(level) for level in self._lod]
+
+    def set_lod(self, lod: Sequence[Sequence[int]]) -> None:
+        """Take offsets. Raises LodError where they do not cover the first axis."""
+        levels = _levels(lod)
+        self._expect_valid(levels, f"offsets {levels}")
+        self._lod = levels
+
+    def recursive_sequence_lengths(self) -> Lod:
+        """The lengths of the sequences of each level."""
+        return [[stop - start for start, stop in pairwise(level)] for level in self._lod]
+
+    def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
+        """Take lengths. Raises LodError where they do not sum up to the first axis."""
+        given = _levels(lengths)
+        levels = [list(accumulate(level, initial=0)) for level in given]
+        self._expect_valid(levels, f"sequence lengths {given}")
+        self._lod = levels
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether the LoD still covers the first axis: `set` may have brought another size."""
+        return _covers(self._lod, self._rows())
+
+    def _rows(self) -> int | None:
+        self._take_back()
+        return None if self._array is None else (self._array.shape or (0,))[0]
+
+    def _expect_valid(self, levels: Lod, given: str) -> None:
+        if not _covers(levels, self._rows()):
+            raise LodError(
+                f"{given} do not fit a LoDTensor of shape {tuple(self.shape())}",
+                hint="the innermost level covers the first axis, and each level the one inside it",
+            )
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """The values, copied unless `copy=False`: the next step may write over the storage."""
+        self._take_back()
+        values = np.empty(0) if self._array is None else self.array
+        return np.array(values, dtype=dtype, copy=copy is not False)
+
+    def __repr__(self) -> str:
+        self._take_back()
+        if self._array is None:
+            return "LoDTensor(empty)"
+        return f"LoDTensor({self._array.dtype}{self.shape()}, lod={self._lod})"
+
+    def __str__(self) -> str:
+        array = self.array
+        return repr(self) if array is None else tensor_text(array, self._lod)
+
+    def _copy(self, place: object) -> LoDTensor:
+        """A tensor of its own with the same elements and LoD; `place` is any place."""
+        copied = LoDTensor(None if self.array is None else np.array(self.array))
+        copied.set_lod(self._lod)
+        return copied
+
+
+def _levels(given: Sequence[Sequence[int]]) -> Lod:
+    """Lengths or offsets as lists; TypeError for what is no list of lists of whole numbers."""
+    try:
+        return [[index(number) for number in level] for level in given]
+    except TypeError:
+        raise TypeError(
+            "the lengths or offsets of sequences are a list of levels, each a list of whole "
+            f"numbers, not {given!r:.60}"
+        ) from None
+
+
+def _as_elements(values: Array) -> Array:
+    """The bits of float16 numbers as such; other values as they are."""
+    return values.view(np.float16) if values.dtype == np.uint16 else values
+
+
+def _expect_elements(values: Array) -> None:
+    try:
+        DType.of(values.dtype)
+    except TypeError as error:
+        error.add_note("  hint: give a NumPy array, for example np.array(values, dtype='float32')")
+        raise
+
+
+def _covers(levels: Lod, rows: int | None) -> bool:
+    """Whether each level rises from 0 and ends where the one inside it, or the data, ends."""
+    sizes = [len(level) - 1 for level in levels[1:]] + ([] if rows is None else [rows])
+    rising = all(len(level) > 1 and level[0] == 0 for level in levels)
+    steps = chain.from_iterable(map(pairwise, levels))
+    ends = zip(levels, sizes, strict=False)
+    return rising and all(a <= b for a, b in steps) and all(lod[-1] == size for lod, size in ends)
+
+
+def create_lod_tensor(
+    data: LoDTensor | Array | list[Any], recursive_seq_lens: Sequence[Sequence[int]], place: Place
+) -> LoDTensor:
+    """A LoDTensor of these values, cut into sequences of these lengths.
+
+    An array or LoDTensor is copied; a list holds one list a sequence, whose elements become rows
+    of one number each. Raises LodError where the lengths do not fit and TypeError for other data.
+
+    >>> from runtime.device import CPUPlace
+    >>> create_lod_tensor([[1, 2], [3, 4, 5]], [[2, 3]], CPUPlace())
+    LoDTensor(int64[5, 1], lod=[[0, 2, 5]])
+    """
+    if isinstance(data, list):
+        return create_lod_tensor(_joined(data, recursive_seq_lens), recursive_seq_lens, place)
+    if not isinstance(cast(object, data), LoDTensor | np.ndarray):
+        raise TypeError(f"data is a LoDTensor, a NumPy array or a list, not {type(data).__name__}")
+    tensor = LoDTensor()
+    tensor.set(data, place)
+    tensor.set_recursive_sequence_lengths(recursive_seq_lens)
+    return tensor
+
+
+def _joined(sequences: list[Any], lengths: Sequence[Sequence[int]]) -> Array:
+    """The elements of all sequences as one array with a last axis of size 1."""
+    if not all(hasattr(each, "__len__") for each in sequences):
+        raise TypeError(f"data in a list has a list for each sequence, not {sequences!r:.60}")
+    found = [len(sequence) for sequence in sequences]
+    given = _levels(lengths)
+    if given != [found]:
+        raise LodError(f"the data has sequences of the lengths {[found]}, but {given} were given")
+    return np.array(list(chain.from_iterable(sequences)))[..., np.newaxis]
+
+
+def create_random_int_lodtensor(
+    recursive_seq_lens: Sequence[Sequence[int]],
+    base_shape: Sequence[int],
+    place: Place,
+    low: int,
+    high: int,
+) -> LoDTensor:
+    """A LoDTensor of random int64 from `low` to `high`, both included.
+
+    The first axis is as long as all sequences together, the others are `base_shape`. Draws from
+    NumPy's global generator, as the reference does.
+    """
+    levels = _levels(recursive_seq_lens)
+    if not levels or low > high or min(base_shape, default=1) < 0:
+        raise ValueError(
+            "a random LoDTensor needs lengths, sizes that are not negative and low <= high, but "
+            f"received {levels}, {list(base_shape)}, {low} and {high}"
+        )
+    shape = (sum(levels[-1]), *base_shape)
+    values = np.random.randint(low, high + 1, shape, dtype=np.int64)
+    return create_lod_tensor(values, recursive_seq_lens, place)

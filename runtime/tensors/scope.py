@@ -1,0 +1,231 @@
+"""Scope: names and the tensors they stand for, kept from one step to the next.
+
+A scope made by `new_scope` also sees its parent's names. Bound steps hold the arrays themselves, so
+each family of scopes shares one count of arrays made or replaced: while `generation` stands still,
+what is bound is still what the names stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from itertools import chain
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from compiler.errors import CompileError
+from compiler.ir.types import Array
+from runtime.tensors.lod_tensor import Clock, LoDTensor
+from runtime.tensors.scope_values import LoDTensorArray, SelectedRows
+
+Kept = TypeVar("Kept", SelectedRows, LoDTensorArray)
+
+
+class Variable:
+    """The place of a name in a scope; the handle `find_var` gives.
+
+    What is first asked of it decides what it holds: a tensor, sparse rows, a list of tensors, an
+    integer or a float. Asking for something else is a CompileError from then on.
+    """
+
+    __slots__ = ("_held", "_tensor")
+
+    def __init__(self, tensor: LoDTensor) -> None:
+        self._tensor = tensor
+        self._held: SelectedRows | LoDTensorArray | int | float | None = None
+
+    def get_tensor(self) -> LoDTensor:
+        """The tensor kept here; empty until it is set. CompileError where it holds no tensor."""
+        if self._held is not None:
+            raise _holds(self._held, "a tensor")
+        return self._tensor
+
+    @property
+    def holds_value(self) -> bool:
+        """Whether something else than a tensor is kept here, which steps do not see."""
+        return self._held is not None
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether sparse rows are kept here."""
+        return isinstance(self._held, SelectedRows)
+
+    def get_selected_rows(self) -> SelectedRows:
+        """The sparse rows kept here, without rows until some are set."""
+        return self._keep(SelectedRows)
+
+    def get_lod_tensor_array(self) -> LoDTensorArray:
+        """The list of tensors kept here, empty until some are appended."""
+        return self._keep(LoDTensorArray)
+
+    def set_int(self, value: int) -> None:
+        """Keep an integer."""
+        self._expect_no_tensor("an int")
+        self._held = int(value)
+
+    def get_int(self) -> int:
+        """The integer kept here; CompileError where there is none."""
+        if not isinstance(self._held, int):
+            raise _holds(self._held, "an int")
+        return self._held
+
+    def is_int(self) -> bool:
+        """Whether an integer is kept here."""
+        return isinstance(self._held, int)
+
+    def set_float(self, value: float) -> None:
+        """Keep a float."""
+        self._expect_no_tensor("a float")
+        self._held = float(value)
+
+    def get_float(self) -> float:
+        """The float kept here; CompileError where there is none."""
+        if not isinstance(self._held, float):
+            raise _holds(self._held, "a float")
+        return self._held
+
+    def is_float(self) -> bool:
+        """Whether a float is kept here."""
+        return isinstance(self._held, float)
+
+    def _keep(self, kind: type[Kept]) -> Kept:
+        """What of a kind is kept here, made where nothing was asked for before."""
+        self._expect_no_tensor(f"a {kind.__name__}")
+        if self._held is None:
+            self._held = kind()
+        if not isinstance(self._held, kind):
+            raise _holds(self._held, f"a {kind.__name__}")
+        return self._held
+
+    def _expect_no_tensor(self, wanted: str) -> None:
+        if self._tensor.peek() is not None:
+            raise _holds(self._tensor, wanted)
+
+
+def _holds(held: object, wanted: str) -> CompileError:
+    found = "nothing yet" if held is None else type(held).__name__
+    return CompileError(f"{wanted} was asked of a variable of a scope that holds {found}")
+
+
+class Scope:
+    """Variables by name, with those of a parent behind them (fluid 1.8.5 `Scope`)."""
+
+    def __init__(self) -> None:
+        self._variables: dict[str, Variable] = {}
+        self._parent: Scope | None = None
+        self._kids: WeakSet[Scope] = WeakSet()
+        self.clock = Clock()
+        self.beside: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """What others keep for this scope as long as it is there."""
+
+    @property
+    def generation(self) -> int:
+        """Grows whenever an array of this scope or its relatives is made or replaced."""
+        return self.clock.now
+
+    def var(self, name: str) -> Variable:
+        """The variable of this name in this very scope, made where it is missing."""
+        if name not in self._variables:
+            self._variables[name] = Variable(LoDTensor(clock=self.clock))
+            self.clock.tick()  # it may hide one of a parent
+        return self._variables[name]
+
+    def find_var(self, name: str) -> Variable | None:
+        """The variable of this name here or in the nearest parent that has it, or None."""
+        holders = (scope._variables for scope in self._line() if name in scope._variables)
+        variables = next(holders, None)
+        return None if variables is None else variables[name]
+
+    def erase(self, names: Iterable[str]) -> None:
+        """Forget these variables of this very scope; names it does not have are let pass."""
+        for name in names:
+            self._variables.pop(name, None)
+        self.clock.tick()
+
+    def _line(self) -> Iterator[Scope]:
+        """This scope, its parent, and so on."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope._parent
+
+    def new_scope(self) -> Scope:
+        """An empty scope that sees the names of this one."""
+        kid = Scope()
+        kid._parent, kid.clock = self, self.clock
+        self._kids.add(kid)
+        return kid
+
+    def drop_kids(self) -> None:
+        """Empty every scope made by `new_scope`, and theirs."""
+        for kid in list(self._kids):
+            kid.drop_kids()
+            kid.erase(kid.local_var_names())
+        self._kids.clear()
+
+    @property
+    def root(self) -> Scope:
+        """The outermost scope whose names this one sees."""
+        return list(self._line())[-1]
+
+    def names(self) -> list[str]:
+        """The names that `find_var` finds, this scope's first, in the order they came."""
+        return list(dict.fromkeys(chain.from_iterable(map(Scope.local_var_names, self._line()))))
+
+    def local_var_names(self) -> list[str]:
+        """The names of this very scope, in the order they came."""
+        return list(self._variables)
+
+    def arrays(self) -> Arrays:
+        """The arrays of this scope by name, as compiled steps read and make them."""
+        return Arrays(self)
+
+
+class Arrays(MutableMapping[str, Array]):
+    """A scope seen as a mapping from names to arrays; empty variables do not show.
+
+    Setting an array makes it the storage of the variable, without copying it.
+    """
+
+    def __init__(self, scope: Scope, *, peeks: bool = False) -> None:
+        self._scope = scope
+        self._clock = scope.clock
+        self._peeks = peeks
+
+    def peeking(self) -> Arrays:
+        """The same, giving arrays as they are, which may be behind their twins on a device."""
+        return Arrays(self._scope, peeks=True)
+
+    @property
+    def generation(self) -> int:
+        """The scope's: grows when an array is made or replaced."""
+        return self._clock.now
+
+    def __getitem__(self, name: str) -> Array:
+        found = self._scope.find_var(name)
+        tensor = None if found is None or found.holds_value else found.get_tensor()
+        array = None if tensor is None else tensor.peek() if self._peeks else tensor.array
+        if array is None:
+            raise KeyError(name)
+        return array
+
+    def __setitem__(self, name: str, array: Array) -> None:
+        found = self._scope.find_var(name) or self._scope.var(name)
+        found.get_tensor().adopt(array)
+
+    def on_device(self, name: str, device: str) -> Any:
+        """The twin of an array on a device, as `LoDTensor.on_device` has it; KeyError if empty."""
+        found = self._scope.find_var(name)
+        if found is None or found.holds_value or found.get_tensor().peek() is None:
+            raise KeyError(name)
+        return found.get_tensor().on_device(device)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self._scope.local_var_names():
+            raise KeyError(name)
+        self._scope.erase([name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._scope.names() if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
