@@ -69,7 +69,7 @@ def check(number: int, orders: int, done: dict[str, int]) -> list[str]:
 def alone(name: str) -> list[Pass]:
     """A pass, behind the one that it needs."""
     passes = named(["schedule", name])
-    return passes[not passes[1].needs :]
+    return passes[not passes[1].requires :]
 
 
 def kept(text: str, passes: Sequence[Pass], number: int, rng: Random) -> str:

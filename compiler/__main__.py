@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0, or 2 after a message for what cannot be read, run or written."""
     given = _parser().parse_args(arguments)
     try:
-        refusals = _answer(given)
+        missed = _answer(given)
     except (OSError, ValueError) as error:
         print(f"compiler: {printable_lines(_message(error))}", file=sys.stderr)
         return 2
-    for refusal in refusals:
+    for refusal in missed:
         print(f"refused by {one_line(refusal)}", file=sys.stderr)
     return 0
 
@@ -68,10 +68,10 @@ def _answer(given: argparse.Namespace) -> tuple[str, ...]:
     passes = pipeline(options) if given.run is None else named(_names(given.run))
     watching = [] if given.dump is None else [Dump(given.dump)]
     text = _read(given.file)
-    made, refusals = convert(text, given.file, passes, given.emit or "ir", watching)
+    made, missed = convert(text, given.file, passes, given.emit or "ir", watching)
     if given.dump is None or given.emit or given.output:
         _write(given.output, made)
-    return refusals
+    return missed
 
 
 def convert(
@@ -83,7 +83,7 @@ def convert(
     """
     graph, context = parse(text, file), Context()
     run_passes(graph, passes, context, observers)
-    return EMITTERS[emit](graph), tuple(map(str, context.refusals))
+    return EMITTERS[emit](graph), tuple(map(str, context.missed))
 
 
 def _write_page(given: argparse.Namespace, options: Options) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _write_page(given: argparse.Namespace, options: Options) -> tuple[str, ...]:
     sizes = dict.fromkeys(names, options.typical)
     seen = study_graph(title, graph, sizes, options=options, dump=given.dump)
     seen.save(given.html)
-    return tuple(map(str, seen.compiled.context.refusals))
+    return tuple(map(str, seen.compiled.context.missed))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -263,7 +263,7 @@ def test_missing_gradients_are_zeros_or_left_out() -> None:
     assert gradient == pytest.approx(0.25 / SIZE)
 
 
-# ---- refusals
+# ---- missed
 
 
 def test_a_loss_that_is_no_number() -> None:

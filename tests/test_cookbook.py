@@ -60,7 +60,7 @@ def test_the_pass_keeps_every_number(page: dict[str, Any]) -> None:
     wanted, context = run(graph, feed, {}), Context()
     run_passes(graph, [page["MergeScales"]()], context)
     assert [len(op.reads()) and op["X"].name for op in graph.ops()] == ["x", "x", "b"]
-    assert ["a bias stands between" in each.reason for each in context.refusals] == [True]
+    assert ["a bias stands between" in each.reason for each in context.missed] == [True]
     for got, want in zip(run(graph, feed, {}), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
@@ -85,7 +85,7 @@ class _Idle(Pass):
 
 
 def idle(name: str, needs: frozenset[Fact] = frozenset()) -> type[Pass]:
-    return type(name, (_Idle,), {"name": name, "needs": needs})
+    return type(name, (_Idle,), {"name": name, "requires": needs})
 
 
 def order(*names: str) -> list[str]:

@@ -164,7 +164,7 @@ class Frame:
         self.buffers.append(Buffer(name, nbytes, self.step, self.step + 1, on_device))
         return len(self.buffers) - 1
 
-    def once(self, expression: str, uses: Sequence[Any], hint: str) -> str:
+    def at_bind(self, expression: str, uses: Sequence[Any], hint: str) -> str:
         """A name for an expression: made at binding if all it uses stays in place."""
         unsteady = [each.storage[0] for each in uses if not each.steady]
         place = Place.LOCAL if Place.LOCAL in unsteady else Place.FEED
@@ -188,7 +188,7 @@ class Frame:
         """True where both are one memory."""
         return a.storage == b.storage
 
-    def lies_in(self, part: NumpyOperand, whole: NumpyOperand, share: Share) -> bool:
+    def is_view_of(self, part: NumpyOperand, whole: NumpyOperand, share: Share) -> bool:
         """True where a part has the very memory that it has in the whole."""
         if part.storage[:2] != whole.storage[:2] or part.storage[0] is not Place.BUFFER:
             return False
@@ -215,7 +215,7 @@ class Frame:
         for name in _used_globals(body):
             value = body.__globals__[name]
             if value is cast:
-                source = re.sub(r"\bcast\b", self.function(seen_as, "cast"), source)
+                source = re.sub(r"\bcast\b", self.function(as_is, "cast"), source)
             elif inspect.isfunction(value) and value.__module__.startswith(package):
                 source = re.sub(rf"\b{name}\b", self.function(value), source)
             elif isinstance(value, int | float | str | bytes | tuple | frozenset):
@@ -245,7 +245,7 @@ class Frame:
         self._kept.pop()
 
 
-def seen_as(kind: Any, value: Any) -> Any:
+def as_is(kind: Any, value: Any) -> Any:
     """`typing.cast`, which a module does not import."""
     return value
 

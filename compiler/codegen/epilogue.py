@@ -20,7 +20,7 @@ _Slots = Mapping[str, tuple[Value, ...]]
 def head_and_tail(frame: Frame, step: Step) -> tuple[PlannedOp, Step]:
     """The first op of a kernel, and its other ops as a kernel over what the first one makes."""
     head, *tail = step.ops
-    (made,) = head.outputs[head.defn.goes_on_with(head.target)]
+    (made,) = head.outputs[head.defn.epilogue_output(head.target)]
     if made.place is not Place.INNER:
         return head, replace(step, ops=tuple(tail))
     seated = _seated(frame, head, made, step)
@@ -47,7 +47,9 @@ def _bears_gaps(head: PlannedOp, value: Value) -> bool:
     if not value.region.has_gaps:
         return True
     axes = leading_axes(value.type, value.region.row)
-    return axes is not None and head.defn.may_have_gaps(head.defn.goes_on_with(head.target), axes)
+    return axes is not None and head.defn.may_have_gaps(
+        head.defn.epilogue_output(head.target), axes
+    )
 
 
 def _exchanged(slots: _Slots, old: Value, new: Value) -> _Slots:

@@ -22,7 +22,7 @@ def reads_half(op: PlannedOp) -> bool:
         if not op.defn.slots[slot].shape_only
     ]
     arrays = any(value.type.is_array for value in op.values)
-    return op.defn.widens and not arrays and any(v.type.dtype in HALVES for v in values)
+    return op.defn.computes_in_fp32 and not arrays and any(v.type.dtype in HALVES for v in values)
 
 
 def widened(frame: Frame, op: PlannedOp, values: Mapping[str, Any]) -> tuple[dict[str, Any], Pairs]:

@@ -354,7 +354,7 @@ class Graph:
         self.changed[op] = None
         self.edits += 1
 
-    def hand_over(self, old: Var, new: Var) -> None:
+    def replace_uses(self, old: Var, new: Var) -> None:
         """Let all that read a var read another of its type, which is made before it."""
         for op in self.readers(old):
             self.rewire(op, old, new)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 
 
@@ -27,12 +27,14 @@ class Merged:
     first: DeviceOperand
     length: DeviceOperand
 
-    def sums(self, k: Lanes, values: DeviceOperand, n: Number, j: Number) -> Number:
+    def sums(self, k: KernelBuilder, values: DeviceOperand, n: Number, j: Number) -> Number:
         """The sum of column j over all rows that have the number of row n."""
         count = self.order.shape[0]
-        return self.sum_of(k, values.seen_as((1, count, product(values.shape[1:]))), n, 0, j)
+        return self.sum_of(k, values.reshaped((1, count, product(values.shape[1:]))), n, 0, j)
 
-    def sum_of(self, k: Lanes, values: DeviceOperand, n: Number, i: Number, j: Number) -> Number:
+    def sum_of(
+        self, k: KernelBuilder, values: DeviceOperand, n: Number, i: Number, j: Number
+    ) -> Number:
         """The same of values that have their rows along the middle one of three axes."""
         r = k.loop(self.order.shape[0], self.length[n])
         mine = r < self.length[n]
@@ -40,13 +42,13 @@ class Merged:
         return k.sum(values.at(i, place, j, where=mine, other=0), r)
 
 
-def merged(k: Lanes, rows: DeviceOperand, height: Size | None = None) -> Merged:
+def merged(k: KernelBuilder, rows: DeviceOperand, height: Size | None = None) -> Merged:
     """A kernel that finds which rows belong together; with `height`, of numbers below it."""
     count = rows.type.numel
     found = Merged(*(k.scratch((count,), DType.INT32) for _ in range(3)))
-    (n,) = k.lanes(count)
+    (n,) = k.grid(count)
     r = k.loop(count)
-    numbers = rows.seen_as((count,))
+    numbers = rows.reshaped((count,))
     mine, other = numbers[n], numbers[r]
     same = k.equal(other, mine)
     before = same & k.less(r, n)
@@ -63,23 +65,25 @@ def merged(k: Lanes, rows: DeviceOperand, height: Size | None = None) -> Merged:
     return found
 
 
-def summed(k: Lanes, values: DeviceOperand, rows: DeviceOperand) -> tuple[Merged, DeviceOperand]:
+def summed(
+    k: KernelBuilder, values: DeviceOperand, rows: DeviceOperand
+) -> tuple[Merged, DeviceOperand]:
     """Kernels for the sum of each number, [count, width], where it comes first; 0 elsewhere."""
     found = merged(k, rows)
     count, width = rows.type.numel, product(values.shape[1:])
     totals = k.scratch((count, width), values.type.dtype)
-    n, j = k.lanes(count, width)
+    n, j = k.grid(count, width)
     k.store(totals, (n, j), found.sums(k, values, n, j))
     return found, totals
 
 
-def places(k: Lanes, rows: DeviceOperand, found: Merged) -> DeviceOperand:
+def places(k: KernelBuilder, rows: DeviceOperand, found: Merged) -> DeviceOperand:
     """A kernel for the place of each number among all numbers, each counted once."""
     count = rows.type.numel
     place = k.scratch((count,), DType.INT32)
-    (n,) = k.lanes(count)
+    (n,) = k.grid(count)
     r = k.loop(count)
-    numbers = rows.seen_as((count,))
+    numbers = rows.reshaped((count,))
     below = k.less(numbers[r], numbers[n]) & k.greater(found.length[r], 0)
     k.store(place, (n,), k.sum(k.astype(below, DType.INT32), r))
     return place

@@ -20,7 +20,7 @@ class Fact(Enum):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class MissedOptimization:
     """An op a pass left as it was, and why."""
 
     name: str
@@ -46,27 +46,28 @@ class Context:
     params: MutableMapping[str, Array] | None = None
     typical: int = 32
     memory_budget: int | str | None = None
-    refusals: list[Refusal] = field(default_factory=list[Refusal])
+    missed: list[MissedOptimization] = field(default_factory=list[MissedOptimization])
     milliseconds: dict[str, float] = field(default_factory=dict[str, float])
 
-    def miss(self, name: str, op: Op, reason: str) -> None:
+    def note_missed(self, name: str, op: Op, reason: str) -> None:
         """Note that pass `name` declined an op, in words a user understands."""
         outputs = tuple([var.label for var in op.writes()])
-        self.refusals.append(Refusal(name, repr(op), op.source, reason, outputs))
+        self.missed.append(MissedOptimization(name, repr(op), op.source, reason, outputs))
 
 
 class Pass:
     """A rewrite or a decision. Subclasses give `name`, the facts of their contract, and `run`.
 
-    A graph must hold `needs` before; `gives` holds after; `loses` does not any more (the labels of
-    lost facts are wiped before `run`). `preserves` is False for passes that change what one process
-    computes. `run` leaves the graph valid, and says so through `ctx.miss` where it declines.
+    Facts in `requires` hold before `run`, those in `establishes` after it; those in `invalidates`
+    may no longer hold (their labels are removed before `run`). `preserves` is False for passes that
+    change what one process computes. `run` leaves the graph valid and reports an op that it leaves
+    alone with a reason, by `ctx.note_missed`.
     """
 
     name: ClassVar[str] = ""
-    needs: ClassVar[frozenset[Fact]] = frozenset()
-    gives: ClassVar[frozenset[Fact]] = frozenset()
-    loses: ClassVar[frozenset[Fact]] = frozenset()
+    requires: ClassVar[frozenset[Fact]] = frozenset()
+    establishes: ClassVar[frozenset[Fact]] = frozenset()
+    invalidates: ClassVar[frozenset[Fact]] = frozenset()
     preserves: ClassVar[bool] = True
 
     def run(self, g: Graph, ctx: Context) -> None:

@@ -80,7 +80,7 @@ def row(stage: Stage, no_model: str = "") -> str:
         "kernels": stage.kernels,
         "bytes": stage.nbytes if isinstance(stage.nbytes, int) else str(stage.nbytes),
         "digest": hashlib.sha256(stage.text.encode()).hexdigest(),
-        "refusals": [asdict(each) for each in stage.declined],
+        "missed": [asdict(each) for each in stage.declined],
         **({"no_model": no_model} if no_model else {}),
     }
     return json_line(values)

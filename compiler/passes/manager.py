@@ -47,13 +47,13 @@ def check_order(passes: Sequence[Pass]) -> None:
     known: set[Fact] = set()
     lost_by: dict[Fact, str] = {}
     for each in passes:
-        for fact in sorted(each.needs - known, key=lambda fact: fact.name):
+        for fact in sorted(each.requires - known, key=lambda fact: fact.name):
             raise PassOrderError(
                 f"pass {each.name!r} needs {fact.name} ({fact.value})",
                 hint=_order_hint(fact, lost_by.get(fact)),
             )
-        lost_by |= dict.fromkeys((known & each.loses) - each.gives, each.name)
-        known = (known - each.loses) | each.gives
+        lost_by |= dict.fromkeys((known & each.invalidates) - each.establishes, each.name)
+        known = (known - each.invalidates) | each.establishes
 
 
 def _order_hint(fact: Fact, loser: str | None) -> str:
@@ -79,7 +79,7 @@ def run_passes(
     for each in passes:
         for observer in observers:
             observer.before(each, g)
-        known = (known - each.loses) | each.gives
+        known = (known - each.invalidates) | each.establishes
         since = time.perf_counter()
         _run_one(each, g, ctx, known)
         ctx.milliseconds[each.name] = (time.perf_counter() - since) * 1e3
@@ -91,7 +91,7 @@ def _run_one(each: Pass, g: Graph, ctx: Context, known: set[Fact]) -> None:
     seen = g.edits
     g.changed.clear()
     try:
-        _wipe(g, each.loses)
+        _wipe(g, each.invalidates)
         each.run(g, ctx)
         if g.edits != seen:
             g.sweep()

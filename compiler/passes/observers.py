@@ -58,12 +58,12 @@ class Recorder:
     def after(self, each: Pass, g: Graph, ctx: Context) -> None:
         """Keep what the pass left, and what it declined."""
         spent = ctx.milliseconds[each.name]
-        new = ctx.refusals[self._refusals :]
+        new = ctx.missed[self._refusals :]
         declined = tuple(
             [Declined(each.op, each.source, each.reason, each.outputs) for each in new]
         )
         self.stages.append(stage(g, each.name, _about(each), spent, declined))
-        self._refusals = len(ctx.refusals)
+        self._refusals = len(ctx.missed)
 
 
 def stage(

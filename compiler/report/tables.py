@@ -14,7 +14,7 @@ from compiler.report.table import table
 
 
 def pass_table(stages: Sequence[Stage], sizes: Mapping[str, int]) -> str:
-    """Milliseconds, ops, kernels, bytes of temporaries after it, and refusals of each pass.
+    """Milliseconds, ops, kernels, bytes of temporaries after it, and missed of each pass.
 
     Below stands why something was refused.
     """

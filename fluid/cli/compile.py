@@ -103,15 +103,15 @@ def _tell(stages: Any, given: argparse.Namespace, rows: Sequence[Mapping[str, An
     print(f"{given.out / 'module.py'}: {count(len(module.source.splitlines()), 'line')}")
     if module.target == "numpy":
         return
-    _tell_host_ops(stages.context.refusals)
+    _tell_host_ops(stages.context.missed)
     print(_shown(rows) if rows else "the model has no kernels: all of it runs on the host")
     spilled = sum(bool(row["spilled"]) for row in rows)
     print(f"{count(len(rows), 'kernel')} built, {spilled} spill; see {given.out / 'kernels.json'}")
 
 
-def _tell_host_ops(refusals: Sequence[Any]) -> None:
+def _tell_host_ops(missed: Sequence[Any]) -> None:
     """What no kernel is written for, by name and reason."""
-    mine = [each for each in refusals if each.name == "assign_targets"]
+    mine = [each for each in missed if each.name == "assign_targets"]
     if mine:
         print(f"{count(len(mine), 'op')} will run on the host:")
     for each in mine:

@@ -235,7 +235,7 @@ def _timed(seen: Study, digits: Digits) -> tuple[Array, float]:
 
 
 def _compiled(step: Study, unfused: Study, fused: Study) -> str:
-    """Passes with refusals and reasons, memory, and the module."""
+    """Passes with missed and reasons, memory, and the module."""
     memory = {
         f"training, {BATCH} digits": step.memory,
         f"prediction, {unfused.sizes['N']} digits": unfused.memory,

@@ -12,7 +12,7 @@ import fluid
 from compiler.codegen.ahead.build import build
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.ahead.jobs import Job, jobs_of
-from compiler.codegen.ahead.kernel_cache import ABOUT, Shelf
+from compiler.codegen.ahead.kernel_cache import ABOUT, KernelCache
 from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import KernelSpec
@@ -44,7 +44,7 @@ def module():
 
 
 def shelf(folder, limit=10**9, triton="3.9.0"):
-    return Shelf(folder / "kernels", limit, triton)
+    return KernelCache(folder / "kernels", limit, triton)
 
 
 def small_job(name="fill", value="1.0"):

@@ -248,7 +248,7 @@ def drawn_keys(text):
     """A graph's text behind the pass alone, and what the pass declined."""
     graph, context = parse(text), Context()
     run_passes(graph, [DrawKeys(TritonTarget().supports)], context)
-    return show(graph), [each.reason for each in context.refusals]
+    return show(graph), [each.reason for each in context.missed]
 
 
 def test_a_mask_that_others_read_is_kept():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import runtime
-from compiler.codegen.triton.kernel_ir import Lanes, Ref
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.tiling.schedules import form_of
 from compiler.codegen.triton.tiling.strides import step_of
 from compiler.ir.dims import Dim
@@ -90,7 +90,7 @@ def test_a_position_needs_no_cast():
 
 class TestForms:
     def lanes(self, shape, size, at):
-        lanes = Lanes("k", shape)
+        lanes = KernelBody("k", shape)
         r = lanes.loop(size)
         x = Ref(lanes, None, tuple(size if axis == "r" else shape[axis] for axis in at))
         value = x[tuple(r if axis == "r" else lanes.indices[axis] for axis in at)]
@@ -114,7 +114,7 @@ class TestForms:
         assert form_of(self.lanes((N,), 64, (0, "r"))).lanes == 64
 
     def test_steps(self):
-        lanes = Lanes("k", (4, 6))
+        lanes = KernelBody("k", (4, 6))
         i, j = lanes.indices
         r = lanes.loop(N * 6)
         a, b = lanes.unravel(r, (N, 6))

@@ -113,7 +113,7 @@ def slope_of_maxout(X):
     return find("maxout_grad")(attrs).evaluate(given)["X@GRAD"]
 
 
-# ---- options and refusals ------------------------------------------------------------------------
+# ---- options and missed ------------------------------------------------------------------------
 
 
 def test_bounds_in_the_wrong_order():

@@ -1,4 +1,4 @@
-"""What is special about arithmetic and comparison: alignment of shapes, refusals, gradient ops."""
+"""What is special about arithmetic and comparison: alignment of shapes, missed, gradient ops."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is special about matrix products: shapes, refusals, and how little code a step runs."""
+"""What is special about matrix products: shapes, missed, and how little code a step runs."""
 
 import re
 

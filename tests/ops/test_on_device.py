@@ -86,7 +86,7 @@ def test_backward(sample: Sample) -> None:
 def reason(kind: str) -> str:
     """Why an op stays on the host, as its class or that of its forward op says it."""
     defn = find(kind)
-    return (defn.forward if issubclass(defn, GradOp) else defn).stays_on_host
+    return (defn.forward if issubclass(defn, GradOp) else defn).no_kernel_reason
 
 
 def test_ops_have_kernels_or_say_why_they_have_none() -> None:

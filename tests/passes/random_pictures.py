@@ -34,7 +34,7 @@ class _Pictures:
         self.actions = [
             *[self.convolution] * 6, *[self.norm] * 3, *[self.activation] * 2, *[self.pools] * 2,
             self.transposed, self.join, self.part, self.split, self.padding, self.residual,
-            self.weighed, self.resized, self.channels, self.damped, self.turned,
+            self.weighed, self.resized, self.channels, self.damped, self.permuted,
         ]  # fmt: skip
 
     def pick(self):
@@ -125,7 +125,7 @@ class _Pictures:
     def damped(self):
         self.add(LAYERS.lrn(self.pick(), n=3))
 
-    def turned(self):
+    def permuted(self):
         """A way of one's own through other axes, and back."""
         x = LAYERS.transpose(self.pick(), [0, 3, 2, 1])
         self.add(LAYERS.transpose(LAYERS.tanh(x), [0, 3, 2, 1]))

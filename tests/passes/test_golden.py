@@ -41,7 +41,7 @@ def rewritten(header, before):
     budget = header.partition("// budget ")[2] or None
     context = Context(None if "no params" in header else dict(params), memory_budget=budget)
     run_passes(graph, named(names), context)
-    misses = "".join(f"// {each.op}: {each.reason}\n" for each in context.refusals)
+    misses = "".join(f"// {each.op}: {each.reason}\n" for each in context.missed)
     return graph, params | dict(context.params or {}), misses + show(graph)
 
 

@@ -40,9 +40,9 @@ def missing_in(passes):
     """The first pass of an order that lacks a fact, and the fact, told once more; None if none."""
     known = set()
     for each in passes:
-        if each.needs - known:
-            return each.name, min(fact.name for fact in each.needs - known)
-        known = (known - each.loses) | each.gives
+        if each.requires - known:
+            return each.name, min(fact.name for fact in each.requires - known)
+        known = (known - each.invalidates) | each.establishes
     return None
 
 
@@ -77,7 +77,7 @@ class _ClaimsTooMuch(Pass):
     """Gives both vars one slot though they live at once, and says that all is well."""
 
     name = "claims"
-    gives = frozenset({Fact.STORED})
+    establishes = frozenset({Fact.STORED})
 
     def run(self, g, ctx):
         for var in g.vars():

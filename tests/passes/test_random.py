@@ -47,7 +47,7 @@ def test_a_pass_alone_keeps_every_number(name, graph, lent):
     params = dict(state)
     passes = named(["schedule", name])
     context = Context(params if lent else None, memory_budget="60%")
-    run_passes(graph, passes[not passes[1].needs :], context)
+    run_passes(graph, passes[not passes[1].requires :], context)
     close(numbers(parse(show(graph)), feed, params), want)
 
 

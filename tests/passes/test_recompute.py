@@ -68,7 +68,7 @@ def test_numbers_stay_the_same_to_the_bit_and_fewer_bytes_are_alive(budget):
 
 def test_what_is_missing_to_the_budget_is_said_with_the_op_that_is_in_the_way():
     stages = trained(1)[2]
-    found = [each for each in stages.context.refusals if each.name == "recompute"]
+    found = [each for each in stages.context.missed if each.name == "recompute"]
     assert len(found) == 1
     assert "bytes are alive here, 1 are the budget" in found[0].reason
 

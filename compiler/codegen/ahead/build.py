@@ -15,7 +15,7 @@ from pathlib import Path
 
 from compiler.codegen.ahead.gpus import Gpu
 from compiler.codegen.ahead.jobs import Job, index_of, jobs_of, said
-from compiler.codegen.ahead.kernel_cache import Shelf
+from compiler.codegen.ahead.kernel_cache import KernelCache
 from compiler.codegen.ahead.machine_code import Code, code_of
 from compiler.codegen.ahead.pool import compiled
 from compiler.codegen.module import Module
@@ -66,17 +66,17 @@ def build(
     ]
 
 
-def _shelf(folder: Path, limit: int) -> Shelf | None:
+def _shelf(folder: Path, limit: int) -> KernelCache | None:
     """Kernels that were compiled before; None where the folder is not this user's alone."""
     try:
         version = metadata.version("triton")
     except metadata.PackageNotFoundError as error:
         raise CompileError("kernels are compiled by triton, which is not installed") from error
-    return Shelf(folder, limit, version) if is_private(folder, "FLUID_CACHE") else None
+    return KernelCache(folder, limit, version) if is_private(folder, "FLUID_CACHE") else None
 
 
 def _made(
-    jobs: Sequence[Job], told: Told, processes: int | None, shelf: Shelf | None
+    jobs: Sequence[Job], told: Told, processes: int | None, shelf: KernelCache | None
 ) -> dict[Job, Code]:
     known = _known(jobs, shelf)
     missing = [job for job in jobs if job not in known]
@@ -96,7 +96,7 @@ def _made(
     return known
 
 
-def _known(jobs: Sequence[Job], shelf: Shelf | None) -> dict[Job, Code]:
+def _known(jobs: Sequence[Job], shelf: KernelCache | None) -> dict[Job, Code]:
     """What was compiled before."""
     found = {job: shelf.find(job) for job in jobs} if shelf else {}
     return {job: code for job, code in found.items() if code is not None}

@@ -31,7 +31,7 @@ _LARGEST = 64 << 20
 
 
 @dataclass(frozen=True)
-class Shelf:
+class KernelCache:
     """Entries below a folder, `limit` bytes of them at most, made with a version of Triton."""
 
     root: Path

@@ -14,7 +14,7 @@ from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
-from compiler.codegen.triton.kernel_ir import Lanes, Source, Tiles, number_of
+from compiler.codegen.triton.kernel_ir import KernelBody, Source, Tiles, number_of
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 from compiler.plan import Storage
@@ -57,7 +57,7 @@ class Traffic:
 
 
 def traffic_of(
-    lanes: Lanes, loads: Iterable[tuple[Expr, int]], reach: Mapping[Expr, frozenset[int]]
+    lanes: KernelBody, loads: Iterable[tuple[Expr, int]], reach: Mapping[Expr, frozenset[int]]
 ) -> Traffic:
     """The traffic of a kernel, given the loads it was written with and the run each stands in."""
     reads = [_read(lanes, part, run) for part, run in loads]
@@ -110,12 +110,12 @@ def _computed(values: Sequence[Term]) -> Iterator[Expr]:
     return iter(found)
 
 
-def _read(lanes: Lanes, part: Expr, run: int) -> Access:
+def _read(lanes: KernelBody, part: Expr, run: int) -> Access:
     source = cast(Source, part.extra)
     return _access(lanes, source.operand, part.args[: len(source.shape)], run)
 
 
-def _access(lanes: Lanes, operand: NumpyOperand, indices: Sequence[Term], run: int) -> Access:
+def _access(lanes: KernelBody, operand: NumpyOperand, indices: Sequence[Term], run: int) -> Access:
     """What indices range over: the axes of the lanes, and the turns of loops, that are in them."""
     parts = {part for i in indices if isinstance(i, Expr) for part in ordered(i)}
     axes = sorted({number_of(part) for part in parts if part.fn == "index"})

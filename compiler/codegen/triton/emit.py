@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from compiler.codegen.triton.cost import Traffic, traffic_of
 from compiler.codegen.triton.expressions import levels_of, programs, roots_of, size_type
-from compiler.codegen.triton.kernel_ir import Lanes, Store
+from compiler.codegen.triton.kernel_ir import KernelBody, Store
 from compiler.codegen.triton.numpy_names import SIZE
 from compiler.codegen.triton.reductions import Reductions
 from compiler.codegen.triton.tiling.schedules import WARPS
@@ -39,7 +39,7 @@ class Written:
     options: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def emit(lanes: Lanes, names: Names, comment: Sequence[str] = ()) -> Written:
+def emit(lanes: KernelBody, names: Names, comment: Sequence[str] = ()) -> Written:
     """The source of a kernel, and its launch with names and sizes of the step's scope."""
     return Emitter(lanes, names.make(lanes.name), comment).emit()
 
@@ -51,7 +51,7 @@ class Emitter(Reductions):
     # ---- the whole ----
 
     def emit(self) -> Written:
-        """Lanes, then reductions level by level, then what is stored."""
+        """KernelBody, then reductions level by level, then what is stored."""
         self._head()
         for level in levels_of(self.lanes.stores):
             self._reduce(level)

@@ -14,7 +14,7 @@ from typing import cast
 from compiler.codegen.bind_and_run import Frame
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, ordered
-from compiler.codegen.triton.kernel_ir import Lanes, Ref
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.random import said
 from compiler.ir.types import Shape
 from compiler.plan import Place, PlannedOp, Step, Value
@@ -33,7 +33,12 @@ class Tail:
         return self.frame.operand(self.made).name == name
 
     def store(
-        self, lanes: Lanes, shape: Shape, indices: Sequence[Term], value: Term, where: Term | None
+        self,
+        lanes: KernelBody,
+        shape: Shape,
+        indices: Sequence[Term],
+        value: Term,
+        where: Term | None,
     ) -> None:
         """Store what becomes of an element; `shape` is that in which the head sees its result."""
         whole = self.made.type.shape
@@ -51,7 +56,7 @@ class Tail:
 
     def _part(
         self,
-        lanes: Lanes,
+        lanes: KernelBody,
         part: Expr,
         place: tuple[Term, ...],
         value: Term,
@@ -75,7 +80,9 @@ class Tail:
         return Ref(lanes, self.frame.operand(leaf), part.shape).at(*at)
 
 
-def _seen_in(lanes: Lanes, whole: Shape, shape: Shape, indices: Sequence[Term]) -> tuple[Term, ...]:
+def _seen_in(
+    lanes: KernelBody, whole: Shape, shape: Shape, indices: Sequence[Term]
+) -> tuple[Term, ...]:
     """The indices of an element in another shape; axes at the ends that both have stay."""
     alike = (a == b for a, b in zip(reversed(whole), reversed(shape), strict=False))
     kept = min(sum(takewhile(bool, alike)), len(whole) - 1, len(shape) - 1)
@@ -91,7 +98,7 @@ def _seen_in(lanes: Lanes, whole: Shape, shape: Shape, indices: Sequence[Term]) 
 
 def wanted(head: PlannedOp) -> PlannedOp:
     """A head without outputs that nobody reads, and that have no memory in a kernel with a tail."""
-    made = head.defn.goes_on_with(head.target)
+    made = head.defn.epilogue_output(head.target)
     outputs = {
         slot: values
         for slot, values in head.outputs.items()
@@ -106,7 +113,7 @@ def tail_of(frame: Frame, step: Step) -> Tail | None:
     A head reads its inputs wherever it likes: a tail that writes to their memory has to wait.
     """
     head = step.ops[0]
-    (made,) = head.outputs[head.defn.goes_on_with(head.target)]
+    (made,) = head.outputs[head.defn.epilogue_output(head.target)]
     roots = trace(replace(step, ops=step.ops[1:]))
     read = {(value.place, value.home) for values in head.inputs.values() for value in values}
     apart = all((root.value.place, root.value.home) not in read for root in roots)

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import ELEMENTWISE, Expr, all_parts
-from compiler.codegen.triton.kernel_ir import Lanes, Source, Store, number_of
+from compiler.codegen.triton.kernel_ir import KernelBody, Source, Store, number_of
 from compiler.codegen.triton.numpy_names import POINTERS, SIZE, repeats
 from compiler.ir.dims import Dim, Size, is_multiple
 from compiler.ir.types import HALVES, DType
@@ -111,12 +111,12 @@ def levels_of(stores: Iterable[Store]) -> list[list[Expr]]:
     return [found[key] for key in sorted(found)]
 
 
-def _needed(lanes: Lanes) -> list[Expr]:
+def _needed(lanes: KernelBody) -> list[Expr]:
     """The expressions that a kernel needs: the ends of its loops, and what its stores need."""
     return [*lanes.ends.values(), *roots_of(lanes.stores)]
 
 
-def uses_of(lanes: Lanes) -> Counter[Expr]:
+def uses_of(lanes: KernelBody) -> Counter[Expr]:
     """How often the text of each expression is needed: by others, by loops and by stores."""
     roots = _needed(lanes)
     uses = Counter(roots)
@@ -126,7 +126,7 @@ def uses_of(lanes: Lanes) -> Counter[Expr]:
     return uses
 
 
-def reach_of(lanes: Lanes) -> dict[Expr, frozenset[int]]:
+def reach_of(lanes: KernelBody) -> dict[Expr, frozenset[int]]:
     """The loops that each expression changes with."""
     reach: dict[Expr, frozenset[int]] = {}
     for part in all_parts(_needed(lanes)):

@@ -53,7 +53,7 @@ class HostWork:
         """Give every value of the op its place."""
         raise NotImplementedError
 
-    def here(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
+    def on_host(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
         """What a function of arrays and numbers gives, called on the host before what follows."""
         self.flush()
         frame = self._frame
@@ -87,11 +87,11 @@ class HostWork:
             return not self._frame.varying & {*given.names}
         return not isinstance(given, HostValue) or given.fed
 
-    def tell(self, size: Size, value: Any) -> None:
+    def set_size(self, size: Size, value: Any) -> None:
         """Say what a size is that only data decides."""
         self._frame.tell(size, str(value))
 
-    def size_of(self, value: HostValue, hint: str = "size") -> Dim:
+    def as_size(self, value: HostValue, hint: str = "size") -> Dim:
         """A number of the host as a size."""
         if value.text.isidentifier():
             return Dim.named(value.text)
@@ -99,7 +99,7 @@ class HostWork:
         self._frame.line(f"{name} = {value}")
         return Dim.named(name)
 
-    def keep(self, out: NumpyOperand, value: Any) -> None:
+    def write_host(self, out: NumpyOperand, value: Any) -> None:
         """Let an output of the host's be an array."""
         self.flush()
         if out.type.is_open:
@@ -108,7 +108,7 @@ class HostWork:
             self._frame.line(f"np.copyto({out}, np.reshape({value}, {shape_text(out.shape)}))")
 
     @contextmanager
-    def each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
+    def for_each(self, values: Any, *hints: str) -> Generator[tuple[Dim, ...]]:
         """Launch what is written inside once for each of some tuples of numbers, told by name."""
         self.flush()
         self.settle()

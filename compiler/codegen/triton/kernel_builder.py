@@ -1,4 +1,4 @@
-"""Triton kernel builder: implements `compiler.ir.opdef.kernel_builder.Lanes` for `triton` bodies.
+"""Triton kernel builder: implements the protocol `KernelBuilder` for `triton` bodies.
 
 One body may write several kernels, one behind the other: each call of `lanes` begins another.
 """
@@ -16,7 +16,7 @@ from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.epilogues import Tail
 from compiler.codegen.triton.host_code import HostWork
-from compiler.codegen.triton.kernel_ir import Lanes, Ref, Tiles, as_tuple
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref, Tiles, as_tuple
 from compiler.codegen.triton.products import emit_tiles, parts_of
 from compiler.codegen.triton.random import keys_from
 from compiler.codegen.triton.tiling.split_reductions import split
@@ -40,7 +40,7 @@ class DeviceOperand:
     """
 
     def __init__(
-        self, kernels: Kernels, place: Callable[[], NumpyOperand], type: TensorType
+        self, kernels: TritonKernelBuilder, place: Callable[[], NumpyOperand], type: TensorType
     ) -> None:
         self.kernels = kernels
         self._place = place
@@ -59,7 +59,7 @@ class DeviceOperand:
     def __str__(self) -> str:
         return self.operand.name
 
-    def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
+    def reshaped(self, shape: Sequence[Size]) -> DeviceOperand:
         """The same elements in another shape."""
         return DeviceOperand(self.kernels, self._place, self.type.with_shape(shape))
 
@@ -75,7 +75,7 @@ class DeviceOperand:
         return Ref(self.kernels.current, self.operand, self.shape)
 
 
-class Kernels(HostWork):
+class TritonKernelBuilder(HostWork):
     """Writes the kernels of one op into a step."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Kernels(HostWork):
         self._launch = launch
         self._name = name or op.kind
         self._tail = tail
-        self._current: Lanes | None = None
+        self._current: KernelBody | None = None
         self._wide: dict[str, tuple[NumpyOperand, NumpyOperand]] = {}
 
     @property
@@ -127,7 +127,9 @@ class Kernels(HostWork):
     def _room(self, shape: Sequence[Size], dtype: DType) -> NumpyOperand:
         return self._frame.scratch(shape, dtype, on_device=True)
 
-    def there(self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64) -> DeviceOperand:
+    def to_device(
+        self, value: Any, shape: Sequence[Size], dtype: DType = DType.INT64
+    ) -> DeviceOperand:
         """An array of the host, copied to the device."""
         return self._made(self._sent(value, shape, dtype))
 
@@ -138,9 +140,9 @@ class Kernels(HostWork):
         """True where both are one memory, so that copying would be idle."""
         return self._frame.aliased(a.operand, b.operand)
 
-    def lies_in(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+    def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
         """True where a part has the very memory that it has in the whole."""
-        return self._frame.lies_in(part.operand, whole.operand, share)
+        return self._frame.is_view_of(part.operand, whole.operand, share)
 
     def key(self, keys: DeviceOperand, place: int) -> Expr:
         """The key at a place of a tensor of keys."""
@@ -149,16 +151,16 @@ class Kernels(HostWork):
     # ---- kernels ----
 
     @property
-    def current(self) -> Lanes:
+    def current(self) -> KernelBody:
         """The kernel begun last."""
         if self._current is None:
             raise CompileError(f"{self._op.kind}: its body reads before it begins a kernel")
         return self._current
 
-    def lanes(self, *shape: Size) -> tuple[Expr, ...]:
+    def grid(self, *shape: Size) -> tuple[Expr, ...]:
         """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
         self.flush()
-        self._current = Lanes(self._name, shape)
+        self._current = KernelBody(self._name, shape)
         return self._current.indices
 
     def tiles(
@@ -181,7 +183,7 @@ class Kernels(HostWork):
         self._current = made
         return made
 
-    def contracted(
+    def contraction(
         self, stack: Sequence[Size], sides: tuple[Size, Size, Size], factors: Factors, store: Finish
     ) -> None:
         """Kernels for a stack of products, of rows, columns and turns `sides`.
@@ -200,7 +202,7 @@ class Kernels(HostWork):
             return
         held = self.scratch((parts, *stack, rows, columns), total.dtype)
         self.store(held, made.indices, total)
-        *places, i, j = indices = self.lanes(*stack, rows, columns)
+        *places, i, j = indices = self.grid(*stack, rows, columns)
         part = self.loop(parts)
         store(tuple(places), i, j, self.sum(held[(part, *indices)], part))
 
@@ -227,28 +229,28 @@ class Kernels(HostWork):
                     self._launch(emit(lanes, names, comment))
         self._current = None
 
-    def product(
+    def matmul(
         self, out: DeviceOperand, a: DeviceOperand, b: DeviceOperand, *,
-        turned: tuple[bool, bool] = (False, False), scale: float = 1.0,
+        transposed: tuple[bool, bool] = (False, False), scale: float = 1.0,
     ) -> None:  # fmt: skip
-        """A kernel for out = scale * a @ b over stacks of matrices; `turned` factors transposed.
+        """Add a kernel for out = scale * a @ b over stacks of matrices, optionally transposed.
 
         A stack of `out` is the broadcast of those of `a` and `b`.
         """
         *stack, rows, columns = out.shape
-        inner = a.shape[-2] if turned[0] else a.shape[-1]
+        inner = a.shape[-2] if transposed[0] else a.shape[-1]
 
         def factors(
             places: tuple[Expr, ...], i: Expr, j: Expr, left: Expr, right: Expr
         ) -> tuple[Expr, Expr]:
-            x = a[(*_within(a, places), *((left, i) if turned[0] else (i, left)))]
-            y = b[(*_within(b, places), *((j, right) if turned[1] else (right, j)))]
+            x = a[(*_within(a, places), *((left, i) if transposed[0] else (i, left)))]
+            y = b[(*_within(b, places), *((j, right) if transposed[1] else (right, j)))]
             return x, y
 
         def store(places: tuple[Expr, ...], i: Expr, j: Expr, total: Expr) -> None:
             self.store(out, (*places, i, j), total if scale == 1.0 else total * scale)
 
-        self.contracted(stack, (rows, columns, inner), factors, store)
+        self.contraction(stack, (rows, columns, inner), factors, store)
 
     def store(
         self, out: DeviceOperand, indices: Sequence[Term], value: Term, where: Term | None = None
@@ -275,11 +277,11 @@ class Kernels(HostWork):
             made = self._room(out.operand.type.shape, DType.FP32)
             self._wide[out.operand.name] = out.operand, made
             self._copied(out.operand, made)
-        return self._made(self._wide[out.operand.name][1]).seen_as(out.shape)
+        return self._made(self._wide[out.operand.name][1]).reshaped(out.shape)
 
     def _copied(self, source: NumpyOperand, target: NumpyOperand) -> None:
         """A kernel of its own that copies all elements, before the one begun last."""
-        lanes = Lanes(self._name, (source.type.numel,))
+        lanes = KernelBody(self._name, (source.type.numel,))
         read = Ref(lanes, source, lanes.shape).at(*lanes.indices)
         lanes.store(Ref(lanes, target, lanes.shape), lanes.indices, read)
         self._launch(emit(lanes, self._frame.names, self._comment))

@@ -43,7 +43,7 @@ class Source:
 class Ref:
     """A value in device memory, as a kernel's body sees it; `X[i, j]` is one of its elements."""
 
-    lanes: Lanes
+    lanes: KernelBody
     operand: NumpyOperand
     shape: Shape
 
@@ -68,7 +68,7 @@ class Ref:
         found = self.lanes.node("load", args, dtype, Source(self.operand, self.shape))
         return found.astype(DType.FP32) if dtype is DType.BF16 else found
 
-    def seen_as(self, shape: Sequence[Size]) -> Ref:
+    def reshaped(self, shape: Sequence[Size]) -> Ref:
         """The same elements in another shape."""
         return Ref(self.lanes, self.operand, tuple(shape))
 
@@ -104,7 +104,7 @@ def _as_stored(factor: Expr) -> Expr:
     return inner if is_stored and isinstance(inner, Expr) else factor
 
 
-class Lanes(Tracer):
+class KernelBody(Tracer):
     """The expressions of one kernel; also the `xp` that its arithmetic is written with."""
 
     def __init__(self, name: str, shape: Sequence[Size]) -> None:
@@ -189,7 +189,7 @@ class Lanes(Tracer):
         """The number that a key has for an element of a stream, normal with deviation 1."""
         return self.node("normal", (key, index), dtype, stream)
 
-    def below(self, key: Expr, index: Term, span: Term, stream: int = 0) -> Expr:
+    def randint(self, key: Expr, index: Term, span: Term, stream: int = 0) -> Expr:
         """The whole number that a key has for an element, even over 0 <= number < span."""
         return self.node("below", (key, index, span), DType.INT64, stream)
 
@@ -252,11 +252,11 @@ class Lanes(Tracer):
         count, mean, squares = (self.node("moment", (made,), value.dtype, n) for n in range(3))
         return mean, squares / count
 
-    def scan(self, value: Expr, over: Expr) -> Expr:
+    def cumsum(self, value: Expr, over: Expr) -> Expr:
         """The sum over the turns of a loop up to each one; a program holds the whole loop."""
         return self.node("scan", (value, over), value.dtype)
 
-    def order(self, value: Expr, over: Expr, descending: bool = False) -> Expr:
+    def argsort(self, value: Expr, over: Expr, descending: bool = False) -> Expr:
         """The turn whose value comes in each turn's place when all are sorted.
 
         What is equal stays in its order, and NaN is the largest. A program holds the whole loop;
@@ -288,7 +288,7 @@ class Lanes(Tracer):
         self.stores.append(Store(out.operand, out.shape, tuple(indices), value, where, True))
 
 
-class Tiles(Lanes):
+class Tiles(KernelBody):
     """A kernel whose lanes are elements of matrices, each a sum of products over many turns.
 
     There are two loops of as many turns: a turn as the left factor sees it, and as the right one.

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.pointwise import Root, trace
 from compiler.codegen.trace import BY_KEY, Expr, Term, all_parts, ordered
-from compiler.codegen.triton.kernel_ir import Lanes, Ref
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.random import said
 from compiler.errors import CompileError
 from compiler.ir.dims import Size, product
@@ -31,7 +31,7 @@ class Operands(Protocol):
         ...
 
 
-def kernels_of(step: Step, name: str, frame: Operands) -> list[Lanes]:
+def kernels_of(step: Step, name: str, frame: Operands) -> list[KernelBody]:
     """The kernels of a step whose ops are pointwise, in an order in which none overwrites what a
     later one reads.
     """
@@ -114,7 +114,7 @@ class _Kernel:
         self.space, self.reduced = space, {axis + len(space) for axis in axes}
         self.groups = _merged(space, self.reduced, _shapes(roots))
         kept = [product(space[a] for a in group) for group, turns in self.groups if not turns]
-        self.lanes = Lanes(name, kept)
+        self.lanes = KernelBody(name, kept)
         self.indices = self._indices()
         self.known: dict[Expr, Term] = {}
         for root in roots:

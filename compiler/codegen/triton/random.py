@@ -1,7 +1,7 @@
 """Random numbers in kernels, from a key in memory and the place of an element: `compiler.ir.philox`
 word for word.
 
-Every lane draws its own number wherever it needs it. Lanes that go through the elements in order
+Each element draws its own number wherever it is needed. Kernels that visit elements in order
 draw four at a time, a block for each four of them.
 """
 
@@ -13,7 +13,7 @@ from typing import cast
 
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import Expr, Term
-from compiler.codegen.triton.kernel_ir import Lanes
+from compiler.codegen.triton.kernel_ir import KernelBody
 from compiler.ir.dims import Size
 from compiler.ir.types import DType
 
@@ -128,7 +128,11 @@ def keys_from(keys: NumpyOperand, place: int) -> NumpyOperand:
 
 
 def said(
-    lanes: Lanes, part: Expr, keys: NumpyOperand, sizes: Sequence[Size], indices: Sequence[Term]
+    lanes: KernelBody,
+    part: Expr,
+    keys: NumpyOperand,
+    sizes: Sequence[Size],
+    indices: Sequence[Term],
 ) -> Expr:
     """A number by key of an expression over shapes, as this lane's own."""
     key = lanes.key(keys_from(keys, cast(int, part.extra)))

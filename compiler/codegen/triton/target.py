@@ -15,7 +15,7 @@ from compiler.codegen.numpy import Style, assemble, emit_step, tell_ops
 from compiler.codegen.triton.bind_and_run import TritonFrame
 from compiler.codegen.triton.emit import Written, emit
 from compiler.codegen.triton.epilogues import Tail, fused_name, tail_of, wanted
-from compiler.codegen.triton.kernel_builder import Kernels
+from compiler.codegen.triton.kernel_builder import TritonKernelBuilder
 from compiler.codegen.triton.multi_tensor.global_reductions import emit_whole
 from compiler.codegen.triton.multi_tensor.kernels import emit_several
 from compiler.codegen.triton.numpy_names import TYPES
@@ -53,8 +53,8 @@ class TritonTarget:
             return "branches and loops are steered by the host"
         owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
         if not self.writes(type(op.defn)):
-            return owner.stays_on_host or f"{op.kind} has no kernel"
-        declined = owner.has_no_kernel()
+            return owner.no_kernel_reason or f"{op.kind} has no kernel"
+        declined = owner.no_kernel_for_attributes()
         if declined:
             return declined
         if not _is_sized(op):
@@ -113,7 +113,7 @@ def _is_sized(op: Op) -> bool:
     owner = op.defn.origin if isinstance(op.defn, GradOp) else op.defn
     known = {name for var in op.reads() for name in var.type.names}
     made = {name for var in op.writes() for name in var.type.names if name.startswith("?")}
-    return made <= known or (owner.tells_sizes and owner is op.defn)
+    return made <= known or (owner.sets_output_sizes and owner is op.defn)
 
 
 def _is_filled(defn: type[OpDef]) -> bool:
@@ -198,6 +198,6 @@ def _emit_op(
     tail: Tail | None = None,
 ) -> None:  # fmt: skip
     """An op's own kernels."""
-    kernels = Kernels(frame, op, comment, frame.launch, name, tail)
+    kernels = TritonKernelBuilder(frame, op, comment, frame.launch, name, tail)
     call(op.defn, "triton", kernels.operands(), kernels)
     kernels.finish()

@@ -24,7 +24,7 @@ from compiler.codegen.triton.expressions import (
     uses_of,
 )
 from compiler.codegen.triton.helpers import HELPERS
-from compiler.codegen.triton.kernel_ir import Lanes, Source, number_of
+from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of
 from compiler.codegen.triton.numpy_names import TYPES, bare, call_text, helper_of, number
 from compiler.codegen.triton.random import DRAWN, drawn
 from compiler.codegen.writer import Names, Writer
@@ -53,7 +53,7 @@ class Values:
     `loads` are noted with the number of the run through a loop, from 1 on, in which they stand.
     """
 
-    lanes: Lanes
+    lanes: KernelBody
     name: str
     comment: Sequence[str]
     body: Writer = field(default_factory=lambda: Writer(1))

@@ -261,7 +261,7 @@ def epilogue_shape(op: Op) -> Shape | None:
 
     The op is the head of the kernel then: it declares the output by its `epilogue`.
     """
-    made = op.outputs.get(op.defn.goes_on_with(op.target), ())
+    made = op.outputs.get(op.defn.epilogue_output(op.target), ())
     if len(made) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
     return made[0].type.shape

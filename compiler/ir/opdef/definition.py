@@ -39,7 +39,7 @@ from compiler.errors import BadAttribute, UnknownOp, did_you_mean
 from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.opdef.half_precision import mapped, narrowed, widened
-from compiler.ir.opdef.layout_rules import EachAlike, GradTurnRules, TurnRules
+from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, LayoutRules
 from compiler.ir.opdef.lazy_loading import filled
 from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.opdef.slots import (
@@ -93,7 +93,7 @@ class Typed(Protocol):
         ...
 
 
-class OpDef(Traits, TurnRules, MemoryRules):
+class OpDef(Traits, LayoutRules, MemoryRules):
     """An op with its attributes bound; the module's text says what a class holds."""
 
     kind: ClassVar[str] = ""
@@ -128,7 +128,7 @@ class OpDef(Traits, TurnRules, MemoryRules):
         """Its output slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if slot.is_output}
 
-    def goes_on_with(self, target: str | None) -> str:
+    def epilogue_output(self, target: str | None) -> str:
         """The output that pointwise ops may go on with, on the host or a device; empty for none."""
         return self.epilogue or (self.device_epilogue if target else "")
 
@@ -170,7 +170,7 @@ class OpDef(Traits, TurnRules, MemoryRules):
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
-        wide = widened(values) if self.widens else values
+        wide = widened(values) if self.computes_in_fp32 else values
         results = self.named(call(self, "numpy", wide))
         if wide is values:
             return results
@@ -184,7 +184,7 @@ class OpDef(Traits, TurnRules, MemoryRules):
         return {next(iter(self.outputs())): result}
 
 
-class Pointwise(EachAlike, OpDef):
+class Pointwise(ElementwiseLayout, OpDef):
     """Each element of the outputs comes from the same element of the broadcast inputs."""
 
     is_cheap = True
@@ -238,17 +238,17 @@ class Pointwise(EachAlike, OpDef):
 class Rowwise(Pointwise):
     """Like `Pointwise`, and may reduce axes that it keeps as size 1 (softmax)."""
 
-    turned = TurnRules.turned
+    permuted = LayoutRules.permuted
 
 
 class HostOp(OpDef):
     """Work for the host beside the kernels: input, output, messages. Run for its effect."""
 
     has_effects = True
-    widens = False
+    computes_in_fp32 = False
 
 
-class GradOp(GradTurnRules, GradMemoryRules, OpDef):
+class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
     """The gradient of another op, made from that op's `grad`."""
 
     forward: ClassVar[type[OpDef]]
@@ -261,7 +261,7 @@ class GradOp(GradTurnRules, GradMemoryRules, OpDef):
         """The op it is the gradient of."""
         return self.origin
 
-    turn_rules = forward_rules
+    layout_rules = forward_rules
 
     def for_attributes(self) -> str:
         """The gradient of the op that the forward op is replaced by."""
@@ -276,7 +276,7 @@ class GradOp(GradTurnRules, GradMemoryRules, OpDef):
         """As the forward op."""
         return self.origin.is_ordered()
 
-    def goes_on_with(self, target: str | None) -> str:
+    def epilogue_output(self, target: str | None) -> str:
         """What the forward op says of gradients."""
         slot = self.origin.epilogue_grad if target else ""
         return slot and slot + GRAD
@@ -356,7 +356,7 @@ def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
     about = {"forward": forward, "__doc__": f"Gradient of `{forward.kind}`."}
     base = _grad_base(forward) if takes_xp else GradOp
     cls = cast("type[GradOp]", type(forward.__name__ + "Grad", (base,), about | slots))
-    cls.kind, cls.attrs, cls.widens = name, forward.attrs, forward.widens
+    cls.kind, cls.attrs, cls.computes_in_fp32 = name, forward.attrs, forward.computes_in_fp32
     _REGISTRY[name] = cls
     return cls
 

@@ -1,7 +1,7 @@
 """What a lowering may ask of the code generator that calls it: text in, text out.
 
-An op's `lower(self, k, X, Out)` gets a `Kernel` and one `Operand` a slot, and writes lines of the
-generated module. It never sees buffers, offsets or devices, so one op file needs only `ir`.
+An op's `lower(self, k, X, Out)` gets a `SourceBuilder` and one `Operand` a slot, and writes lines
+of the generated module. It never sees buffers, offsets or devices, so one op file needs only `ir`.
 
     def lower(self, k, X, Y, Out):
         k.line(f"np.matmul({X.view((rows, inner))}, {Y.view((inner, cols))}, out={Out})")
@@ -39,7 +39,7 @@ class Operand(Protocol):
         ...
 
 
-class Kernel(Protocol):
+class SourceBuilder(Protocol):
     """The function body being written. Names of the generated module's scope: `np` and sizes."""
 
     def line(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Kernel(Protocol):
         """Working memory of the arena that lives during this op only; contents undefined."""
         ...
 
-    def once(self, expression: str, uses: Sequence[Operand], hint: str) -> str:
+    def at_bind(self, expression: str, uses: Sequence[Operand], hint: str) -> str:
         """A name for an expression over `uses`, evaluated once a binding where all their arrays
         stay in place (arena, parameters), and in every step where one is fed anew.
         """
@@ -60,7 +60,7 @@ class Kernel(Protocol):
         """True where both share storage at the same offset, so that copying would be idle."""
         ...
 
-    def lies_in(self, part: Operand, whole: Operand, share: Share) -> bool:
+    def is_view_of(self, part: Operand, whole: Operand, share: Share) -> bool:
         """True where a part has the very memory that it has in the whole, and needs no copy.
 
         `share` says which part it is; the slots it names do not count.
@@ -94,7 +94,7 @@ class DeviceOperand(Protocol):
         """The shape of `type`."""
         ...
 
-    def seen_as(self, shape: Sequence[Size]) -> DeviceOperand:
+    def reshaped(self, shape: Sequence[Size]) -> DeviceOperand:
         """The same elements in another shape."""
         ...
 
@@ -117,11 +117,11 @@ class HostValue(Protocol):
         ...
 
 
-class Lanes(Protocol):
+class KernelBuilder(Protocol):
     """Writes the kernels of an op in scalars, as if a lane ran for each element of a shape.
 
         def triton(self, k, X, Out):            # each row's sum
-            i, = k.lanes(X.shape[0])
+            i, = k.grid(X.shape[0])
             j = k.loop(X.shape[1])
             k.store(Out, (i,), k.sum(X[i, j], j))
 
@@ -133,7 +133,7 @@ class Lanes(Protocol):
         """True where whatever is summed up is to be summed in the same order in every run."""
         ...
 
-    def lanes(self, *shape: Size) -> tuple[Number, ...]:
+    def grid(self, *shape: Size) -> tuple[Number, ...]:
         """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
         ...
 
@@ -170,11 +170,11 @@ class Lanes(Protocol):
         """
         ...
 
-    def scan(self, value: Number, over: Number) -> Number:
+    def cumsum(self, value: Number, over: Number) -> Number:
         """The sum over the turns of a loop up to each one; the loop is short enough to be held."""
         ...
 
-    def order(self, value: Number, over: Number, descending: bool = False) -> Number:
+    def argsort(self, value: Number, over: Number, descending: bool = False) -> Number:
         """The turn whose value comes in each turn's place when all are sorted, NaN the largest.
 
         What is equal stays in its order. The loop is short enough to be held, values have 32 bits
@@ -229,7 +229,7 @@ class Lanes(Protocol):
         """The same, normal with mean 0 and deviation 1."""
         ...
 
-    def below(self, key: Number, index: Number, span: Number, stream: int = 0) -> Number:
+    def randint(self, key: Number, index: Number, span: Number, stream: int = 0) -> Number:
         """The same, a whole number that is even over 0 <= number < span."""
         ...
 
@@ -267,7 +267,7 @@ class Lanes(Protocol):
         """The sum over all turns of a * b in such a kernel: `a` has no column in it, `b` no row."""
         ...
 
-    def contracted(
+    def contraction(
         self,
         stack: Sequence[Size],
         sides: tuple[Size, Size, Size],
@@ -281,16 +281,16 @@ class Lanes(Protocol):
         """
         ...
 
-    def product(
+    def matmul(
         self,
         out: DeviceOperand,
         a: DeviceOperand,
         b: DeviceOperand,
         *,
-        turned: tuple[bool, bool] = (False, False),
+        transposed: tuple[bool, bool] = (False, False),
         scale: float = 1.0,
     ) -> None:
-        """A kernel for out = scale * a @ b over stacks of matrices; `turned` factors transposed."""
+        """Add a kernel for out = scale * a @ b over stacks of matrices, optionally transposed."""
         ...
 
     def line(self, text: str) -> None:
@@ -308,13 +308,13 @@ class Lanes(Protocol):
         """True where both are one memory, so that copying would be idle."""
         ...
 
-    def lies_in(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
+    def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
         """True where a part has the very memory that it has in the whole."""
         ...
 
     # What the host does first: slots that are `on_host`, LoD among them, hold an `Operand`.
 
-    def here(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
+    def on_host(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
         """What a function of NumPy gives of arrays of the host and of plain numbers.
 
         It is carried into the module, and called before the kernels that follow; once a step for
@@ -322,25 +322,25 @@ class Lanes(Protocol):
         """
         ...
 
-    def there(
+    def to_device(
         self, value: Operand | HostValue, shape: Sequence[Size], dtype: DType = DType.INT64
     ) -> DeviceOperand:
         """An array of the host, copied to the device."""
         ...
 
-    def size_of(self, value: HostValue, hint: str = "size") -> Size:
+    def as_size(self, value: HostValue, hint: str = "size") -> Size:
         """A whole number of the host as a size."""
         ...
 
-    def tell(self, size: Size, value: HostValue) -> None:
-        """Say what a size of an output is that only data decides; see `OpDef.tells_sizes`."""
+    def set_size(self, size: Size, value: HostValue) -> None:
+        """Say what a size of an output is that only data decides; see `OpDef.sets_output_sizes`."""
         ...
 
-    def keep(self, out: Operand, value: Operand | HostValue) -> None:
+    def write_host(self, out: Operand, value: Operand | HostValue) -> None:
         """Write an output that is `on_host`."""
         ...
 
-    def each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:
+    def for_each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:
         """Launch the kernels written inside for each tuple of whole numbers in a list.
 
         `hints` name them; as sizes they are what those kernels count with.

@@ -20,7 +20,7 @@ Order: TypeAlias = "tuple[int, ...]"
 
 
 @dataclass(frozen=True)
-class Turned:
+class PermutedOp:
     """An op as it is over turned values: `slots` hold those, all others stay; `attrs` are new.
 
     What stands in `views` stays too, but is seen in another shape. `ahead` has inputs that are
@@ -35,7 +35,7 @@ class Turned:
     ahead_attrs: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-class TurnRules:
+class LayoutRules:
     """What an op class says of layouts; what says nothing keeps its axes as they are.
 
     `prefers_channels_last` is True for what reads images as products of matrices: where channels
@@ -44,7 +44,7 @@ class TurnRules:
 
     prefers_channels_last: ClassVar[bool] = False
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The op over values of as many axes as `order` has, in that order; None if there is none.
 
         `types` are those of its slots as they are now, inputs and outputs.
@@ -56,33 +56,33 @@ class TurnRules:
         return self.prefers_channels_last
 
 
-class EachAlike(TurnRules):
+class ElementwiseLayout(LayoutRules):
     """What goes element by element is the same op, over operands with the same axes."""
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The op over values that all have these axes, or are one number."""
-        return all_alike(types, order)
+        return permute_all_operands(types, order)
 
 
-class AlongAxis(TurnRules):
+class AlongAxis(LayoutRules):
     """What joins or splits along the axis that an attribute says: X and Out turn with it."""
 
     attributes: dict[str, Any]
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The axis where the order has it, unless a tensor says which it is."""
-        axes = axes_in([self.attributes["axis"]], order)
+        axes = permuted_axes([self.attributes["axis"]], order)
         known = "AxisTensor" not in types
-        return Turned(frozenset({"X", "Out"}), {"axis": axes[0]}) if known else None
+        return PermutedOp(frozenset({"X", "Out"}), {"axis": axes[0]}) if known else None
 
 
-class GradTurnRules(TurnRules):
+class GradLayoutRules(LayoutRules):
     """What a gradient op says: a value and its gradient lie alike."""
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """As the forward op says it."""
         known = {slot.removesuffix(GRAD): given for slot, given in types.items()}
-        found = self.turn_rules().turned(known, order)
+        found = self.layout_rules().permuted(known, order)
         if found is None:
             return None
         gradients = frozenset(slot + GRAD for slot in found.slots)
@@ -92,9 +92,9 @@ class GradTurnRules(TurnRules):
 
     def reads_tiles(self) -> bool:
         """As the forward op."""
-        return self.turn_rules().reads_tiles()
+        return self.layout_rules().reads_tiles()
 
-    def turn_rules(self) -> TurnRules:
+    def layout_rules(self) -> LayoutRules:
         """The forward op."""
         raise NotImplementedError
 
@@ -122,14 +122,14 @@ def in_order(type: TensorType, order: Order) -> TensorType:
     return type.with_shape([type.shape[axis] for axis in order])
 
 
-def all_alike(types: Types, order: Order) -> Turned | None:
+def permute_all_operands(types: Types, order: Order) -> PermutedOp | None:
     """What goes element by element, over values that all have these axes or are one number."""
     given = {slot: held for slot, held in types.items() if held}
     whole = {s for s, held in given.items() if all(each.rank == len(order) for each in held)}
     single = {s for s, held in given.items() if all(each.numel == 1 for each in held)}
-    return Turned(frozenset(whole)) if whole | single == set(given) and whole else None
+    return PermutedOp(frozenset(whole)) if whole | single == set(given) and whole else None
 
 
-def axes_in(axes: Sequence[int], order: Order) -> list[int]:
+def permuted_axes(axes: Sequence[int], order: Order) -> list[int]:
     """Where axes stand in an order; negative ones are counted from the end."""
     return [order.index(axis % len(order)) for axis in axes]

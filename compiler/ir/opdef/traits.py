@@ -34,22 +34,22 @@ class Traits:
     """Groups of inputs in each of which the outputs are linear, while the other groups stay."""
     is_piecewise_linear: ClassVar[bool] = False
     """True for an op of one input, element by element, that is straight but for some corners."""
-    widens: ClassVar[bool] = True
+    computes_in_fp32: ClassVar[bool] = True
     """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
-    tells_sizes: ClassVar[bool] = False
+    sets_output_sizes: ClassVar[bool] = False
     """True where the `triton` body tells the sizes of outputs that only data decides."""
     updates_if: ClassVar[str] = ""
     """The input that must not stop gradients for the op's gradient to be computed, where that
     updates a parameter and is no tensor."""
     sparse_grads: ClassVar[tuple[str, ...]] = ()
     """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
-    stays_on_host: ClassVar[str] = ""
+    no_kernel_reason: ClassVar[str] = ""
     """Why the op has no kernels and shall have none; empty for an op that may have them."""
 
     def joins_rows(self, ranks: Mapping[str, int]) -> bool:
         """Whether the rows of Out are those of all in X, one behind the other, given the ranks."""
         return False
 
-    def has_no_kernel(self) -> str:
+    def no_kernel_for_attributes(self) -> str:
         """Why this op has no kernels with these attributes, where others of its class have some."""
         return ""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, attr, reads, reads_order, writes, writes_order
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.single_rank import Alone
 
@@ -40,12 +40,12 @@ class InPlace(Collective):
         """The call of `collective` that changes an array in place."""
         raise NotImplementedError
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         if not k.aliased(X, Out):
             k.line(f"np.copyto({Out}, {X})")
         k.line(self.call(str(Out)))
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")
         k.line(self.call(str(Out)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import HostOp, OpDef, Share, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import InPlace
 from compiler.ops.collective.data_movement import CBroadcast
@@ -63,7 +63,7 @@ class PackBucket(OpDef, op="pack_bucket"):
     """
 
     lod_like = ""
-    widens = False
+    computes_in_fp32 = False
     starts_early = True
 
     X = reads(many=True)
@@ -84,14 +84,14 @@ class PackBucket(OpDef, op="pack_bucket"):
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("Out", "X", known_sizes(types["X"]))
 
-    def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
         for part, share, cut in cuts("Out", "X", X):
-            if not k.lies_in(part, Out, share):
-                place = k.once(f"{Out}[{cut}]", [Out], "place")
+            if not k.is_view_of(part, Out, share):
+                place = k.at_bind(f"{Out}[{cut}]", [Out], "place")
                 k.line(f"np.copyto({place}, {part.view((part.type.numel,))})")
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        moved = [each for each in cuts("Out", "X", X) if not k.lies_in(each[0], Out, each[1])]
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+        moved = [each for each in cuts("Out", "X", X) if not k.is_view_of(each[0], Out, each[1])]
         copy_together(k, [(f"{Out}[{cut}]", f"{part}.reshape(-1)") for part, _, cut in moved])
 
 
@@ -99,7 +99,7 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
     """Out = the parts of a bucket X, in the shapes `shapes`."""
 
     lod_like = ""
-    widens = False
+    computes_in_fp32 = False
     waits_late = True
 
     X = reads()
@@ -120,14 +120,14 @@ class UnpackBucket(OpDef, op="unpack_bucket"):
     def shares(self, types: Types) -> list[Share]:
         return bucket_shares("X", "Out", known_sizes(types["Out"]))
 
-    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
         for part, share, cut in cuts("X", "Out", Out):
-            if not k.lies_in(part, X, share):
-                place = k.once(f"{X}[{cut}]", [X], "place")
+            if not k.is_view_of(part, X, share):
+                place = k.at_bind(f"{X}[{cut}]", [X], "place")
                 k.line(f"np.copyto({part.view((part.type.numel,))}, {place})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        moved = [each for each in cuts("X", "Out", Out) if not k.lies_in(each[0], X, each[1])]
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+        moved = [each for each in cuts("X", "Out", Out) if not k.is_view_of(each[0], X, each[1])]
         copy_together(k, [(f"{part}.reshape(-1)", f"{X}[{cut}]") for part, _, cut in moved])
 
 
@@ -138,7 +138,7 @@ def cuts(whole: str, part: str, held: Sequence[P]) -> list[tuple[P, Share, str]]
     return list(zip(held, bucket_shares(whole, part, sizes), texts, strict=True))
 
 
-def copy_together(k: Lanes, pairs: Sequence[tuple[str, str]]) -> None:
+def copy_together(k: KernelBuilder, pairs: Sequence[tuple[str, str]]) -> None:
     """Copy tensors of a device in as few launches as torch can; pairs of a target and a source."""
     if pairs:
         targets, sources = (", ".join(side) for side in zip(*pairs, strict=True))
@@ -212,12 +212,12 @@ class WaitAllReduce(HostOp, op="wait_all_reduce"):
         self.collective.wait(self.ring_id, self.variable)
         return {"Out": X}
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         k.line(self.call())
         if not k.aliased(X, Out):
             k.line(f"np.copyto({Out}, {X})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         k.line(self.call())
         if not k.aliased(X, Out):
             k.line(f"{Out}.copy_({X})")

@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, TensorType
 from compiler.ops.collective.base import Collective, InPlace, divided, expect_rows
@@ -77,10 +77,10 @@ class Resized(Collective):
         """The call of `collective` that returns the result."""
         raise NotImplementedError
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         k.line(f"np.copyto({Out}, {self.call(str(X))})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         k.line(f"{Out}.copy_({self.call(str(X))})")
 
 

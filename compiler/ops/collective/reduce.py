@@ -95,7 +95,7 @@ class CAllReduceSumRows(Collective, op="c_allreduce_sum_rows"):
     rows Out has. No program has it: converting one puts it in place of `c_allreduce_sum`.
     """
 
-    stays_on_host = "only data decides how many rows the ranks have"
+    no_kernel_reason = "only data decides how many rows the ranks have"
 
     X = reads()
     X_rows = reads_rows("X")

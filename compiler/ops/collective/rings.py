@@ -20,7 +20,7 @@ class CGenNcclId(Collective, op="c_gen_nccl_id"):
     the rank. Reference: collective/c_gen_nccl_id_op.cc.
     """
 
-    stays_on_host = "it opens connections"
+    no_kernel_reason = "it opens connections"
 
     Out = writes()
     endpoint = required(str)
@@ -51,7 +51,7 @@ class GenNcclId(Collective, op="gen_nccl_id"):
     Reference: distributed_ops/gen_nccl_id_op.cc.
     """
 
-    stays_on_host = "it opens connections"
+    no_kernel_reason = "it opens connections"
 
     NCCLID = writes()
     trainers = attr(list[str]())
@@ -86,7 +86,7 @@ class CCommInit(Collective, op="c_comm_init"):
     Reference: collective/c_comm_init_op.cc.
     """
 
-    stays_on_host = "it opens connections"
+    no_kernel_reason = "it opens connections"
 
     X = reads()
     nranks = required(int)
@@ -108,7 +108,7 @@ class CCommInitAll(Collective, op="c_comm_init_all"):
     0. Reference: collective/c_comm_init_all_op.cc.
     """
 
-    stays_on_host = "it opens connections"
+    no_kernel_reason = "it opens connections"
 
     devices = attr(list[int]())
     ring_id = attr(0)

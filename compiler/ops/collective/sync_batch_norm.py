@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.ir.opdef import Again, attr, reads_order, writes_order
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, SourceBuilder
 from compiler.ir.types import Array, DType, Shape
 from compiler.ops.collective.single_rank import Alone
 from compiler.ops.norm import batch_norm_kernels as batch_lanes
@@ -193,17 +193,17 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         """Where an all-reduce happens, as arguments: the object, the ring, the name."""
         return f"(collective, {self.ring_id}, {self.variable!r})"
 
-    def batch_function(self, k: Kernel) -> tuple[str, str]:
+    def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
         return k.function(normalize_by_all), f", {self.where}"
 
-    def gradient_function(self, k: Kernel) -> tuple[str, str]:
+    def gradient_function(self, k: SourceBuilder) -> tuple[str, str]:
         if self.is_frozen:
             return super().gradient_function(k)
         return k.function(gradient_by_all), self.where
 
     def triton_batch(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         s: Channels,
         X: DeviceOperand,
         affine: tuple[DeviceOperand, DeviceOperand],
@@ -214,12 +214,12 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         packed = self._packed_moments(k, s, X)
         self._settle_statistics(k, packed, saved, kept)
         if Y is not None:
-            indices = k.lanes(*s.view)
-            c, x = indices[1], X.seen_as(s.view)[indices]
+            indices = k.grid(*s.view)
+            c, x = indices[1], X.reshaped(s.view)[indices]
             y = (x - saved[0][c]) * (saved[1][c] * affine[0][c]) + affine[1][c]
-            k.store(Y.seen_as(s.view), indices, k.where(_is_alone(k, packed), x, y))
+            k.store(Y.reshaped(s.view), indices, k.where(_is_alone(k, packed), x, y))
 
-    def _packed_moments(self, k: Lanes, s: Channels, X: DeviceOperand) -> DeviceOperand:
+    def _packed_moments(self, k: KernelBuilder, s: Channels, X: DeviceOperand) -> DeviceOperand:
         """The sums, the sums of squares, and the count, over all ranks, in float64."""
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
 
@@ -232,9 +232,9 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         moments(k, s, X, tell)
         return self._all_reduced(k, s, packed)
 
-    def _all_reduced(self, k: Lanes, s: Channels, packed: DeviceOperand) -> DeviceOperand:
+    def _all_reduced(self, k: KernelBuilder, s: Channels, packed: DeviceOperand) -> DeviceOperand:
         """Vectors of a device with the count behind them, summed over all ranks."""
-        (i,) = k.lanes(1)
+        (i,) = k.grid(1)
         k.store(packed, (i + k.size(2 * s.count),), k.astype(k.size(s.places), DType.FP64))
         given = f"{self.ring_id}, {self.variable!r}, 'sum', {packed}"
         k.line(f"if collective.has_ring({self.ring_id}): collective.all_reduce({given})")
@@ -242,13 +242,13 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     def _settle_statistics(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         packed: DeviceOperand,
         saved: tuple[DeviceOperand, DeviceOperand],
         keep: batch_lanes.Statistics,
     ) -> None:
         """Mean and 1/deviation of all ranks, and what is kept of them."""
-        (c,) = k.lanes(*saved[0].shape)
+        (c,) = k.grid(*saved[0].shape)
         count, dtype = packed[packed.shape[0] - 1], saved[0].type.dtype
         mean = packed[c] / count
         variance = k.maximum(packed[c + k.size(saved[0].shape[0])] / count - mean * mean, 0.0)
@@ -257,7 +257,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
         alone = _is_alone(k, packed)
         for out, value in zip(saved, values, strict=True):
             k.store(out, (c,), k.where(alone, value * 0, value))
-        momentum: Number = keep.momentum if keep.tensor is None else keep.tensor.seen_as((1,))[0]
+        momentum: Number = keep.momentum if keep.tensor is None else keep.tensor.reshaped((1,))[0]
         for old, new, batch in zip(keep.before, keep.after, found, strict=True):
             if new is not None:
                 moved = old[c] * momentum + batch * (1.0 - momentum)
@@ -265,7 +265,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     def triton_gradient(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         s: Channels,
         given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
@@ -275,7 +275,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
             return
         X, d_Y, _, mean, inverse = given
         packed = k.scratch((2 * s.count + 1,), DType.FP64)
-        (c,) = k.lanes(s.count)
+        (c,) = k.grid(s.count)
         r = k.loop(s.places)
         above = s.read(k, d_Y, c, r)
         normal = (s.read(k, X, c, r) - mean[c]) * inverse[c]
@@ -290,7 +290,7 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
 
     def _spread(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         s: Channels,
         given: tuple[DeviceOperand, ...],
         packed: DeviceOperand,
@@ -298,16 +298,16 @@ class SyncBatchNorm(BatchNorm, op="sync_batch_norm"):
     ) -> None:
         """The gradient of X from the sums of all ranks."""
         X, d_Y, scale, mean, inverse = given
-        indices = k.lanes(*s.view)
-        c, above = indices[1], d_Y.seen_as(s.view)[indices]
+        indices = k.grid(*s.view)
+        c, above = indices[1], d_Y.reshaped(s.view)[indices]
         dtype, count = mean.type.dtype, packed[packed.shape[0] - 1]
         d_scale = k.astype(packed[c] / count, dtype)
         d_bias = k.astype(packed[c + k.size(s.count)] / count, dtype)
-        normal = (X.seen_as(s.view)[indices] - mean[c]) * inverse[c]
+        normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
         share = (above - (d_bias + normal * d_scale)) * (scale[c] * inverse[c])
-        k.store(d_X.seen_as(s.view), indices, k.where(_is_alone(k, packed), above, share))
+        k.store(d_X.reshaped(s.view), indices, k.where(_is_alone(k, packed), above, share))
 
 
-def _is_alone(k: Lanes, packed: DeviceOperand) -> Number:
+def _is_alone(k: KernelBuilder, packed: DeviceOperand) -> Number:
     """True where all ranks together have one value of each channel."""
     return k.equal(packed[packed.shape[0] - 1], 1.0)

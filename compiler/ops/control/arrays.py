@@ -28,7 +28,7 @@ class WriteToArray(OpDef, op="write_to_array"):
     The gradient is item I of Out's gradient, zeros where that has none.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -76,7 +76,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
     Reference: tensor_array_read_write_op.cc.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -115,7 +115,7 @@ class ReadFromArray(OpDef, op="read_from_array"):
 class LodArrayLength(OpDef, op="lod_array_length"):
     """Out is how many items X has, holes counted. Reference: lod_array_length_op.cc."""
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -136,7 +136,7 @@ class TensorArrayToTensor(OpDef, op="tensor_array_to_tensor"):
     Reference: tensor_array_to_tensor_op.cc.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -182,7 +182,7 @@ class AddToArray(OpDef, op="add_to_array"):
     What `write_to_array` is for an array of gradients, which collects what each reader gives.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -207,7 +207,7 @@ class TakeFromArray(OpDef, op="take_from_array"):
     gradient before that.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 

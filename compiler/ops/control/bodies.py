@@ -17,7 +17,7 @@ class If(OpDef, op="if"):
     It holds if every element of every Cond is true, or, with `any_element`, if no Cond is empty.
     """
 
-    stays_on_host = "branches and loops are steered by the host"
+    no_kernel_reason = "branches and loops are steered by the host"
 
     any_element = attr(False)
     Cond = reads(many=True)
@@ -34,13 +34,13 @@ class If(OpDef, op="if"):
 class Loop(If, op="loop"):
     """Run the body as long as Cond is true, which the body changes; Runs holds each run."""
 
-    stays_on_host = "branches and loops are steered by the host"
+    no_kernel_reason = "branches and loops are steered by the host"
 
 
 class Unwind(OpDef, op="unwind"):
     """Run the body for each run kept, the last one first; its first feeds are what was kept."""
 
-    stays_on_host = "branches and loops are steered by the host"
+    no_kernel_reason = "branches and loops are steered by the host"
 
     Runs = reads(optional=True)
     Captured = reads(many=True, optional=True)

@@ -19,7 +19,7 @@ from compiler.ops.sequence.lod_entries import behind, picked
 class SelectInput(OpDef, op="select_input"):
     """Out = X[Mask]; the others need not have a value. Reference: select_input_op.cc."""
 
-    stays_on_host = "branches and loops are steered by the host"
+    no_kernel_reason = "branches and loops are steered by the host"
 
     X = reads(many=True)
     X_lod = reads_lod("X", optional=True)
@@ -58,7 +58,7 @@ def _differ(ways: Sequence[TensorType]) -> bool:
 class SelectOutput(OpDef, op="select_output"):
     """Out[Mask] = X, the other of two has zeros. Reference: select_output_op.cc."""
 
-    stays_on_host = "branches and loops are steered by the host"
+    no_kernel_reason = "branches and loops are steered by the host"
 
     X = reads()
     Mask = reads(no_grad=True)
@@ -86,7 +86,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
     Entries are sequences at `level` of X's LoD, or rows. Reference: split_lod_tensor_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows a branch has"
+    no_kernel_reason = "only data decides how many rows a branch has"
 
     lod_like = ""
 
@@ -130,7 +130,7 @@ class SplitLodTensor(OpDef, op="split_lod_tensor"):
 class MergeLodTensorInfer(OpDef, op="merge_lod_tensor_infer"):
     """Like `merge_lod_tensor`, in a program that is not trained."""
 
-    stays_on_host = "only data decides how many rows a branch has"
+    no_kernel_reason = "only data decides how many rows a branch has"
 
     lod_like = ""
 
@@ -178,7 +178,7 @@ class MergeLodTensor(MergeLodTensorInfer, op="merge_lod_tensor"):
     X says the LoD outside of `level`. Reference: merge_lod_tensor_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows a branch has"
+    no_kernel_reason = "only data decides how many rows a branch has"
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
         inputs = {"X": [grad(op.outputs["Out"][0])], "Mask": op.inputs["Mask"]}

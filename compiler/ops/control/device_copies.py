@@ -9,7 +9,7 @@ from compiler.ir.types import Array, TensorType
 class ToDevice(OpDef, op="to_device"):
     """Out = X, in the memory of the device. No op of programs: compiling puts it in."""
 
-    stays_on_host = "it goes between both"
+    no_kernel_reason = "it goes between both"
 
     X = reads()
     Out = writes()
@@ -24,7 +24,7 @@ class ToDevice(OpDef, op="to_device"):
 class ToHost(OpDef, op="to_host"):
     """Out = X, in the memory of the host. No op of programs: compiling puts it in."""
 
-    stays_on_host = "it goes between both"
+    no_kernel_reason = "it goes between both"
 
     X = reads()
     Out = writes()

@@ -12,7 +12,7 @@ from compiler.ir.types import TensorType
 class FileOp(HostOp):
     """An op on the file `file_path`; the types of what it reads are those of the file."""
 
-    stays_on_host = "it reads or writes a file"
+    no_kernel_reason = "it reads or writes a file"
 
     file_path = required(str)
 

@@ -23,7 +23,7 @@ class Print(HostOp, op="print"):
     `summarize` is how many elements are shown, all if negative. Reference: print_op.cc.
     """
 
-    stays_on_host = "it speaks to the user"
+    no_kernel_reason = "it speaks to the user"
 
     In = reads()
     In_lod = reads_lod("In", optional=True)
@@ -57,7 +57,7 @@ class Print(HostOp, op="print"):
 class PrintNamed(Print, op="print_named"):
     """`print` that knows what its operand is called: converting a program puts it in its place."""
 
-    stays_on_host = "it speaks to the user"
+    no_kernel_reason = "it speaks to the user"
 
     In_name = attr("")
 
@@ -108,7 +108,7 @@ class PyFunc(HostOp, op="py_func"):
     Reference: py_func_op.cc.
     """
 
-    stays_on_host = "it calls a function of Python"
+    no_kernel_reason = "it calls a function of Python"
 
     X = reads(many=True, optional=True)
     Out = writes(many=True, optional=True)
@@ -139,7 +139,7 @@ class Assert(HostOp, op="assert"):
     Reference: assert_op.cc.
     """
 
-    stays_on_host = "it speaks to the user"
+    no_kernel_reason = "it speaks to the user"
 
     Cond = reads()
     Data = reads(many=True, optional=True)

@@ -29,7 +29,7 @@ OFFSETS = TensorType(DType.INT64, (UNKNOWN,))
 class LodRankTable(OpDef, op="lod_rank_table"):
     """Out ranks the sequences of X at `level` of its LoD. Reference: lod_rank_table_op.cc."""
 
-    stays_on_host = "sequences are ranked by the host"
+    no_kernel_reason = "sequences are ranked by the host"
 
     X = reads(shape_only=True, no_grad=True)
     X_lod = reads_lod("X")
@@ -53,7 +53,7 @@ class LodRankTable(OpDef, op="lod_rank_table"):
 class MaxSequenceLen(OpDef, op="max_sequence_len"):
     """Out is the length of the longest sequence. Reference: max_sequence_len_op.cc."""
 
-    stays_on_host = "sequences are ranked by the host"
+    no_kernel_reason = "sequences are ranked by the host"
 
     lod_like = ""
 
@@ -73,7 +73,7 @@ class LodTensorToArray(OpDef, op="lod_tensor_to_array"):
     The gradient puts them together again. Reference: lod_tensor_to_array_op.cc.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -111,7 +111,7 @@ class ArrayToLodTensor(OpDef, op="array_to_lod_tensor"):
     The gradient takes them apart again. Reference: array_to_lod_tensor_op.cc.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -163,7 +163,7 @@ class ShrinkRnnMemory(OpDef, op="shrink_rnn_memory"):
     Reference: shrink_rnn_memory_op.cc.
     """
 
-    stays_on_host = "sequences are ranked by the host"
+    no_kernel_reason = "sequences are ranked by the host"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -202,7 +202,7 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
     The gradient is an op that puts them back. Reference: reorder_lod_tensor_by_rank_op.cc.
     """
 
-    stays_on_host = "sequences are ranked by the host"
+    no_kernel_reason = "sequences are ranked by the host"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -224,7 +224,7 @@ class ReorderByRank(OpDef, op="reorder_lod_tensor_by_rank"):
 class ReorderByRankGrad(OpDef, op="reorder_lod_tensor_by_rank_grad"):
     """Out is the entries of X, which are in the order of RankTable, as they were ranked from."""
 
-    stays_on_host = "sequences are ranked by the host"
+    no_kernel_reason = "sequences are ranked by the host"
 
     X = reads()
     X_lod = reads_lod("X", optional=True)

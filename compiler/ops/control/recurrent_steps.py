@@ -18,7 +18,7 @@ COUNTER = TensorType(DType.INT64, (1,))
 class StepCount(OpDef, op="step_count"):
     """Out is how many steps X has: its first size."""
 
-    stays_on_host = "loops are counted by the host"
+    no_kernel_reason = "loops are counted by the host"
 
     X = reads(shape_only=True)
     Out = writes()
@@ -33,7 +33,7 @@ class StepCount(OpDef, op="step_count"):
 class StepIndex(OpDef, op="step_index"):
     """Out is the place of step I among Count steps, from the end where `reverse`."""
 
-    stays_on_host = "loops are counted by the host"
+    no_kernel_reason = "loops are counted by the host"
 
     I = reads()  # noqa: E741
     Count = reads()
@@ -50,7 +50,7 @@ class StepIndex(OpDef, op="step_index"):
 class TakeStep(OpDef, op="take_step"):
     """Out is X[I], without the first axis."""
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -71,7 +71,7 @@ class StackSteps(OpDef, op="stack_steps"):
     `sizes` are the sizes of Out as text, for there may be no tensor to tell them.
     """
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -89,7 +89,7 @@ class StackSteps(OpDef, op="stack_steps"):
 class EmptyArray(OpDef, op="empty_array"):
     """Out is a tensor array without tensors, for tensors like X or like those of array X."""
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -110,7 +110,7 @@ class EmptyArray(OpDef, op="empty_array"):
 class CopyArray(OpDef, op="copy_array"):
     """Out holds the tensors of array X."""
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 
@@ -127,7 +127,7 @@ class CopyArray(OpDef, op="copy_array"):
 class SumArrays(OpDef, op="sum_arrays"):
     """Out is the sum of the arrays of X, tensor by tensor; a hole adds nothing."""
 
-    stays_on_host = "lists of tensors are kept by the host"
+    no_kernel_reason = "lists of tensors are kept by the host"
 
     lod_like = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 
 Box = Sequence[Number]
@@ -17,12 +17,12 @@ def edges(boxes: DeviceOperand, *at: Number) -> list[Number]:
     return [boxes[(*at, edge)] for edge in range(4)]
 
 
-def sides(k: Lanes, box: Box, extra: float) -> list[Number]:
+def sides(k: KernelBuilder, box: Box, extra: float) -> list[Number]:
     """The width and the height of a box."""
     return [box[axis + 2] - box[axis] + extra for axis in (0, 1)]
 
 
-def overlap(k: Lanes, one: Box, other: Box, extra: float) -> Number:
+def overlap(k: KernelBuilder, one: Box, other: Box, extra: float) -> Number:
     """Intersection over union of two boxes."""
     shared: Number = 1.0
     for axis in (0, 1):
@@ -33,7 +33,7 @@ def overlap(k: Lanes, one: Box, other: Box, extra: float) -> Number:
     return shared / k.where(k.equal(union, 0.0), 1.0, union)
 
 
-def encoded(k: Lanes, box: Box, prior: Box, extra: float) -> list[Number]:
+def encoded(k: KernelBuilder, box: Box, prior: Box, extra: float) -> list[Number]:
     """A box as seen from a prior: how far off, and how much larger."""
     spans, own = sides(k, prior, extra), sides(k, box, extra)
     middles = [prior[axis] + spans[axis] / 2.0 for axis in (0, 1)]
@@ -41,7 +41,7 @@ def encoded(k: Lanes, box: Box, prior: Box, extra: float) -> list[Number]:
     return [*away, *(k.log(k.absolute(own[axis] / spans[axis])) for axis in (0, 1))]
 
 
-def decoded(k: Lanes, code: Box, prior: Box, extra: float) -> list[Number]:
+def decoded(k: KernelBuilder, code: Box, prior: Box, extra: float) -> list[Number]:
     """The box that a code means, seen from a prior."""
     spans = sides(k, prior, extra)
     centres = [code[a] * spans[a] + (prior[a] + spans[a] / 2.0) for a in (0, 1)]
@@ -50,12 +50,12 @@ def decoded(k: Lanes, code: Box, prior: Box, extra: float) -> list[Number]:
     return [*low, *(centres[axis] + halves[axis] - extra for axis in (0, 1))]
 
 
-def put(k: Lanes, boxes: DeviceOperand, at: Sequence[Number], box: Box) -> None:
+def put(k: KernelBuilder, boxes: DeviceOperand, at: Sequence[Number], box: Box) -> None:
     """Write the edges of a box."""
     for edge, value in enumerate(box):
         k.store(boxes, (*at, edge), value)
 
 
-def real(k: Lanes, size: Size) -> Number:
+def real(k: KernelBuilder, size: Size) -> Number:
     """A size as a number in double precision."""
     return float(size) if isinstance(size, int) else k.astype(k.size(size), DType.FP64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import box_kernels as box_lanes
 from compiler.ops.detection.box_kernels import edges, overlap, put
@@ -59,8 +59,10 @@ class IouSimilarity(OpDef, op="iou_similarity"):
     def numpy(self, X: Array, Y: Array) -> Array:
         return overlaps(X, Y, 0.0 if self.box_normalized else 1.0).astype(X.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        i, j = k.lanes(*Out.shape)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        i, j = k.grid(*Out.shape)
         extra = 0.0 if self.box_normalized else 1.0
         k.store(Out, (i, j), overlap(k, edges(X, i), edges(Y, j), extra))
 
@@ -140,13 +142,13 @@ class BoxCoder(OpDef, op="box_coder"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         PriorBox: DeviceOperand,
         PriorBoxVar: DeviceOperand | None,
         TargetBox: DeviceOperand,
         OutputBox: DeviceOperand,
     ) -> None:
-        i, j = k.lanes(*OutputBox.shape[:2])
+        i, j = k.grid(*OutputBox.shape[:2])
         encode = self.code_type == "encode_center_size"
         own, extra = i if self.axis == 1 and not encode else j, 1.0 - self.box_normalized
         weights: list[Number] = self.variance or [1.0] * 4
@@ -190,14 +192,14 @@ class BoxClip(OpDef, op="box_clip"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Input_lod: list[Operand] | None,
         ImInfo: DeviceOperand,
         Output: DeviceOperand,
     ) -> None:
         owners = owner_rows(k, Input_lod[-1], Input.shape[0]) if Input_lod else None
-        at, last = k.lanes(*Input.shape), k.size(ImInfo.shape[0]) - 1
+        at, last = k.grid(*Input.shape), k.size(ImInfo.shape[0]) - 1
         picture = k.clip(at[0] if owners is None else owners[at[0]], 0, last)
         size = k.where(k.equal(k.mod(at[-1], 2), 0), ImInfo[picture, 1], ImInfo[picture, 0])
         whole = k.astype(size, DType.FP64) / k.astype(ImInfo[picture, 2], DType.FP64)
@@ -225,8 +227,8 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
         places[1::2] = 4 * np.arange(Input.shape[2])[:, None]
         return places - Input
 
-    def triton(self, k: Lanes, Input: DeviceOperand, Output: DeviceOperand) -> None:
-        _, c, y, x = at = k.lanes(*Input.shape)
+    def triton(self, k: KernelBuilder, Input: DeviceOperand, Output: DeviceOperand) -> None:
+        _, c, y, x = at = k.grid(*Input.shape)
         place = k.where(k.equal(k.mod(c, 2), 0), x, y) * 4
         k.store(Output, at, k.astype(place, Input.type.dtype) - Input[at])
 
@@ -269,7 +271,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         PriorBox: DeviceOperand,
         PriorBoxVar: DeviceOperand | None,
         TargetBox: DeviceOperand,
@@ -281,17 +283,17 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
         table = (rows, classes, 4)
 
         def box(row: Number, of: Number) -> list[Number]:
-            code = edges(TargetBox.seen_as(table), row, of)
+            code = edges(TargetBox.reshaped(table), row, of)
             if PriorBoxVar is not None:
                 code = [part * PriorBoxVar[edge] for edge, part in enumerate(code)]
             code[2:] = (k.minimum(part, self.box_clip) for part in code[2:])
             return box_lanes.decoded(k, code, edges(PriorBox, row), 1.0)
 
         if DecodeBox is not None:
-            row, of = k.lanes(rows, classes)
-            put(k, DecodeBox.seen_as(table), (row, of), box(row, of))
+            row, of = k.grid(rows, classes)
+            put(k, DecodeBox.reshaped(table), (row, of), box(row, of))
         if OutputAssignBox is not None:
-            (row,) = k.lanes(rows)
+            (row,) = k.grid(rows)
             r = k.loop(classes)
             score = k.where(r > 0, BoxScore[row, r], float("-inf"))
             best = k.clip(k.argmax(score, r), 0, k.size(classes) - 1)

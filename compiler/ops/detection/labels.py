@@ -39,7 +39,7 @@ class GenerateProposalLabels(OpDef, op="generate_proposal_labels"):
     Reference: generate_proposal_labels_op.cc.
     """
 
-    stays_on_host = "samples of boxes are drawn one after the other"
+    no_kernel_reason = "samples of boxes are drawn one after the other"
 
     RpnRois = reads(no_grad=True)
     RpnRois_lod = reads_lod("RpnRois")

@@ -76,7 +76,7 @@ class GenerateMaskLabels(OpDef, op="generate_mask_labels"):
     Reference: generate_mask_labels_op.cc.
     """
 
-    stays_on_host = "outlines of any length are drawn as masks"
+    no_kernel_reason = "outlines of any length are drawn as masks"
 
     ImInfo = reads(no_grad=True)
     GtClasses = reads(no_grad=True)

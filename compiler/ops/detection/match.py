@@ -13,7 +13,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
 from compiler.ir.opdef.attribute_bounds import FINITE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.sequence.sequence_kernels import level_there, owner_rows
 from compiler.ops.shared_kernels import inside
@@ -53,7 +53,7 @@ class BipartiteMatch(OpDef, op="bipartite_match"):
     Reference: bipartite_match_op.cc.
     """
 
-    stays_on_host = "a pair is matched after all that are nearer"
+    no_kernel_reason = "a pair is matched after all that are nearer"
 
     DistMat = reads(no_grad=True)
     DistMat_lod = reads_lod("DistMat", optional=True)
@@ -143,7 +143,7 @@ class TargetAssign(OpDef, op="target_assign"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         MatchIndices: DeviceOperand,
@@ -154,7 +154,7 @@ class TargetAssign(OpDef, op="target_assign"):
     ) -> None:
         starts = level_there(k, X_lod[-1])
         for made in (each for each in (Out, OutWeight) if each is not None):
-            n, m, part = k.lanes(*made.shape)
+            n, m, part = k.grid(*made.shape)
             match = MatchIndices[n, m]
             row, prior = match + starts[n], k.mod(m, k.size(X.shape[1]))
             if made is Out:
@@ -168,8 +168,8 @@ class TargetAssign(OpDef, op="target_assign"):
             owners = owner_rows(k, NegIndices_lod[-1], rows)
             for made, value in ((Out, self.mismatch_value), (OutWeight, 1.0)):
                 if made is not None:
-                    i, part = k.lanes(rows, made.shape[2])
-                    prior = NegIndices.seen_as((rows,))[i]
+                    i, part = k.grid(rows, made.shape[2])
+                    prior = NegIndices.reshaped((rows,))[i]
                     known = inside(k, prior, made.shape[1])
                     k.store(made, (owners[i], prior, part), value, known)
 
@@ -183,7 +183,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     among them. Indices come in order. Reference: mine_hard_examples_op.cc.
     """
 
-    stays_on_host = "only data decides how many examples are hard"
+    no_kernel_reason = "only data decides how many examples are hard"
 
     ClsLoss = reads(no_grad=True)
     LocLoss = reads(optional=True, no_grad=True)
@@ -282,13 +282,13 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         FgNum: DeviceOperand,
         Out: DeviceOperand,
     ) -> None:
-        at = k.lanes(*X.shape)
+        at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
         p, log_p, log_rest = focal_lanes(k, X[at])
         falling = k.power(p, self.gamma) * log_rest * wrong
@@ -296,14 +296,14 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         FgNum: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        at = k.lanes(*X.shape)
+        at = k.grid(*X.shape)
         true, wrong = self.weights(k, Label, FgNum, at, X.type.dtype)
         p, log_p, log_rest = focal_lanes(k, X[at])
         rising = k.power(1.0 - p, self.gamma) * (1.0 - p - p * log_p * self.gamma)
@@ -312,20 +312,20 @@ class SigmoidFocalLoss(OpDef, op="sigmoid_focal_loss"):
 
     def weights(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Label: DeviceOperand,
         FgNum: DeviceOperand,
         at: Sequence[Number],
         dtype: DType,
     ) -> tuple[Number, Number]:
         """`focal_weights` for one element."""
-        count, label = k.astype(k.maximum(FgNum.seen_as((1,))[0], 1), dtype), Label[at[0], 0]
+        count, label = k.astype(k.maximum(FgNum.reshaped((1,))[0], 1), dtype), Label[at[0], 0]
         true = k.equal(label, at[1] + 1)
         wrong = k.where(true | k.equal(label, -1), 0.0, (1 - self.alpha) / count)
         return k.where(true, self.alpha / count, 0.0), wrong
 
 
-def focal_lanes(k: Lanes, x: Number) -> tuple[Number, Number, Number]:
+def focal_lanes(k: KernelBuilder, x: Number) -> tuple[Number, Number, Number]:
     """`focal_parts` of one element."""
     p = 1.0 / (1.0 + k.exp(-x))
     rest = -k.maximum(x, 0.0) - k.log1p(k.exp(-k.absolute(x)))

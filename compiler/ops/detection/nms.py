@@ -103,7 +103,7 @@ class MulticlassNms(Detections, op="multiclass_nms"):
     Of no boxes at all Out is [[-1]]. Reference: multiclass_nms_op.cc.
     """
 
-    stays_on_host = "a box is kept or not after all before it"
+    no_kernel_reason = "a box is kept or not after all before it"
 
     nms_threshold = attr(0.3)
     nms_eta = attr(1.0)
@@ -171,7 +171,7 @@ def indexed_nms(
 class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
     """`multiclass_nms` with the Index of what was kept."""
 
-    stays_on_host = "a box is kept or not after all before it"
+    no_kernel_reason = "a box is kept or not after all before it"
 
     def infer(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
@@ -189,7 +189,7 @@ class MulticlassNms2(IndexedNms, op="multiclass_nms2"):
 class MulticlassNms3(IndexedNms, op="multiclass_nms3"):
     """`multiclass_nms2` as 2.x has it: RoisNum in place of sequences, NmsRoisNum beside them."""
 
-    stays_on_host = "a box is kept or not after all before it"
+    no_kernel_reason = "a box is kept or not after all before it"
 
     RoisNum = reads(optional=True, no_grad=True)
     NmsRoisNum = writes(optional=True)
@@ -228,7 +228,7 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     x and y of 4, 8, 12 or 16 corners. Reference: locality_aware_nms_op.cc.
     """
 
-    stays_on_host = "a box is kept or merged after all before it"
+    no_kernel_reason = "a box is kept or merged after all before it"
     takes_polygons = True
 
     background_label = attr(-1)
@@ -264,7 +264,7 @@ class MatrixNms(Detections, op="matrix_nms"):
     Reference: matrix_nms_op.cc.
     """
 
-    stays_on_host = "only data decides how many boxes are kept"
+    no_kernel_reason = "only data decides how many boxes are kept"
 
     Index = writes()
     Index_lod = writes_lod("Index")

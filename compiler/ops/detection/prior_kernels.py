@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.detection.box_kernels import real
 from compiler.ops.shared_kernels import listed
@@ -15,7 +15,11 @@ Place = Callable[[int, Number], Number]
 
 
 def image_places(
-    k: Lanes, sizes: Sequence[Size], image: Sequence[Size], steps: Sequence[float], offset: float
+    k: KernelBuilder,
+    sizes: Sequence[Size],
+    image: Sequence[Size],
+    steps: Sequence[float],
+    offset: float,
 ) -> Place:
     """Places in the middle of their step; without one, an image has as many as its feature map."""
 
@@ -27,16 +31,21 @@ def image_places(
 
 
 def priors(
-    k: Lanes, around: Sequence[Sequence[float]], sizes: Shape, place: Place, image: Shape | None,
-    within: tuple[float, float] | None, boxes: DeviceOperand | None,
-) -> None:  # fmt: skip
+    k: KernelBuilder,
+    around: Sequence[Sequence[float]],
+    sizes: Shape,
+    place: Place,
+    image: Shape | None,
+    within: tuple[float, float] | None,
+    boxes: DeviceOperand | None,
+) -> None:
     """A kernel for boxes [H, W, priors, 4] whose edges are `around` each place.
 
     They are shares of an `image`, if there is one, and held within two bounds, if these are there.
     """
     if boxes is None:
         return
-    y, x, prior = k.lanes(*sizes, len(around))
+    y, x, prior = k.grid(*sizes, len(around))
     for edge, shifts in enumerate(zip(*around, strict=True)):
         axis = edge % 2
         value = place(axis, x if axis == 0 else y) + listed(k, prior, shifts, DType.FP64)
@@ -45,8 +54,8 @@ def priors(
         k.store(boxes, (y, x, prior, edge), held)
 
 
-def spread(k: Lanes, variances: Sequence[float], out: DeviceOperand | None) -> None:
+def spread(k: KernelBuilder, variances: Sequence[float], out: DeviceOperand | None) -> None:
     """A kernel for the variances of a box for every box."""
     if out is not None:
-        at = k.lanes(*out.shape)
+        at = k.grid(*out.shape)
         k.store(out, at, listed(k, at[-1], variances, out.type.dtype))

@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import Attr, OpDef, attr, attr_list, reads, required_list, writes
 from compiler.ir.opdef.attribute_bounds import FLOAT32, POSITIVE, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.detection.prior_kernels import image_places, priors, spread
 from compiler.ops.image.windows import require_images
@@ -142,7 +142,7 @@ class PriorBox(Priors, op="prior_box"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Image: DeviceOperand,
         Boxes: DeviceOperand | None,
@@ -219,7 +219,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Image: DeviceOperand,
         Boxes: DeviceOperand | None,
@@ -228,7 +228,7 @@ class DensityPriorBox(Priors, op="density_prior_box"):
         sizes, given = Input.shape[2:], (self.step_h, self.step_w)
         place = image_places(k, sizes, Image.shape[2:], given, self.offset)
         around = self.around(Input.shape, Image.shape)
-        seen = Boxes and Boxes.seen_as((*sizes, len(around), 4))
+        seen = Boxes and Boxes.reshaped((*sizes, len(around), 4))
         priors(k, around, sizes, place, Image.shape[2:], (0.0, 1.0), seen)
         spread(k, self.variances, Variances)
 
@@ -296,7 +296,7 @@ class AnchorGenerator(Priors, op="anchor_generator"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Anchors: DeviceOperand | None,
         Variances: DeviceOperand | None,

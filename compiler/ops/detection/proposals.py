@@ -49,7 +49,7 @@ class GenerateProposals(OpDef, op="generate_proposals"):
     of each picture end. Reference: generate_proposals_op.cc.
     """
 
-    stays_on_host = "a box is kept or not after all before it"
+    no_kernel_reason = "a box is kept or not after all before it"
 
     Scores = reads(no_grad=True)
     BboxDeltas = reads(no_grad=True)
@@ -129,7 +129,7 @@ class DistributeFpnProposals(OpDef, op="distribute_fpn_proposals"):
     after the other. Reference: distribute_fpn_proposals_op.h.
     """
 
-    stays_on_host = "only data decides how many boxes a level has"
+    no_kernel_reason = "only data decides how many boxes a level has"
     lod_like = ""
 
     FpnRois = reads(no_grad=True)
@@ -181,7 +181,7 @@ class CollectFpnProposals(OpDef, op="collect_fpn_proposals"):
     Reference: collect_fpn_proposals_op.h.
     """
 
-    stays_on_host = "only data decides how many boxes a picture has"
+    no_kernel_reason = "only data decides how many boxes a picture has"
 
     MultiLevelRois = reads(many=True, no_grad=True)
     MultiLevelRois_lod = reads_lod("MultiLevelRois")
@@ -230,7 +230,7 @@ class RetinanetDetectionOutput(OpDef, op="retinanet_detection_output"):
     Reference: retinanet_detection_output_op.cc.
     """
 
-    stays_on_host = "a box is kept or not after all before it"
+    no_kernel_reason = "a box is kept or not after all before it"
 
     BBoxes = reads(many=True, no_grad=True)
     Scores = reads(many=True, no_grad=True)

@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolo_kernels as yolo_lanes
 from compiler.ops.image.windows import require_images
@@ -97,7 +97,7 @@ class YoloBox(OpDef, op="yolo_box"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ImgSize: DeviceOperand,
         Boxes: DeviceOperand | None,

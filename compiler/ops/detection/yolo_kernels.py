@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.detection.box_kernels import Box, real
 from compiler.ops.shared_kernels import listed
@@ -38,7 +38,7 @@ class Head:
         channel = anchor * (5 + self.classes) + entry
         return self.X.at(n, channel, row, column, where=where, other=0)
 
-    def box(self, k: Lanes, at: Sequence[Number]) -> Box:
+    def box(self, k: KernelBuilder, at: Sequence[Number]) -> Box:
         """The middle and the sides of a predicted box, as shares of the image."""
         _, anchor, row, column = at
         shift, cells = -0.5 * (self.scale - 1), real(k, self.cells)
@@ -53,19 +53,24 @@ class Head:
         return found
 
 
-def sigmoid(k: Lanes, x: Number) -> Number:
+def sigmoid(k: KernelBuilder, x: Number) -> Number:
     """1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + k.exp(-x))
 
 
 def boxes(
-    k: Lanes, head: Head, images: DeviceOperand, threshold: float, clip: bool, out: DeviceOperand
+    k: KernelBuilder,
+    head: Head,
+    images: DeviceOperand,
+    threshold: float,
+    clip: bool,
+    out: DeviceOperand,
 ) -> None:
     """A kernel for the edges of all boxes in elements of their pictures, 0 where one is not sure.
 
     `images` [N, 2] has the height and the width of each.
     """
-    at = k.lanes(*head.places)
+    at = k.grid(*head.places)
     sure = sigmoid(k, head.said(at, 4)) >= threshold
     box = head.box(k, at)
     for axis in (0, 1):
@@ -74,14 +79,14 @@ def boxes(
         low, high = middle - half, middle + half
         if clip:
             low, high = k.maximum(low, 0.0), k.minimum(high, side - 1.0)
-        seen = out.seen_as((*head.places, 4))
+        seen = out.reshaped((*head.places, 4))
         k.store(seen, (*at, axis), k.where(sure, low, 0.0))
         k.store(seen, (*at, axis + 2), k.where(sure, high, 0.0))
 
 
-def scores(k: Lanes, head: Head, threshold: float, out: DeviceOperand) -> None:
+def scores(k: KernelBuilder, head: Head, threshold: float, out: DeviceOperand) -> None:
     """A kernel for how likely each box is one of each class."""
-    *at, of = k.lanes(*head.places, head.classes)
+    *at, of = k.grid(*head.places, head.classes)
     sure = sigmoid(k, head.said(at, 4))
     likely = k.where(sure >= threshold, sure, 0.0) * sigmoid(k, head.said(at, 5 + of))
-    k.store(out.seen_as((*head.places, head.classes)), (*at, of), likely)
+    k.store(out.reshaped((*head.places, head.classes)), (*at, of), likely)

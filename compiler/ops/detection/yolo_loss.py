@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.detection import yolo_loss_kernels as yolo_loss_lanes
 from compiler.ops.detection.yolo import anchor_pairs, predicted_boxes, require_head, sigmoid
@@ -209,7 +209,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         GTBox: DeviceOperand,
         GTLabel: DeviceOperand,
@@ -229,7 +229,7 @@ class Yolov3Loss(OpDef, op="yolov3_loss"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         GTBox: DeviceOperand,
         GTLabel: DeviceOperand,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.detection.box_kernels import Box, real
 from compiler.ops.detection.yolo_kernels import Head, sigmoid
@@ -48,7 +48,7 @@ class Truth:
         return (box[2] <= self.small) | (box[3] <= self.small)
 
 
-def overlap(k: Lanes, one: Box, other: Box) -> Number:
+def overlap(k: KernelBuilder, one: Box, other: Box) -> Number:
     """`centred_overlaps` of two boxes."""
     shared: Number = 1.0
     for axis in (0, 1):
@@ -60,11 +60,11 @@ def overlap(k: Lanes, one: Box, other: Box) -> Number:
 
 
 def matches(
-    k: Lanes, truth: Truth, anchors: Sequence[tuple[float, float]], mask: Sequence[int],
+    k: KernelBuilder, truth: Truth, anchors: Sequence[tuple[float, float]], mask: Sequence[int],
     size: Size, out: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for the place in `mask` of the anchor most like each true box, -1 for none."""
-    n, b = k.lanes(*out.shape)
+    n, b = k.grid(*out.shape)
     box, best, most = truth.box(n, b), n * 0, None
     sides = [k.astype(side, DType.FP64) for side in box[2:]]
     for number, anchor in enumerate(anchors):
@@ -80,7 +80,12 @@ def matches(
 
 
 def lies_at(
-    k: Lanes, head: Head, truth: Truth, match: DeviceOperand, at: Sequence[Number], b: Number
+    k: KernelBuilder,
+    head: Head,
+    truth: Truth,
+    match: DeviceOperand,
+    at: Sequence[Number],
+    b: Number,
 ) -> Number:
     """Whether a true box belongs to an anchor at a place of the head."""
     n, anchor, row, column = at
@@ -88,7 +93,7 @@ def lies_at(
     return k.equal(match[n, b], anchor) & k.equal(y, row) & k.equal(x, column)
 
 
-def _place(k: Lanes, head: Head, box: Box) -> tuple[Number, Number]:
+def _place(k: KernelBuilder, head: Head, box: Box) -> tuple[Number, Number]:
     """The row and the column of the head that a true box lies in."""
     _, _, height, width = head.places
     dtype = head.X.type.dtype
@@ -98,10 +103,15 @@ def _place(k: Lanes, head: Head, box: Box) -> tuple[Number, Number]:
 
 
 def objectness(
-    k: Lanes, head: Head, truth: Truth, match: DeviceOperand, ignore: float, out: DeviceOperand
+    k: KernelBuilder,
+    head: Head,
+    truth: Truth,
+    match: DeviceOperand,
+    ignore: float,
+    out: DeviceOperand,
 ) -> None:
     """A kernel for what each place is to say: a score, 0, or -1 where it does not matter."""
-    at = k.lanes(*head.places)
+    at = k.grid(*head.places)
     b = k.loop(truth.count)
     box, true = head.box(k, at), truth.box(at[0], b)
     real_box = [k.where(truth.is_none(true), 0.0, part) for part in true]
@@ -112,7 +122,9 @@ def objectness(
     k.store(out, at, k.where(last >= 0, score, blank))
 
 
-def wanted(k: Lanes, head: Head, truth: Truth, at: Sequence[Number], b: Number) -> list[Number]:
+def wanted(
+    k: KernelBuilder, head: Head, truth: Truth, at: Sequence[Number], b: Number
+) -> list[Number]:
     """What the head should say of a true box that lies at a place."""
     n, anchor, row, column = at
     box = truth.box(n, b)
@@ -124,30 +136,35 @@ def wanted(k: Lanes, head: Head, truth: Truth, at: Sequence[Number], b: Number) 
     return found
 
 
-def weights(k: Lanes, truth: Truth, n: Number, b: Number) -> tuple[Number, Number]:
+def weights(k: KernelBuilder, truth: Truth, n: Number, b: Number) -> tuple[Number, Number]:
     """What the box and the class of a true box weigh."""
     box, score = truth.box(n, b), truth.score(n, b)
     return (2.0 - box[2] * box[3]) * score, score
 
 
-def cross_entropy(k: Lanes, x: Number, label: Number) -> Number:
+def cross_entropy(k: KernelBuilder, x: Number, label: Number) -> Number:
     """-label·log(p) - (1 - label)·log(1 - p) for p = sigmoid(x)."""
     return k.maximum(x, 0.0) - x * label + k.log1p(k.exp(-k.absolute(x)))
 
 
-def label_of(k: Lanes, truth: Truth, n: Number, b: Number, of: Number) -> Number:
+def label_of(k: KernelBuilder, truth: Truth, n: Number, b: Number, of: Number) -> Number:
     """The label of a class for a true box: 1 or 0, or a little inside."""
     return k.where(k.equal(truth.labels[n, b], of), 1.0 - truth.less, truth.less)
 
 
 def losses(
-    k: Lanes, head: Head, truth: Truth, match: DeviceOperand, mask: DeviceOperand, counts: float,
+    k: KernelBuilder,
+    head: Head,
+    truth: Truth,
+    match: DeviceOperand,
+    mask: DeviceOperand,
+    counts: float,
     out: DeviceOperand,
-) -> None:  # fmt: skip
+) -> None:
     """Kernels for what true boxes cost, and with the places what pictures cost."""
     batch, places = head.X.shape[0], head.places
     each = k.scratch((batch, truth.count), DType.FP64)
-    n, b = k.lanes(*each.shape)
+    n, b = k.grid(*each.shape)
     anchor, (row, column) = match[n, b], _place(k, head, truth.box(n, b))
     known = (anchor >= 0) & inside(k, row, places[2]) & inside(k, column, places[3])
     at = (n, k.maximum(anchor, 0), row, column)
@@ -160,7 +177,7 @@ def losses(
     label = label_of(k, truth, n, b, of)
     classes = k.sum(cross_entropy(k, head.said(at, 5 + of, known), label), of)
     k.store(each, (n, b), k.where(known, cost * whole + classes * score, 0.0))
-    (n,) = k.lanes(batch)
+    (n,) = k.grid(batch)
     r, b = k.loop(product(places[1:])), k.loop(truth.count)
     anchor, row, column = k.unravel(r, places[1:])
     said, goal_there = head.said((n, anchor, row, column), 4), mask[n, anchor, row, column]
@@ -171,12 +188,18 @@ def losses(
 
 
 def gradient(
-    k: Lanes, head: Head, truth: Truth, match: DeviceOperand, mask: DeviceOperand, counts: float,
-    d_Loss: DeviceOperand, d_X: DeviceOperand,
-) -> None:  # fmt: skip
+    k: KernelBuilder,
+    head: Head,
+    truth: Truth,
+    match: DeviceOperand,
+    mask: DeviceOperand,
+    counts: float,
+    d_Loss: DeviceOperand,
+    d_X: DeviceOperand,
+) -> None:
     """A kernel for the gradient of each number that the head says."""
     batch, anchors, height, width = head.places
-    n, anchor, entry, row, column = k.lanes(batch, anchors, 5 + head.classes, height, width)
+    n, anchor, entry, row, column = k.grid(batch, anchors, 5 + head.classes, height, width)
     at, b = (n, anchor, row, column), k.loop(truth.count)
     x = head.said(at, entry)
     p, goal = sigmoid(k, x), wanted(k, head, truth, at, b)

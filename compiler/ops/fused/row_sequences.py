@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import OpDef, reads, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.sequence import offsets_of
 from compiler.ops.shared_kernels import copy
@@ -35,10 +35,10 @@ class RowSequences(OpDef, op="row_sequences"):
         return {"X": d_Out}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Out_lod: list[Operand]
     ) -> None:
-        k.keep(Out_lod[0], k.here(one_each, X.shape[0]))
+        k.write_host(Out_lod[0], k.on_host(one_each, X.shape[0]))
         copy(k, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

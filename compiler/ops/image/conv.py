@@ -9,8 +9,8 @@ from typing import ClassVar, TypeAlias
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import windows
 from compiler.ops.image.conv_geometry import HWIO, Windows
@@ -95,7 +95,7 @@ class Convolution(OpDef):
 
     def gradients(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,
@@ -114,7 +114,7 @@ class Convolution(OpDef):
         axes = self.axes(Input.shape, windows.filters_first(self.filter_format, Filter.shape)[2:])
         return Windows(self.data_format, self.groups, axes, self.filter_format)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """With channels last; a constant filter is read in longer runs with its own axes last."""
         found = windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
         axes = (*range(2, len(order)), 1, 0)
@@ -153,13 +153,13 @@ class Conv3d(Convolution, op="conv3d"):
         return self.output(Input, Filter)
 
     def triton(
-        self, k: Lanes, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
+        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
         convolve_lanes(k, self.windows(Input, Filter), Input, Filter, Output)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,
@@ -219,7 +219,12 @@ class Conv2d(Convolution, op="conv2d"):
         return found if Bias is None else {**found, "Bias": above.sum(axis=(0, 2, 3))}
 
     def lower(
-        self, k: Kernel, Input: Operand, Filter: Operand, Bias: Operand | None, Output: Operand
+        self,
+        k: SourceBuilder,
+        Input: Operand,
+        Filter: Operand,
+        Bias: Operand | None,
+        Output: Operand,
     ) -> None:
         Filter = self.filters(k, Filter)
         g = self.geometry(Input, Filter)
@@ -237,7 +242,7 @@ class Conv2d(Convolution, op="conv2d"):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Input: Operand,
         Filter: Operand,
         d_Output: Operand,
@@ -265,7 +270,7 @@ class Conv2d(Convolution, op="conv2d"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         Bias: DeviceOperand | None,
@@ -275,7 +280,7 @@ class Conv2d(Convolution, op="conv2d"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,
@@ -289,7 +294,7 @@ class Conv2d(Convolution, op="conv2d"):
 
     def lower_product_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         g: Geometry,
         Input: Operand,
         Filter: Operand,
@@ -309,7 +314,7 @@ class Conv2d(Convolution, op="conv2d"):
         k.line(f"{function}({flat(Input)}, {flat(d_Output)}, {target})")
         return None, None
 
-    def lower_windows(self, k: Kernel, g: Geometry, seen: str) -> None:
+    def lower_windows(self, k: SourceBuilder, g: Geometry, seen: str) -> None:
         """Write filters times windows, by rows of an image or by whole images."""
         tiling = forward_tiling(g)
         if tiling is None:
@@ -318,7 +323,7 @@ class Conv2d(Convolution, op="conv2d"):
         place = f"{g.rows.stride}, {g.rows.before}"
         k.line(f"{k.function(convolve_rows)}({seen}, {tile_work(k, tiling)}, {place})")
 
-    def filters(self, k: Kernel, Filter: Operand) -> Operand:
+    def filters(self, k: SourceBuilder, Filter: Operand) -> Operand:
         """Filters as [F, C, taps…]: a copy where they lie otherwise."""
         if self.filter_format == "OIHW":
             return Filter
@@ -333,7 +338,7 @@ class Conv2d(Convolution, op="conv2d"):
         typed = Input.type.with_shape(images)
         return Geometry(typed, Filter.shape[0], self.groups, rows, columns)
 
-    def seen(self, k: Kernel, images: Operand) -> str:
+    def seen(self, k: SourceBuilder, images: Operand) -> str:
         """The expression for images as [N, C, H, W]."""
         return windows.text_channels_first(k, self.data_format, images)
 
@@ -348,19 +353,19 @@ class Conv2d(Convolution, op="conv2d"):
         return plain and all(axis.kernel == 1 and axis.is_padless for axis in (g.rows, g.columns))
 
     def lower_samples(
-        self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+        self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
         """Write one product of matrices an image, of the places that are seen."""
         channels, dtype = g.images.shape[1], g.images.dtype
         rows, columns = g.rows.stride, g.columns.stride
-        seen = k.once(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
+        seen = k.at_bind(f"{Input}[:, :, ::{rows}, ::{columns}]", [Input], "samples")
         scratch = k.scratch((channels, product(g.grid)), dtype)
         matrix = Filter.view((g.filters, channels))
         function = k.function(convolve_samples)
         k.line(f"{function}({seen}, {matrix}, {flat(Output)}, {scratch})")
 
     def lower_product(
-        self, k: Kernel, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
+        self, k: SourceBuilder, g: Geometry, Input: Operand, Filter: Operand, Output: Operand
     ) -> None:
         """Write one product of matrices an image."""
         matrix = Filter.view((g.filters, g.images.shape[1]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.windows import Axis, OverAxes, in_layout, is_channels_last
 
 NARROW = 8
@@ -67,7 +67,9 @@ class Windows(OverAxes):
         """The shape of a sum over channels and taps: what lies together in images comes last."""
         return [*self.taps, channels] if self.last else [channels, *self.taps]
 
-    def unravel(self, k: Lanes, turn: Number, channels: Size) -> tuple[Number, list[Number]]:
+    def unravel(
+        self, k: KernelBuilder, turn: Number, channels: Size
+    ) -> tuple[Number, list[Number]]:
         """The channel and the tap of a turn."""
         found = k.unravel(turn, self.turns(channels))
         return (found[-1], [*found[:-1]]) if self.last else (found[0], [*found[1:]])
@@ -84,15 +86,17 @@ class Windows(OverAxes):
         count, depth = self.sides(filters)
         channel = -1 if self.last else 1
         given, made = (
-            each.seen_as(in_layout(self.layout, (batch, each.shape[channel], places)))
+            each.reshaped(in_layout(self.layout, (batch, each.shape[channel], places)))
             for each in (images, outputs)
         )
         matrix = (1, depth, count) if self.filters == HWIO else (count, depth, 1)
         axis = Axis(places, 1, 1, 1, 0, 0, places)
-        return replace(self, axes=(axis,)), (given, filters.seen_as(matrix), made)
+        return replace(self, axes=(axis,)), (given, filters.reshaped(matrix), made)
 
 
-def seen(k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]) -> Seen:
+def seen(
+    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
+) -> Seen:
     """The image's places under taps of windows."""
     found: list[Number] = []
     inside: Number | None = None
@@ -106,7 +110,7 @@ def seen(k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequenc
 
 
 def seeing(
-    k: Lanes, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
+    k: KernelBuilder, axes: Sequence[Axis], places: Sequence[Number], taps: Sequence[Number]
 ) -> Seen:
     """The windows that have a place of the image under a tap, where there is such a window."""
     found: list[Number] = []
@@ -123,7 +127,7 @@ def seeing(
     return found, inside
 
 
-def within(k: Lanes, at: Number, shift: Number, reach: Size, size: Size) -> Number:
+def within(k: KernelBuilder, at: Number, shift: Number, reach: Size, size: Size) -> Number:
     """Whether a place, `shift` and up to `reach` more, is on an axis; true where it always is."""
     if not (isinstance(shift, int) and isinstance(reach, int) and isinstance(size, int)):
         return every(at >= 0, at < k.size(size))

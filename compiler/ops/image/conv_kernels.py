@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.conv_geometry import Windows, plus, seeing, seen
 from compiler.ops.image.depthwise_kernels import (
     convolve_narrow,
@@ -36,13 +36,13 @@ Store: TypeAlias = Callable[[Places, Number, Number, Number], None]
 """Takes the sum of a place and a channel of a group."""
 
 
-def first_of(k: Lanes, group: Places, each: Size) -> Number:
+def first_of(k: KernelBuilder, group: Places, each: Size) -> Number:
     """The first channel of a group."""
     return group[0] * k.size(each) if group else 0
 
 
 def across(
-    k: Lanes, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
+    k: KernelBuilder, g: Windows, sides: tuple[Size, Size, Size], factors: tuple[Factor, Factor],
     store: Store,
 ) -> None:  # fmt: skip
     """Products of places and channels, the sides in the order in which they lie in memory."""
@@ -60,11 +60,11 @@ def across(
         store(group, *((i, j) if g.last else (j, i)), total)
 
     shape = (places, channels, turns) if g.last else (channels, places, turns)
-    k.contracted(g.stack, shape, ordered, finish)
+    k.contraction(g.stack, shape, ordered, finish)
 
 
 def kept(
-    k: Lanes, g: Windows, places: Sequence[Size], each: Size, out: DeviceOperand,
+    k: KernelBuilder, g: Windows, places: Sequence[Size], each: Size, out: DeviceOperand,
     bias: DeviceOperand | None,
 ) -> Store:  # fmt: skip
     """Stores a sum, with its channel's bias, where `places` of `each` channels a group lie."""
@@ -78,9 +78,13 @@ def kept(
 
 
 def convolve(
-    k: Lanes, g: Windows, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand,
+    k: KernelBuilder,
+    g: Windows,
+    images: DeviceOperand,
+    filters: DeviceOperand,
+    outputs: DeviceOperand,
     bias: DeviceOperand | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """outputs[n, f, y] = bias[f] + Σ filters[f, c, i] images[n, c, s·y + d·i - p]."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
@@ -103,9 +107,13 @@ def convolve(
 
 
 def image_gradient(
-    k: Lanes, g: Windows, outputs: DeviceOperand, filters: DeviceOperand, images: DeviceOperand,
+    k: KernelBuilder,
+    g: Windows,
+    outputs: DeviceOperand,
+    filters: DeviceOperand,
+    images: DeviceOperand,
     bias: DeviceOperand | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """images[n, c, x] = bias[c] + Σ filters[f, c, i] outputs[n, f, y] where s·y + d·i - p = x."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
     count, depth = g.sides(filters)
@@ -128,7 +136,11 @@ def image_gradient(
 
 
 def filter_gradient(
-    k: Lanes, g: Windows, images: DeviceOperand, outputs: DeviceOperand, filters: DeviceOperand
+    k: KernelBuilder,
+    g: Windows,
+    images: DeviceOperand,
+    outputs: DeviceOperand,
+    filters: DeviceOperand,
 ) -> None:
     """filters[f, c, i] = Σ outputs[n, f, y] images[n, c, s·y + d·i - p] over n and y."""
     g, (images, filters, outputs) = g.plain(images, filters, outputs)
@@ -152,10 +164,10 @@ def filter_gradient(
         k.store(filters, (plus(first_of(k, group, each), i), c, *tap), total)
 
     sides = (each, product(g.turns(depth)), product(turns))
-    k.contracted(g.stack, sides, factors, store)
+    k.contraction(g.stack, sides, factors, store)
 
 
-def channel_sums(k: Lanes, layout: str, images: DeviceOperand, sums: DeviceOperand) -> None:
+def channel_sums(k: KernelBuilder, layout: str, images: DeviceOperand, sums: DeviceOperand) -> None:
     """sums[c] = all elements of a channel together: the gradient of what is added to it."""
     places = channels_first(layout, tuple(range(len(images.shape))))
     axes = tuple(sorted(int(str(axis)) for axis in (places[0], *places[2:])))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.image.im2col import Geometry, at_once, nearest_power, sizes_text
 
@@ -108,7 +108,7 @@ def _even(whole: int, part: int) -> int:
 # ---- scratch ------------------------------------------------------------------------------------
 
 
-def tile_work(k: Kernel, t: Tiling) -> str:
+def tile_work(k: SourceBuilder, t: Tiling) -> str:
     """Ask for the scratch of a tile; the name of a tuple of it and its views.
 
     `frame` is flat; `inside` its part [channels, images, rows, width] without side padding;
@@ -124,15 +124,15 @@ def tile_work(k: Kernel, t: Tiling) -> str:
     frame = k.scratch((t.channels * most * t.area + g.reach,), dtype)
     columns = k.scratch(g.grouped(t.channels * taps, places), dtype)
     products = k.scratch(g.grouped(g.filters, places), dtype)
-    inside = k.once(_inside(t, str(frame), images), [frame], "inside")
-    windows = k.once(_windows(t, str(frame), images), [frame], "windows")
+    inside = k.at_bind(_inside(t, str(frame), images), [frame], "inside")
+    windows = k.at_bind(_windows(t, str(frame), images), [frame], "windows")
     seen = f"{products}.reshape{sizes_text((g.filters, images, t.rows, t.width))}"
-    valid = k.once(f"{seen}[..., :{g.columns.count}]", [products], "valid")
+    valid = k.at_bind(f"{seen}[..., :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
-    return k.once(parts, [frame, columns, products], "work")
+    return k.at_bind(parts, [frame, columns, products], "work")
 
 
-def tile_share(k: Kernel, t: Tiling) -> Operand:
+def tile_share(k: SourceBuilder, t: Tiling) -> Operand:
     """Scratch for what a tile adds to the gradient of the filters of a chunk."""
     taps = t.g.rows.kernel * t.g.columns.kernel
     return k.scratch(t.g.grouped(t.g.filters, t.channels * taps // t.g.groups), t.g.images.dtype)

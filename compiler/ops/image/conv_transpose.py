@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import windows
 from compiler.ops.image.conv_geometry import Windows
@@ -96,7 +96,7 @@ class ConvTranspose(OpDef):
     padding_algorithm = attr("EXPLICIT")
     data_format = attr("NCHW")
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return windows.turned_layout("data_format", self.data_format, order, "Input", "Output")
 
     def multiplications(self, shapes: Mapping[str, Shape]) -> Size:
@@ -152,7 +152,7 @@ class ConvTranspose(OpDef):
 
     def gradients(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,
@@ -219,7 +219,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         Bias: DeviceOperand | None,
@@ -229,7 +229,7 @@ class Conv2dTranspose(ConvTranspose, op="conv2d_transpose"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,
@@ -258,13 +258,13 @@ class Conv3dTranspose(ConvTranspose, op="conv3d_transpose"):
         return self.output(Input, Filter)
 
     def triton(
-        self, k: Lanes, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
+        self, k: KernelBuilder, Input: DeviceOperand, Filter: DeviceOperand, Output: DeviceOperand
     ) -> None:
         image_gradient(k, self.windows(Input, Filter, Output), Input, Filter, Output)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Filter: DeviceOperand,
         d_Output: DeviceOperand,

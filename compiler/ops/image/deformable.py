@@ -12,7 +12,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_kernels as deformable_lanes
 from compiler.ops.image import windows
@@ -154,7 +154,7 @@ class DeformableConvolution(OpDef):
 
 
 def gradients(
-    k: Lanes, d: Deformed, Filter: DeviceOperand, d_Output: DeviceOperand,
+    k: KernelBuilder, d: Deformed, Filter: DeviceOperand, d_Output: DeviceOperand,
     wanted: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
     """Kernels for those gradients that are wanted: of the input, offsets, mask and filters."""
@@ -195,7 +195,7 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Offset: DeviceOperand,
         Mask: DeviceOperand,
@@ -207,7 +207,7 @@ class DeformableConv(DeformableConvolution, op="deformable_conv"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Offset: DeviceOperand,
         Mask: DeviceOperand,
@@ -242,7 +242,7 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Offset: DeviceOperand,
         Filter: DeviceOperand,
@@ -253,7 +253,7 @@ class DeformableConvV1(DeformableConvolution, op="deformable_conv_v1"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Offset: DeviceOperand,
         Filter: DeviceOperand,

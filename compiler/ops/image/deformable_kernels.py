@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.conv_kernels import plus
 from compiler.ops.image.windows import Axis, OverAxes
 from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
@@ -31,15 +31,15 @@ class Deformed(OverAxes):
     parts: int
     groups: int
 
-    def part(self, k: Lanes, channel: Number) -> Number:
+    def part(self, k: KernelBuilder, channel: Number) -> Number:
         """The group of offsets that a channel has."""
         return k.div(channel, k.size(self.images.shape[1] // self.parts))
 
     def place(
-        self, k: Lanes, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
+        self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> tuple[Number, Number]:
         """The row and the column that a tap of a window looks at."""
-        offsets = self.offset.seen_as(
+        offsets = self.offset.reshaped(
             (self.offset.shape[0], self.parts, *self.taps, 2, *self.counts)
         )
         found: list[Number] = []
@@ -50,7 +50,7 @@ class Deformed(OverAxes):
         return found[0], found[1]
 
     def corners(
-        self, k: Lanes, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
+        self, k: KernelBuilder, n: Number, part: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> list[Corner]:
         """The elements around that."""
         return corners(k, *self.place(k, n, part, tap, y), self.images.shape[2:])
@@ -65,11 +65,11 @@ class Deformed(OverAxes):
         """What a tap weighs; None for 1."""
         if self.mask is None:
             return None
-        masks = self.mask.seen_as((self.mask.shape[0], self.parts, *self.taps, *self.counts))
+        masks = self.mask.reshaped((self.mask.shape[0], self.parts, *self.taps, *self.counts))
         return masks[(n, part, *tap, *y)]
 
     def seen(
-        self, k: Lanes, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
+        self, k: KernelBuilder, n: Number, c: Number, tap: Sequence[Number], y: Sequence[Number]
     ) -> Number:
         """What a tap sees of a channel, weighed."""
         part = self.part(k, c)
@@ -78,7 +78,7 @@ class Deformed(OverAxes):
         return value if weight is None else value * weight
 
 
-def forward(k: Lanes, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
+def forward(k: KernelBuilder, d: Deformed, filters: DeviceOperand, outputs: DeviceOperand) -> None:
     """A kernel for outputs[n, f, y] = Σ filters[f, c, i] seen[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, turns = count // d.groups, [depth, *d.taps]
@@ -92,7 +92,9 @@ def forward(k: Lanes, d: Deformed, filters: DeviceOperand, outputs: DeviceOperan
     k.store(outputs, (n, f, *y), total)
 
 
-def filter_gradient(k: Lanes, d: Deformed, above: DeviceOperand, filters: DeviceOperand) -> None:
+def filter_gradient(
+    k: KernelBuilder, d: Deformed, above: DeviceOperand, filters: DeviceOperand
+) -> None:
     """A kernel for filters[f, c, i] = Σ above[n, f, y] seen[n, c, i, y]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
     each, turns, columns = count // d.groups, [batch, *d.counts], [depth, *d.taps]
@@ -102,11 +104,11 @@ def filter_gradient(k: Lanes, d: Deformed, above: DeviceOperand, filters: Device
     a = above[(n, f, *y)]
     (n, *y), (c, *tap) = k.unravel(right, turns), k.unravel(j, columns)
     total = k.contract(a, d.seen(k, n, plus(first, c), tap, y))
-    k.store(filters.seen_as((count, product(columns))), (f, j), total)
+    k.store(filters.reshaped((count, product(columns))), (f, j), total)
 
 
 def seen_gradient(
-    k: Lanes, d: Deformed, filters: DeviceOperand, above: DeviceOperand
+    k: KernelBuilder, d: Deformed, filters: DeviceOperand, above: DeviceOperand
 ) -> DeviceOperand:
     """A kernel for the gradient of what the taps saw: [N, C, taps, …places]."""
     batch, (count, depth, *_) = d.images.shape[0], filters.shape
@@ -121,10 +123,12 @@ def seen_gradient(
     return made
 
 
-def image_gradient(k: Lanes, d: Deformed, seen: DeviceOperand, images: DeviceOperand) -> None:
+def image_gradient(
+    k: KernelBuilder, d: Deformed, seen: DeviceOperand, images: DeviceOperand
+) -> None:
     """Kernels that add what the taps saw to where they looked."""
     fill(k, images, 0)
-    n, c, turn, *y = k.lanes(*seen.shape)
+    n, c, turn, *y = k.grid(*seen.shape)
     tap, part = k.unravel(turn, d.taps), d.part(k, c)
     above, weight = seen[(n, c, turn, *y)], d.weight(n, part, tap, y)
     above = above if weight is None else above * weight
@@ -133,7 +137,7 @@ def image_gradient(k: Lanes, d: Deformed, seen: DeviceOperand, images: DeviceOpe
 
 
 def moves_gradient(
-    k: Lanes, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
+    k: KernelBuilder, d: Deformed, seen: DeviceOperand, offset: DeviceOperand | None,
     mask: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for the gradients of offsets and masks, summed over the channels they go with.
@@ -141,26 +145,26 @@ def moves_gradient(
     An offset that leads a whole element outside of the image has none.
     """
     batch, taps, each = seen.shape[0], seen.shape[2], d.images.shape[1] // d.parts
-    n, part, turn, *y = k.lanes(batch, d.parts, taps, *d.counts)
+    n, part, turn, *y = k.grid(batch, d.parts, taps, *d.counts)
     r, tap = k.loop(each), k.unravel(turn, d.taps)
     c = part * k.size(each) + r
     above, found = seen[(n, c, turn, *y)], d.corners(k, n, part, tap, y)
     if mask is not None:
         value = looked(found, lambda corner: d.at(n, c, corner))
-        whole = mask.seen_as((batch, d.parts, taps, *d.counts))
+        whole = mask.reshaped((batch, d.parts, taps, *d.counts))
         k.store(whole, (n, part, turn, *y), k.sum(above * value, r))
     if offset is None:
         return
     near = _near(k, d, d.place(k, n, part, tap, y))
     weight = d.weight(n, part, tap, y)
     above = above if weight is None else above * weight
-    whole = offset.seen_as((batch, d.parts, taps, 2, *d.counts))
+    whole = offset.reshaped((batch, d.parts, taps, 2, *d.counts))
     for axis, slope in enumerate(moved(found, lambda corner: d.at(n, c, corner))):
         total = k.sum(above * slope, r)
         k.store(whole, (n, part, turn, axis, *y), k.where(near, total, 0))
 
 
-def _near(k: Lanes, d: Deformed, place: Sequence[Number]) -> Number:
+def _near(k: KernelBuilder, d: Deformed, place: Sequence[Number]) -> Number:
     """Whether a place is less than a whole element outside of an image."""
     (row, column), (height, width) = place, (k.size(axis.size) for axis in d.axes)
     return (row > -1.0) & (row < height) & (column > -1.0) & (column < width)

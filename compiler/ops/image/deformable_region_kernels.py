@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.image.region_kernels import Boxes, rounded, times
 from compiler.ops.math.bilinear_kernels import Corner, corners, looked, moved
@@ -50,9 +50,9 @@ class Sample:
     slants: tuple[Number, Number]
 
 
-def begin(k: Lanes, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
+def begin(k: KernelBuilder, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
     """Begin a kernel with a lane for each cell of each box and channel of the output."""
-    at = k.lanes(p.boxes.rois.shape[0], channels, *p.boxes.cells)
+    at = k.grid(p.boxes.rois.shape[0], channels, *p.boxes.cells)
     turn = k.loop(p.samples * p.samples)
     steps = k.unravel(turn, (p.samples, p.samples))
     places: list[Number] = []
@@ -75,7 +75,7 @@ def begin(k: Lanes, p: Parts, channels: Size, sizes: Sequence[Size]) -> Sample:
 
 
 def _place(
-    k: Lanes, p: Parts, at: Sequence[Number], channels: Size, axis: int, step: Number
+    k: KernelBuilder, p: Parts, at: Sequence[Number], channels: Size, axis: int, step: Number
 ) -> tuple[Number, Number]:
     """Where a sample lies on an axis, in double precision, and the side of its box there."""
     first, last = (p.boxes.rois[at[0], edge] for edge in ((1, 3), (0, 2))[axis])
@@ -91,7 +91,7 @@ def _place(
 
 
 def moving(
-    k: Lanes, p: Parts, trans: DeviceOperand, at: Sequence[Number], channels: Size, way: int
+    k: KernelBuilder, p: Parts, trans: DeviceOperand, at: Sequence[Number], channels: Size, way: int
 ) -> tuple[Number, ...]:
     """The element of `trans` that moves a cell: to the right for way 0, down for 1."""
     classes = trans.shape[1] // 2
@@ -101,7 +101,7 @@ def moving(
 
 
 def pooled(
-    k: Lanes, p: Parts, images: DeviceOperand, channels: Size, Output: DeviceOperand | None,
+    k: KernelBuilder, p: Parts, images: DeviceOperand, channels: Size, Output: DeviceOperand | None,
     TopCount: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for the mean of the samples of each cell that count, and how many do."""
@@ -121,7 +121,11 @@ def _element(images: DeviceOperand, s: Sample, corner: Corner) -> Number:
 
 
 def image_gradient(
-    k: Lanes, p: Parts, TopCount: DeviceOperand, d_Output: DeviceOperand, d_images: DeviceOperand
+    k: KernelBuilder,
+    p: Parts,
+    TopCount: DeviceOperand,
+    d_Output: DeviceOperand,
+    d_images: DeviceOperand,
 ) -> None:
     """Kernels that add each cell's gradient to what its samples looked at."""
     fill(k, d_images, 0)
@@ -133,9 +137,13 @@ def image_gradient(
 
 
 def moves_gradient(
-    k: Lanes, p: Parts, images: DeviceOperand, TopCount: DeviceOperand, d_Output: DeviceOperand,
+    k: KernelBuilder,
+    p: Parts,
+    images: DeviceOperand,
+    TopCount: DeviceOperand,
+    d_Output: DeviceOperand,
     d_Trans: DeviceOperand,
-) -> None:  # fmt: skip
+) -> None:
     """Kernels that add each cell's gradient to what moved it.
 
     An element that is looked at straight on has no slope, as in the reference.

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import at_least, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import deformable_region_kernels as deformable_region_lanes
 from compiler.ops.image.deformable_region_kernels import Parts
@@ -159,7 +159,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
 
     def parts(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: Shape,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
@@ -179,7 +179,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
@@ -192,7 +192,7 @@ class DeformablePsroiPooling(OpDef, op="deformable_psroi_pooling"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.image.conv_geometry import Windows, plus, seeing, seen
 from compiler.ops.image.unrolled_reductions import Turns
 from compiler.ops.image.windows import channels_first
@@ -20,7 +20,7 @@ AT_ONCE = 3
 
 
 def summed(
-    k: Lanes, sizes: Sequence[Size], term: Callable[[Number, Sequence[Number]], Number]
+    k: KernelBuilder, sizes: Sequence[Size], term: Callable[[Number, Sequence[Number]], Number]
 ) -> Number:
     """The sum of terms over a channel and taps."""
     turns = Turns(k, sizes)
@@ -28,12 +28,16 @@ def summed(
 
 
 def convolve_narrow(
-    k: Lanes, g: Windows, images: DeviceOperand, filters: DeviceOperand, outputs: DeviceOperand,
+    k: KernelBuilder,
+    g: Windows,
+    images: DeviceOperand,
+    filters: DeviceOperand,
+    outputs: DeviceOperand,
     bias: DeviceOperand | None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the outputs of groups of few filters."""
     count, depth = g.sides(filters)
-    own = k.lanes(*outputs.shape)
+    own = k.grid(*outputs.shape)
     n, f, *y = channels_first(g.layout, own)
     first = times_group(k, f, count // g.groups, depth)
 
@@ -46,19 +50,23 @@ def convolve_narrow(
     k.store(outputs, own, total if bias is None else total + bias[f])
 
 
-def times_group(k: Lanes, channel: Number, each: Size, other: Size) -> Number:
+def times_group(k: KernelBuilder, channel: Number, each: Size, other: Size) -> Number:
     """The first channel on the other side of the group that a channel belongs to."""
     group = k.div(channel, k.size(each))
     return group if isinstance(other, int) and other == 1 else group * k.size(other)
 
 
 def image_gradient_narrow(
-    k: Lanes, g: Windows, outputs: DeviceOperand, filters: DeviceOperand, images: DeviceOperand,
+    k: KernelBuilder,
+    g: Windows,
+    outputs: DeviceOperand,
+    filters: DeviceOperand,
+    images: DeviceOperand,
     bias: DeviceOperand | None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the images' gradients of groups of few channels."""
     count, depth = g.sides(filters)
-    each, own = count // g.groups, k.lanes(*images.shape)
+    each, own = count // g.groups, k.grid(*images.shape)
     n, c, *x = channels_first(g.layout, own)
     inner, first = k.mod(c, k.size(depth)), times_group(k, c, depth, each)
 
@@ -73,12 +81,16 @@ def image_gradient_narrow(
 
 
 def filter_gradient_narrow(
-    k: Lanes, g: Windows, images: DeviceOperand, outputs: DeviceOperand, filters: DeviceOperand
+    k: KernelBuilder,
+    g: Windows,
+    images: DeviceOperand,
+    outputs: DeviceOperand,
+    filters: DeviceOperand,
 ) -> None:
     """Write the filters' gradients of narrow groups: a lane sums for the taps of a row at once."""
     count, depth, *rest, last = filters.shape
     ends = [[t] for t in range(last)] if isinstance(last, int) and last <= AT_ONCE else []
-    c, *tap, f = k.lanes(depth, *rest, *([] if ends else [last]), count)
+    c, *tap, f = k.grid(depth, *rest, *([] if ends else [last]), count)
     turns = [images.shape[0], *g.counts]
     r = k.loop(product(turns))
     n, *y = k.unravel(r, turns)

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.image.windows import require_images
 from compiler.ops.math.bilinear import every, sample, sample_gradient
@@ -76,14 +76,16 @@ class AffineGrid(OpDef, op="affine_grid"):
         base = even_grid(height, width, self.align_corners, d_Output.dtype)
         return {"Theta": d_Output.reshape(batch, -1, 2).mT @ base}
 
-    def triton(self, k: Lanes, Theta: DeviceOperand, Output: DeviceOperand) -> None:
-        n, y, x, axis = k.lanes(*Output.shape)
+    def triton(self, k: KernelBuilder, Theta: DeviceOperand, Output: DeviceOperand) -> None:
+        n, y, x, axis = k.grid(*Output.shape)
         right, down = self.places(k, y, x, Output.type.dtype)
         made = Theta[n, axis, 0] * right + Theta[n, axis, 1] * down + Theta[n, axis, 2]
         k.store(Output, (n, y, x, axis), made)
 
-    def triton_grad(self, k: Lanes, d_Output: DeviceOperand, d_Theta: DeviceOperand) -> None:
-        n, axis, part = k.lanes(*d_Theta.shape)
+    def triton_grad(
+        self, k: KernelBuilder, d_Output: DeviceOperand, d_Theta: DeviceOperand
+    ) -> None:
+        n, axis, part = k.grid(*d_Theta.shape)
         _, *sizes, _ = d_Output.shape
         r = k.loop(product(sizes))
         y, x = k.unravel(r, sizes)
@@ -91,7 +93,7 @@ class AffineGrid(OpDef, op="affine_grid"):
         base = k.where(k.equal(part, 0), right, k.where(k.equal(part, 1), down, 1.0))
         k.store(d_Theta, (n, axis, part), k.sum(d_Output[n, y, x, axis] * base, r))
 
-    def places(self, k: Lanes, y: Number, x: Number, dtype: DType) -> tuple[Number, Number]:
+    def places(self, k: KernelBuilder, y: Number, x: Number, dtype: DType) -> tuple[Number, Number]:
         """`even_grid` at one place: x and y."""
         found: list[Number] = []
         for at, count in ((x, self.output_shape[3]), (y, self.output_shape[2])):
@@ -148,9 +150,9 @@ class GridSampler(OpDef, op="grid_sampler"):
         return {"X": np.ascontiguousarray(np.moveaxis(d_images, -1, 1)), "Grid": places}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, Grid: DeviceOperand, Output: DeviceOperand
     ) -> None:
-        n, c, i, j = k.lanes(*Output.shape)
+        n, c, i, j = k.grid(*Output.shape)
         seen = looked(
             self.corners(k, Grid, (n, i, j), X.shape[2:]),
             lambda at: X.at(n, c, at.row, at.column, where=at.inside, other=0),
@@ -159,7 +161,7 @@ class GridSampler(OpDef, op="grid_sampler"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Grid: DeviceOperand,
         d_Output: DeviceOperand,
@@ -169,12 +171,12 @@ class GridSampler(OpDef, op="grid_sampler"):
         sizes = X.shape[2:]
         if d_X is not None:
             fill(k, d_X, 0)
-            n, c, i, j = k.lanes(*d_Output.shape)
+            n, c, i, j = k.grid(*d_Output.shape)
             for at in self.corners(k, Grid, (n, i, j), sizes):
                 share = d_Output[n, c, i, j] * at.share
                 k.add(d_X, (n, c, at.row, at.column), share, at.inside)
         if d_Grid is not None:
-            n, i, j = k.lanes(*d_Grid.shape[:3])
+            n, i, j = k.grid(*d_Grid.shape[:3])
             r = k.loop(X.shape[1])
             slopes = moved(
                 self.corners(k, Grid, (n, i, j), sizes),
@@ -187,7 +189,7 @@ class GridSampler(OpDef, op="grid_sampler"):
                 k.store(d_Grid, (n, i, j, part), total)
 
     def corners(
-        self, k: Lanes, Grid: DeviceOperand, at: Sequence[Number], sizes: Sequence[Size]
+        self, k: KernelBuilder, Grid: DeviceOperand, at: Sequence[Number], sizes: Sequence[Size]
     ) -> list[Corner]:
         """The neighbours of what a place of the grid looks at, as `grid_places` has it."""
         places: list[Number] = []

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Dim, Size, product
-from compiler.ir.opdef.kernel_builder import Kernel
+from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import Axis
 
@@ -108,7 +108,7 @@ class Geometry:
         return shape if self.groups == 1 else (self.groups, shape[0] // self.groups, *shape[1:])
 
 
-def workplace(k: Kernel, g: Geometry) -> str:
+def workplace(k: SourceBuilder, g: Geometry) -> str:
     """Ask for the scratch of a convolution; the name of a tuple of it and its views.
 
     `frame` is flat; `inside` its part [images, C, H, W] without padding; `windows` its overlapping
@@ -121,20 +121,20 @@ def workplace(k: Kernel, g: Geometry) -> str:
     frame = k.scratch((most * g.images.shape[1] * g.area + g.reach,), dtype)
     columns = k.scratch((most, *g.grouped(g.depth, places)), dtype)
     products = k.scratch((most, *g.grouped(g.filters, places)), dtype)
-    inside = k.once(_inside(g, str(frame), images), [frame], "inside")
-    windows = k.once(_windows(g, str(frame), images), [frame], "windows")
+    inside = k.at_bind(_inside(g, str(frame), images), [frame], "inside")
+    windows = k.at_bind(_windows(g, str(frame), images), [frame], "windows")
     seen = f"{products}.reshape{sizes_text((images, g.filters, *g.grid))}"
-    valid = k.once(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
+    valid = k.at_bind(f"{seen}[:, :, :{g.rows.count}, :{g.columns.count}]", [products], "valid")
     parts = f"({frame}, {inside}, {windows}, {columns}, {products}, {valid})"
-    return k.once(parts, [frame, columns, products], "work")
+    return k.at_bind(parts, [frame, columns, products], "work")
 
 
-def at_once(k: Kernel, g: Geometry, block: int) -> tuple[Size, Size]:
+def at_once(k: SourceBuilder, g: Geometry, block: int) -> tuple[Size, Size]:
     """How many images a block of a size has: by a name known at binding, and as an expression."""
     most = g.most(block)
     if isinstance(most, int):
         return most, most
-    return Dim.named(k.once(f"min({g.images.shape[0]}, {block})", [], "images")), most
+    return Dim.named(k.at_bind(f"min({g.images.shape[0]}, {block})", [], "images")), most
 
 
 def nearest_power(number: int) -> int:

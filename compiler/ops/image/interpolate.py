@@ -13,8 +13,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image import interpolate_kernels as interpolate_lanes
 from compiler.ops.image.interpolate_kernels import Resampling
@@ -55,7 +55,7 @@ class Interpolation(OpDef):
     align_corners = attr(True)
     align_mode = attr(1)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return turned_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(
@@ -101,11 +101,11 @@ class Interpolation(OpDef):
         sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
         return interpolate_lanes.axes_of(sizes, counts, method, self.steps())
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = self.resampling(X.shape, Out.shape)
         interpolate_lanes.resize(k, self.data_layout, axes, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.resampling(d_X.shape, d_Out.shape)
         interpolate_lanes.resize_gradient(k, self.data_layout, axes, d_Out, d_X)
 

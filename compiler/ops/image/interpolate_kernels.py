@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.image.interpolate_numpy import CUBIC, axis_ratio, axis_taps
 from compiler.ops.image.windows import channels_first, in_layout
@@ -47,7 +47,7 @@ class Resampling:
         looks = [np.unique(row) for row in places]
         return int(np.bincount(np.concatenate(looks), minlength=1).max())
 
-    def ratio(self, k: Lanes) -> Number:
+    def ratio(self, k: KernelBuilder) -> Number:
         """`axis_ratio`, also of sizes that are not known."""
         if isinstance(self.size, int) and isinstance(self.count, int):
             return float(axis_ratio(self.size, self.count, self.align_corners, self.factor))
@@ -62,7 +62,7 @@ class Resampling:
             return found if count > 1 else 0.0
         return k.astype(k.where(count <= 1, 0.0, found), DType.FP64)
 
-    def tap(self, k: Lanes, output: Number, tap: Number) -> tuple[Number, Number]:
+    def tap(self, k: KernelBuilder, output: Number, tap: Number) -> tuple[Number, Number]:
         """The place under a tap of an output, and its weight: `axis_taps` for one of them."""
         ratio, steps = self.ratio(k), k.astype(output, DType.FP64)
         plain, last = k.astype(steps * ratio, DType.FP32), k.size(self.size) - 1
@@ -80,7 +80,7 @@ class Resampling:
         weight = k.where(k.equal(tap, 0), 1.0 - share, share)
         return k.minimum(first + tap, last), weight
 
-    def _cubic(self, k: Lanes, found: Number, tap: Number) -> tuple[Number, Number]:
+    def _cubic(self, k: KernelBuilder, found: Number, tap: Number) -> tuple[Number, Number]:
         """`cubic_taps` for one of them."""
         first = k.floor(found)
         share = k.astype(found, DType.FP64) - k.astype(first, DType.FP64)
@@ -103,12 +103,12 @@ def axes_of(
 
 
 def resize(
-    k: Lanes, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
+    k: KernelBuilder, layout: str, axes: Sequence[Resampling], X: DeviceOperand, Out: DeviceOperand
 ) -> None:
     """Kernels for the places and weights of each axis, and one for Out."""
     dtype = X.type.dtype if X.type.dtype.is_float else DType.FP32
     tables = [_look(k, axis, dtype) for axis in axes]
-    indices = k.lanes(*Out.shape)
+    indices = k.grid(*Out.shape)
     n, c, *outputs = channels_first(layout, indices)
     taps = [axis.taps for axis in axes]
     r = k.loop(int(np.prod(taps)))
@@ -122,11 +122,13 @@ def resize(
     k.store(Out, indices, value)
 
 
-def _look(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, DeviceOperand | None]:
+def _look(
+    k: KernelBuilder, axis: Resampling, dtype: DType
+) -> tuple[DeviceOperand, DeviceOperand | None]:
     """A kernel for the places and weights of an axis, [count, taps]; no weights where all are 1."""
     places = k.scratch((axis.count, axis.taps), DType.INT32)
     weights = k.scratch(places.shape, dtype) if axis.taps > 1 else None
-    output, tap = k.lanes(*places.shape)
+    output, tap = k.grid(*places.shape)
     place, weight = axis.tap(k, output, tap)
     k.store(places, (output, tap), place)
     if weights is not None:
@@ -135,11 +137,15 @@ def _look(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, Devi
 
 
 def resize_gradient(
-    k: Lanes, layout: str, axes: Sequence[Resampling], d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder,
+    layout: str,
+    axes: Sequence[Resampling],
+    d_Out: DeviceOperand,
+    d_X: DeviceOperand,
 ) -> None:
     """Kernels for which outputs look at each place of an axis, and one for d_X."""
     tables = [_looking(k, axis, d_X.type.dtype) for axis in axes]
-    indices = k.lanes(*d_X.shape)
+    indices = k.grid(*d_X.shape)
     n, c, *places = channels_first(layout, indices)
     reaches = [axis.reach for axis in axes]
     r = k.loop(product(reaches))
@@ -153,20 +159,22 @@ def resize_gradient(
     k.store(d_X, indices, k.sum(above * weight, r))
 
 
-def _looking(k: Lanes, axis: Resampling, dtype: DType) -> tuple[DeviceOperand, DeviceOperand]:
+def _looking(
+    k: KernelBuilder, axis: Resampling, dtype: DType
+) -> tuple[DeviceOperand, DeviceOperand]:
     """Kernels for the first output that looks at each place, and the shares it and the next take.
 
     They are [size] and [size, reach]; what does not look there has a share of 0.
     """
     first = k.scratch((axis.size,), DType.INT32)
-    (place,) = k.lanes(axis.size)
+    (place,) = k.grid(axis.size)
     r = k.loop(product((axis.count, axis.taps)))
     output, tap = k.div(r, axis.taps), k.mod(r, axis.taps)
     seen = k.equal(axis.tap(k, output, tap)[0], place)
     found = k.where(seen, k.astype(output, DType.INT32), k.size(axis.count))
     k.store(first, (place,), k.min(k.astype(found, DType.INT32), r))
     shares = k.scratch((axis.size, axis.reach), dtype)
-    place, turn = k.lanes(*shares.shape)
+    place, turn = k.grid(*shares.shape)
     tap = k.loop(axis.taps)
     output = first[place] + turn
     seen, weight = axis.tap(k, output, tap)

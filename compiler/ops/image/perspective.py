@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import perspective_kernels as perspective_lanes
 from compiler.ops.image.perspective_kernels import Corners
@@ -185,7 +185,7 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
@@ -204,14 +204,14 @@ class RoiPerspectiveTransform(OpDef, op="roi_perspective_transform"):
         mask = Mask or k.scratch((count, places), DType.INT32)
         indices = Out2InIdx or k.scratch((count, places, 4), DType.INT32)
         weights = Out2InWeights or k.scratch((count, places, 4), X.type.dtype)
-        outs = (mask.seen_as((count, places)), indices, weights)
+        outs = (mask.reshaped((count, places)), indices, weights)
         perspective_lanes.look(k, corners, matrix, X.shape[2:], width, outs)
         if Out is not None:
             perspective_lanes.drawings(k, X, picture, indices, weights, Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
         Out2InIdx: DeviceOperand,

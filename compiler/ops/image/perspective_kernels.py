@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.math.bilinear import CORNERS
 from compiler.ops.shared_kernels import fill
@@ -27,15 +27,15 @@ class Corners:
     near: float
     flat: float
 
-    def at(self, k: Lanes, box: Number) -> tuple[list[Number], list[Number]]:
+    def at(self, k: KernelBuilder, box: Number) -> tuple[list[Number], list[Number]]:
         """X and y of the four corners of a box."""
         single = [k.astype(self.rois[box, n], DType.FP32) * self.scale for n in range(8)]
         return single[::2], single[1::2]
 
 
-def maps(k: Lanes, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
+def maps(k: KernelBuilder, corners: Corners, height: int, width: int, out: DeviceOperand) -> None:
     """A kernel for `perspective` of each box: the nine numbers that take a drawing to a picture."""
-    (box,) = k.lanes(out.shape[0])
+    (box,) = k.grid(out.shape[0])
     x, y = corners.at(k, box)
     sides = [
         k.sqrt(k.square(x[i] - x[(i + 1) % 4]) + k.square(y[i] - y[(i + 1) % 4])) for i in range(4)
@@ -58,12 +58,12 @@ def maps(k: Lanes, corners: Corners, height: int, width: int, out: DeviceOperand
 
 
 def look(
-    k: Lanes, corners: Corners, maps: DeviceOperand, sizes: Shape, width: int,
+    k: KernelBuilder, corners: Corners, maps: DeviceOperand, sizes: Shape, width: int,
     outs: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
 ) -> None:  # fmt: skip
     """A kernel for the mask of each place, the four elements it looks at, and their weights."""
     mask, places, weights = outs
-    box, place = k.lanes(*places.shape[:2])
+    box, place = k.grid(*places.shape[:2])
     m = [k.astype(maps[box, n], DType.FP64) for n in range(9)]
     row, column = (k.astype(part(place, width), DType.FP64) for part in (k.div, k.mod))
     depth = m[6] * column + m[7] * row + m[8]
@@ -80,7 +80,7 @@ def look(
 
 
 def _around(
-    k: Lanes, place: Number, seen: Number, size: Size
+    k: KernelBuilder, place: Number, seen: Number, size: Size
 ) -> tuple[tuple[Number, Number], tuple[Number, Number]]:
     """The two elements of an axis around a place, and their shares."""
     held, last = k.maximum(k.where(seen, place, 0.0), 0.0), k.size(size) - 1
@@ -89,14 +89,14 @@ def _around(
     return (low, 1.0 - share), (k.minimum(low + 1, last), share)
 
 
-def _within(k: Lanes, corners: Corners, place: Number, size: Size) -> Number:
+def _within(k: KernelBuilder, corners: Corners, place: Number, size: Size) -> Number:
     """Whether a place is less than half an element outside an axis."""
     count = k.astype(place * 0.0 + k.size(size), DType.FP64)
     return k.absolute(place - (count - 1.0) / 2.0) < count / 2.0 - corners.near
 
 
 def _inside(
-    k: Lanes, c: Corners, x: Number, y: Number, corners: Sequence[Sequence[Number]]
+    k: KernelBuilder, c: Corners, x: Number, y: Number, corners: Sequence[Sequence[Number]]
 ) -> Number:
     """Whether a place is in a quadrilateral, its edges included."""
     on, crossings = x < x, k.where(x < x, 1, 0)
@@ -115,29 +115,29 @@ def _inside(
 
 
 def drawings(
-    k: Lanes, X: DeviceOperand, picture: DeviceOperand | None, places: DeviceOperand,
+    k: KernelBuilder, X: DeviceOperand, picture: DeviceOperand | None, places: DeviceOperand,
     weights: DeviceOperand, out: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for what each place shows."""
-    flat = X.seen_as((X.shape[0], X.shape[1], product(X.shape[2:])))
+    flat = X.reshaped((X.shape[0], X.shape[1], product(X.shape[2:])))
     table = (out.shape[0], out.shape[1], product(out.shape[2:]))
-    box, c, place = k.lanes(*table)
+    box, c, place = k.grid(*table)
     r = k.loop(4)
     number = 0 if picture is None else picture[box]
     value = flat[number, c, places[box, place, r]] * weights[box, place, r]
-    k.store(out.seen_as(table), (box, c, place), k.sum(value, r))
+    k.store(out.reshaped(table), (box, c, place), k.sum(value, r))
 
 
 def gradient(
-    k: Lanes, picture: DeviceOperand | None, places: DeviceOperand, weights: DeviceOperand,
+    k: KernelBuilder, picture: DeviceOperand | None, places: DeviceOperand, weights: DeviceOperand,
     above: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
     """Kernels that add what each place is to show to the elements that it looked at."""
     fill(k, d_X, 0)
     count = product(d_X.shape[2:])
-    flat = d_X.seen_as((d_X.shape[0], d_X.shape[1], count))
+    flat = d_X.reshaped((d_X.shape[0], d_X.shape[1], count))
     table = (above.shape[0], above.shape[1], product(above.shape[2:]))
-    box, c, place, which = k.lanes(*table, 4)
+    box, c, place, which = k.grid(*table, 4)
     number, at = 0 if picture is None else picture[box], places[box, place, which]
-    share = above.seen_as(table)[box, c, place] * weights[box, place, which]
+    share = above.reshaped(table)[box, c, place] * weights[box, place, which]
     k.add(flat, (number, c, at), share, (at >= 0) & (at < k.size(count)))

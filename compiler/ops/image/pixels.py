@@ -8,7 +8,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
@@ -68,15 +68,15 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
         made = parts.transpose(0, 1, 3, 5, 2, 4).reshape(batch, -1, rows, columns)
         return {"X": laid_out(self.data_format, made)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.turn(k, X, Out, True)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.turn(k, d_X, d_Out, False)
 
-    def turn(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, forth: bool) -> None:
+    def turn(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, forth: bool) -> None:
         """Copy between X and Out, a lane for each element of Out."""
-        times, indices = self.upscale_factor, k.lanes(*Out.shape)
+        times, indices = self.upscale_factor, k.grid(*Out.shape)
         n, c, y, x = channels_first(self.data_format, indices)
         channel = (c * times + k.mod(y, times)) * times + k.mod(x, times)
         place = (n, channel, k.div(y, times), k.div(x, times))
@@ -111,13 +111,13 @@ class ShuffleChannel(OpDef, op="shuffle_channel"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": dealt(d_Out, self.group)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        n, c, y, x = indices = k.lanes(*X.shape)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        n, c, y, x = indices = k.grid(*X.shape)
         rows = k.size(X.shape[1] // self.group)
         source = k.mod(c, self.group) * rows + k.div(c, self.group)
         k.store(Out, indices, X[n, source, y, x])
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.triton(k, d_Out, d_X)
 
 
@@ -165,20 +165,20 @@ class SpaceToDepth(OpDef, op="space_to_depth"):
         made = np.ascontiguousarray(parts.transpose(0, 3, 5, 1, 2, 4))
         return {"X": made.reshape(batch, channels // (times * times), height, width)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        parts, indices = self.parts(X.shape), k.lanes(*X.shape)
-        k.store(Out.seen_as(parts), self.spread(k, X.shape, indices), X[indices])
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        parts, indices = self.parts(X.shape), k.grid(*X.shape)
+        k.store(Out.reshaped(parts), self.spread(k, X.shape, indices), X[indices])
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        parts, indices = self.parts(d_X.shape), k.lanes(*d_X.shape)
-        k.store(d_X, indices, d_Out.seen_as(parts)[self.spread(k, d_X.shape, indices)])
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        parts, indices = self.parts(d_X.shape), k.grid(*d_X.shape)
+        k.store(d_X, indices, d_Out.reshaped(parts)[self.spread(k, d_X.shape, indices)])
 
     def parts(self, X: Shape) -> Shape:
         """What X is dealt to: [N, C/b², H, b, W, b]."""
         times, (batch, channels, height, width) = self.blocksize, X
         return (batch, channels // (times * times), height, times, width, times)
 
-    def spread(self, k: Lanes, X: Shape, indices: tuple[Number, ...]) -> tuple[Number, ...]:
+    def spread(self, k: KernelBuilder, X: Shape, indices: tuple[Number, ...]) -> tuple[Number, ...]:
         """Where an element of X goes."""
         n, c, y, x = indices
         across, down, depth = k.unravel(c, (self.blocksize, self.blocksize, self.parts(X)[1]))
@@ -212,19 +212,19 @@ class TemporalShift(OpDef, op="temporal_shift"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": moved_in_time(d_Out, self.seg_num, self.shift_ratio, -1)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.move(k, X, Out, 1)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.move(k, d_Out, d_X, -1)
 
-    def move(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
+    def move(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, step: int) -> None:
         """`moved_in_time`, a lane for each element."""
         channels = X.shape[1]
         if not isinstance(channels, int):
             raise ShapeError(f"{self.kind}: the number of channels must be known")
         one, two = int(channels * self.shift_ratio), int(channels * 2 * self.shift_ratio)
-        f, c, y, x = indices = k.lanes(*X.shape)
+        f, c, y, x = indices = k.grid(*X.shape)
         back = k.where(c < one, -step, k.where(c < two, step, 0))
         frame = k.mod(f, self.seg_num) + back
         inside = (frame >= 0) & (frame < self.seg_num)

@@ -14,8 +14,8 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import Attr, OpDef, Types, attr, reads, required, required_list, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import pool_kernels as pool_lanes
 from compiler.ops.image import windows
@@ -73,7 +73,7 @@ class Pooling(OpDef):
         shape = (batch, channels, *(axis.count for axis in self.axes(X.shape)))
         return X.with_shape(windows.in_layout(self.data_format, shape))
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return windows.turned_layout("data_format", self.data_format, order, "X", "Out")
 
     def axes(self, X: Shape) -> Axes:
@@ -130,7 +130,7 @@ class Pooling(OpDef):
         fixed = not (self.exclusive or self.adaptive or self.global_pooling)
         return math.prod(self.ksize) if fixed else 0
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.shape)
         windows.require_places(k, self.kind, axes)
         images, outputs = self.seen(k, X), self.seen(k, Out)
@@ -147,7 +147,7 @@ class Pooling(OpDef):
             k.line(f"{k.function(pool_sum)}({taps}, {outputs}, {share})")
 
     def lower_grad(
-        self, k: Kernel, X: Operand, Out: Operand, d_Out: Operand, d_X: Operand | None
+        self, k: SourceBuilder, X: Operand, Out: Operand, d_Out: Operand, d_X: Operand | None
     ) -> None:
         if d_X is None:
             return
@@ -166,7 +166,7 @@ class Pooling(OpDef):
             above = f"{self.seen(k, d_Out)}, {share}, {self.seen(k, part)}"
             k.line(f"{k.function(pool_sum_gradient)}({taps}, {above}, {d_X})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
         if self.largest:
             pool_lanes.largest(k, p, X, Out, None)
@@ -174,7 +174,7 @@ class Pooling(OpDef):
             pool_lanes.means(k, p, X, Out)
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         p = pool_lanes.Pools(self.data_format, self.axes(X.shape), self.divisor)
         if not self.largest:
@@ -185,7 +185,7 @@ class Pooling(OpDef):
         pool_lanes.largest_gradient(k, p, places, d_Out, d_X)
 
     def lower_largest_grad(
-        self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]
+        self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
     ) -> None:
         """Masks say which outputs have not found their place yet, and which do at a tap."""
         shape, dtype = outputs[0].shape, outputs[0].type.dtype
@@ -195,7 +195,7 @@ class Pooling(OpDef):
         taps = self.taps(k, axes, images, [*outputs, waiting, found, *part])
         k.line(f"{k.function(pool_largest_gradient)}({taps}, {waiting}, {images[1]})")
 
-    def lower_whole(self, k: Kernel, axes: Axes, X: Operand, Out: Operand) -> None:
+    def lower_whole(self, k: SourceBuilder, axes: Axes, X: Operand, Out: Operand) -> None:
         """The window is the image."""
         whole, one, letters = self.flat(axes, X.shape)
         seen, made = X.view(whole), Out.view((*one[:1], *one[2:]))
@@ -206,7 +206,7 @@ class Pooling(OpDef):
             k.line(f"np.multiply({made}, 1 / ({whole[1]}), out={made})")
 
     def lower_whole_grad(
-        self, k: Kernel, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
+        self, k: SourceBuilder, axes: Axes, X: Operand, d_Out: Operand, d_X: Operand
     ) -> None:
         """The window is the image."""
         whole, one, _ = self.flat(axes, X.shape)
@@ -226,18 +226,20 @@ class Pooling(OpDef):
             return (batch, places, channels), (batch, 1, channels), "npc->nc"
         return (batch * channels, places), (batch * channels, 1), "cp->c"
 
-    def seen(self, k: Kernel, images: Operand) -> str:
+    def seen(self, k: SourceBuilder, images: Operand) -> str:
         """The expression for images as [N, C, H, W]."""
         return windows.text_channels_first(k, self.data_format, images)
 
-    def taps(self, k: Kernel, axes: Axes, images: list[Operand], outputs: list[Operand]) -> str:
+    def taps(
+        self, k: SourceBuilder, axes: Axes, images: list[Operand], outputs: list[Operand]
+    ) -> str:
         """A name for the list of views by tap, first of the images, then of the outputs."""
         given = [_list([self.seen(k, each) for each in some]) for some in (images, outputs)]
         places = [f"({axis.kernel}, {axis.stride}, {axis.before})" for axis in axes]
         text = f"{k.function(pool_taps)}({', '.join([*given, _list(places)])})"
-        return k.once(text, [*images, *outputs], "taps")
+        return k.at_bind(text, [*images, *outputs], "taps")
 
-    def share(self, k: Kernel, axes: Axes, X: Operand) -> str:
+    def share(self, k: SourceBuilder, axes: Axes, X: Operand) -> str:
         """The expression for 1 / what a mean divides by: a number, or one for each place."""
         inside = all(axis.is_padless for axis in axes) and not self.ceil_mode
         if self.divisor or inside:
@@ -247,7 +249,7 @@ class Pooling(OpDef):
             for axis in axes
         ]
         dtype = repr(X.type.dtype.numpy.name)
-        return k.once(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
+        return k.at_bind(f"{k.function(one_over_covered)}({_list(places)}, {dtype})", [], "share")
 
     def cells_text(self, axes: Axes) -> str:
         """The cells of an adaptive pooling, and the rest of the arguments of `pool_cells`."""

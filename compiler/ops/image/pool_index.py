@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required, required_list, writes
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType, lowest
 from compiler.ops.image import pool_kernels as pool_lanes
 from compiler.ops.image.pool_numpy import cell_index, pool_cells, pool_cells_gradient, window_cells
@@ -109,11 +109,13 @@ class MaxPoolWithIndex(OpDef):
     def grad(self, X: Shape, Mask: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": add_at_places(d_Out, Mask, as_numbers(X))}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, Mask: DeviceOperand
+    ) -> None:
         pool_lanes.largest(k, self.windows(X.shape), X, Out, Mask)
 
     def triton_grad(
-        self, k: Lanes, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Mask: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         pool_lanes.largest_gradient(k, self.windows(d_X.shape), Mask, d_Out, d_X)
 
@@ -176,23 +178,23 @@ class Unpool(OpDef, op="unpool"):
         return {"X": take_places(d_Out, Indices)}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, Indices: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
         table, whole = image_table(X.shape), image_table(Out.shape)
-        n, c, i = k.lanes(*table)
-        place = Indices.seen_as(table)[n, c, i]
+        n, c, i = k.grid(*table)
+        place = Indices.reshaped(table)[n, c, i]
         known = inside(k, place, whole[2])
-        k.store(Out.seen_as(whole), (n, c, place), X.seen_as(table)[n, c, i], known)
+        k.store(Out.reshaped(whole), (n, c, place), X.reshaped(table)[n, c, i], known)
 
     def triton_grad(
-        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         table, whole = image_table(d_X.shape), image_table(d_Out.shape)
-        n, c, i = k.lanes(*table)
-        place = Indices.seen_as(table)[n, c, i]
-        above = d_Out.seen_as(whole).at(n, c, place, where=inside(k, place, whole[2]), other=0)
-        k.store(d_X.seen_as(table), (n, c, i), above)
+        n, c, i = k.grid(*table)
+        place = Indices.reshaped(table)[n, c, i]
+        above = d_Out.reshaped(whole).at(n, c, place, where=inside(k, place, whole[2]), other=0)
+        k.store(d_X.reshaped(table), (n, c, i), above)
 
 
 def put_at_places(values: Array, places: Array, shape: Sequence[int]) -> Array:
@@ -241,10 +243,10 @@ class Spp(OpDef, op="spp"):
             first += width
         return {"X": d_x}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         largest, least = self.pooling_type == "max", lowest(X.type.dtype)
         for level, (batch, channels, *_) in enumerate([X.shape] * self.pyramid_height):
-            p, (n, c, *y) = self.windows(X.shape, level), k.lanes(batch, channels, *[2**level] * 2)
+            p, (n, c, *y) = self.windows(X.shape, level), k.grid(batch, channels, *[2**level] * 2)
             turns, other = p.taps(k), least if largest else 0
             seen = (p.under(k, y, tap) for tap in turns.all)
             values = [wide(k, X.at(n, c, *at, where=there, other=other)) for at, there in seen]
@@ -254,14 +256,14 @@ class Spp(OpDef, op="spp"):
             k.store(Out, self.cell(k, X.shape, level, (n, c, *y)), found)
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         batch, channels, *_ = X.shape
         places: list[DeviceOperand] = []
         for level in range(self.pyramid_height if self.pooling_type == "max" else 0):
             places.append(k.scratch((batch, channels, *[2**level] * 2), DType.INT32))
             pool_lanes.largest(k, self.windows(X.shape, level), X, None, places[-1])
-        n, c, *x = k.lanes(*X.shape)
+        n, c, *x = k.grid(*X.shape)
         total: Number = 0.0
         for level in range(self.pyramid_height):
             p = self.windows(X.shape, level)
@@ -284,7 +286,7 @@ class Spp(OpDef, op="spp"):
         return pool_lanes.Pools("NCHW", tuple(axes))
 
     def cell(
-        self, k: Lanes, X: Shape, level: int, place: Sequence[Number]
+        self, k: KernelBuilder, X: Shape, level: int, place: Sequence[Number]
     ) -> tuple[Number, Number]:
         """Where the cell of a level at [n, c, y, x] is in Out."""
         n, c, y, x = place

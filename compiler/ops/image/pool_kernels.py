@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape, lowest
 from compiler.ops.image.conv_geometry import both, every, plus, times, within
 from compiler.ops.image.unrolled_reductions import Turns
@@ -44,7 +44,7 @@ class Cells:
         kernel = self.axis.kernel
         return (kernel + self.axis.stride - 1) // self.axis.stride
 
-    def span(self, k: Lanes, y: Number) -> tuple[Number, Number]:
+    def span(self, k: KernelBuilder, y: Number) -> tuple[Number, Number]:
         """From where up to where a window reaches, the part outside included."""
         axis = self.axis
         if not self.split:
@@ -53,7 +53,7 @@ class Cells:
         count, size = k.size(axis.count), k.size(axis.size)
         return k.div(y * size, count), k.div((y + 1) * size + (count - 1), count)
 
-    def covered(self, k: Lanes, y: Number) -> Number:
+    def covered(self, k: KernelBuilder, y: Number) -> Number:
         """How many elements of the image a window covers."""
         start, stop = self.span(k, y)
         if self.split:
@@ -65,7 +65,7 @@ class Cells:
             return axis.kernel
         return k.minimum(stop, k.size(self.axis.size)) - k.maximum(start, 0)
 
-    def under(self, k: Lanes, y: Number, tap: Number) -> tuple[Number, Number]:
+    def under(self, k: KernelBuilder, y: Number, tap: Number) -> tuple[Number, Number]:
         """The element under a tap of a window, and whether there is one."""
         axis, (start, stop) = self.axis, self.span(k, y)
         if self.split:
@@ -75,7 +75,7 @@ class Cells:
         place = plus(shift, times(y, axis.stride))
         return place, within(k, place, shift, (axis.count - 1) * axis.stride, axis.size)
 
-    def over(self, k: Lanes, x: Number, turn: Number) -> tuple[Number, Number]:
+    def over(self, k: KernelBuilder, x: Number, turn: Number) -> tuple[Number, Number]:
         """A window that may cover an element, by a turn, and whether it does."""
         axis = self.axis
         y = turn if self.split else k.div(x + axis.before, axis.stride) - turn
@@ -96,17 +96,17 @@ class Pools:
         """The windows of each axis."""
         return [Cells(axis) for axis in self.axes]
 
-    def taps(self, k: Lanes) -> Turns:
+    def taps(self, k: KernelBuilder) -> Turns:
         """The elements of a window, as many as there are at most."""
         return Turns(k, [each.taps for each in self.cells])
 
-    def around(self, k: Lanes) -> Turns:
+    def around(self, k: KernelBuilder) -> Turns:
         """The windows that may cover an element."""
         return Turns(k, [each.around for each in self.cells])
 
-    def lanes(self, k: Lanes, shape: Shape) -> tuple[Number, Number, list[Number]]:
+    def lanes(self, k: KernelBuilder, shape: Shape) -> tuple[Number, Number, list[Number]]:
         """Begin a kernel with a lane for each element of a batch: image, channel, place."""
-        n, c, *place = channels_first(self.layout, k.lanes(*shape))
+        n, c, *place = channels_first(self.layout, k.grid(*shape))
         return n, c, place
 
     def at(self, n: Number, c: Number, place: Sequence[Number]) -> tuple[Number, ...]:
@@ -114,7 +114,7 @@ class Pools:
         return in_layout(self.layout, (n, c, *place))
 
     def under(
-        self, k: Lanes, y: Sequence[Number], taps: Sequence[Number]
+        self, k: KernelBuilder, y: Sequence[Number], taps: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """The element under a tap of windows, and whether there is one."""
         found = [
@@ -124,7 +124,7 @@ class Pools:
         return [place for place, _ in found], every(*(inside for _, inside in found))
 
     def over(
-        self, k: Lanes, x: Sequence[Number], turns: Sequence[Number]
+        self, k: KernelBuilder, x: Sequence[Number], turns: Sequence[Number]
     ) -> tuple[list[Number], Number]:
         """A window that may cover an element, and whether it does."""
         found = [
@@ -133,7 +133,7 @@ class Pools:
         ]
         return [y for y, _ in found], every(*(inside for _, inside in found))
 
-    def share(self, k: Lanes, y: Sequence[Number], dtype: DType) -> Number:
+    def share(self, k: KernelBuilder, y: Sequence[Number], dtype: DType) -> Number:
         """What a mean over a window divides by."""
         if self.divisor:
             return float(self.divisor)
@@ -144,7 +144,7 @@ class Pools:
             return float(max(covered, 1))
         return k.astype(k.maximum(covered, 1), dtype)
 
-    def position(self, k: Lanes, place: Sequence[Number]) -> Number:
+    def position(self, k: KernelBuilder, place: Sequence[Number]) -> Number:
         """The number of an element through its image."""
         number: Number = 0
         for axis, at in zip(self.axes, place, strict=True):
@@ -152,7 +152,7 @@ class Pools:
         return number
 
 
-def means(k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
+def means(k: KernelBuilder, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
     """Out = the mean under every window."""
     n, c, y = p.lanes(k, Out.shape)
     turns = p.taps(k)
@@ -161,7 +161,7 @@ def means(k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand) -> None:
     k.store(Out, p.at(n, c, y), turns.fold("sum", values) / p.share(k, y, held(X.type.dtype)))
 
 
-def means_gradient(k: Lanes, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+def means_gradient(k: KernelBuilder, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
     """Every element's share of the windows that cover it."""
     n, c, x = p.lanes(k, d_X.shape)
     turns, values = p.around(k), list[Number]()
@@ -173,7 +173,11 @@ def means_gradient(k: Lanes, p: Pools, d_Out: DeviceOperand, d_X: DeviceOperand)
 
 
 def largest(
-    k: Lanes, p: Pools, X: DeviceOperand, Out: DeviceOperand | None, places: DeviceOperand | None
+    k: KernelBuilder,
+    p: Pools,
+    X: DeviceOperand,
+    Out: DeviceOperand | None,
+    places: DeviceOperand | None,
 ) -> None:
     """The largest under every window, and the number of the first such element; -1 for none."""
     like = Out or places
@@ -198,7 +202,7 @@ def largest(
 
 
 def largest_gradient(
-    k: Lanes, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder, p: Pools, places: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
     """The gradients of the windows of which an element is the largest."""
     n, c, x = p.lanes(k, d_X.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import Attr, OpDef, reads, reads_lod, required, required_list, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.windows import image_table, require_images
 from compiler.ops.sequence.sequence_kernels import rows_bounds
@@ -59,14 +59,14 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
         in_rows = X.type.rank == 2 and X_lod
         bounds = rows_bounds(k, X_lod[-1], X.shape[0]) if in_rows and X_lod else None
-        *ahead, row, column = k.lanes(*X.shape)
+        *ahead, row, column = k.grid(*X.shape)
         position = row if bounds is None else row - bounds[0, row]
         half = int(str(X.shape[-1])) // 2
         power = k.mod(column, half) * (1.0 / max(half - 1, 1)) if half > 1 else column * 0 + 1.0
@@ -75,8 +75,8 @@ class AddPositionEncoding(OpDef, op="add_position_encoding"):
         at = (*ahead, row, column)
         k.store(Out, at, X[at] * self.alpha + wave * self.beta)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        indices = k.lanes(*d_X.shape)
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[indices] * self.alpha)
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -104,7 +104,7 @@ class SimilarityFocus(OpDef, op="similarity_focus"):
     similarity_focus_op.h.
     """
 
-    stays_on_host = "an element is chosen after all that are larger"
+    no_kernel_reason = "an element is chosen after all that are larger"
 
     X = reads(no_grad=True)
     Out = writes()
@@ -162,15 +162,17 @@ class Fsp(OpDef, op="fsp"):
         share = d_Out / x.dtype.type(x.shape[2])
         return {"X": (share @ y).reshape(X.shape), "Y": (share.mT @ x).reshape(Y.shape)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        x, y, places = *(each.seen_as(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        x, y, places = *(each.reshaped(image_table(each.shape)) for each in (X, Y)), X.shape[2:]
         (n,), i, j, left, right = k.tiles(Out.shape[:1], X.shape[1], Y.shape[1], product(places))
         share = k.astype(k.size(product(places)), X.type.dtype)
         k.store(Out, (n, i, j), k.contract(x[n, i, left], y[n, j, right]) / share)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -180,8 +182,8 @@ class Fsp(OpDef, op="fsp"):
         for other, result, turn in ((Y, d_X, False), (X, d_Y, True)):
             if result is None:
                 continue
-            table, rest = image_table(result.shape), other.seen_as(image_table(other.shape))
+            table, rest = image_table(result.shape), other.reshaped(image_table(other.shape))
             (n,), c, p, left, right = k.tiles(table[:1], *table[1:], other.shape[1])
             above = d_Out[n, left, c] if turn else d_Out[n, c, left]
             share = k.astype(k.size(table[2]), result.type.dtype)
-            k.store(result.seen_as(table), (n, c, p), k.contract(above, rest[n, right, p]) / share)
+            k.store(result.reshaped(table), (n, c, p), k.contract(above, rest[n, right, p]) / share)

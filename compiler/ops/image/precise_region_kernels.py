@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.image.region_kernels import Boxes, Run, Span, run_through
 from compiler.ops.shared_kernels import fill
 
 
-def hat(k: Lanes, distance: Number) -> Number:
+def hat(k: KernelBuilder, distance: Number) -> Number:
     """The weight of an element at a distance, when one looks between two."""
     return k.maximum(1.0 - k.absolute(distance), 0.0)
 
 
-def hat_integral(k: Lanes, distance: Number) -> Number:
+def hat_integral(k: KernelBuilder, distance: Number) -> Number:
     """The integral of `hat` up to a distance."""
     at = k.clip(distance, -1.0, 1.0)
     return k.where(at < 0, (1.0 + at) * (1.0 + at), 2.0 - (1.0 - at) * (1.0 - at)) * 0.5
@@ -31,7 +31,7 @@ class Cell:
     number: Number
     cells: int
 
-    def span(self, k: Lanes, size: Size) -> Span:
+    def span(self, k: KernelBuilder, size: Size) -> Span:
         """The elements that have a part in it."""
         last = k.size(size)
         low = k.clip(self.low, 0.0, k.astype(last, DType.FP64))
@@ -39,12 +39,12 @@ class Cell:
         stop = k.minimum(k.astype(k.ceil(high), DType.INT32) + 1, last)
         return Span(k.astype(k.floor(low), DType.INT32), stop)
 
-    def weight(self, k: Lanes, element: Number) -> Number:
+    def weight(self, k: KernelBuilder, element: Number) -> Number:
         """An element's part of the integral."""
         place = k.astype(element, DType.FP64)
         return hat_integral(k, self.high - place) - hat_integral(k, self.low - place)
 
-    def slopes(self, k: Lanes, element: Number) -> tuple[Number, Number]:
+    def slopes(self, k: KernelBuilder, element: Number) -> tuple[Number, Number]:
         """How that part grows with the first and with the last edge of the whole box."""
         place, share = k.astype(element, DType.FP64), 1.0 / self.cells
         high, low = hat(k, self.high - place), hat(k, self.low - place)
@@ -53,7 +53,7 @@ class Cell:
         return high - low - by_last, by_last
 
 
-def cell_of(k: Lanes, first: Number, last: Number, number: Number, cells: int) -> Cell:
+def cell_of(k: KernelBuilder, first: Number, last: Number, number: Number, cells: int) -> Cell:
     """A cell of a box on one axis."""
     start, side = k.astype(first, DType.FP64), k.astype(k.maximum(last - first, 0.0), DType.FP64)
     at = k.astype(number, DType.FP64)
@@ -61,10 +61,10 @@ def cell_of(k: Lanes, first: Number, last: Number, number: Number, cells: int) -
 
 
 def begin(
-    k: Lanes, boxes: Boxes, channels: Size, sizes: Shape
+    k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape
 ) -> tuple[tuple[Number, ...], tuple[Cell, Cell], Number, Run]:
     """Begin a kernel: its lane, its cell on both axes, the area, and a run through the cell."""
-    box, c, i, j = k.lanes(boxes.rois.shape[0], channels, *boxes.cells)
+    box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     rows = cell_of(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0])
     columns = cell_of(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1])
     area = (rows.high - rows.low) * (columns.high - columns.low)
@@ -72,7 +72,7 @@ def begin(
     return (box, c, i, j), (rows, columns), area, run
 
 
-def integrals(k: Lanes, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
+def integrals(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
     """A kernel for the integral over each cell over its area; 0 where that is 0."""
     at, (rows, columns), area, run = begin(k, boxes, X.shape[1], X.shape[2:])
     value = X[boxes.picture(k, at[0]), at[1], run.y, run.x]
@@ -80,7 +80,9 @@ def integrals(k: Lanes, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> N
     k.store(Out, at, k.where(area > 0, total / k.where(area > 0, area, 1.0), 0.0))
 
 
-def picture_gradient(k: Lanes, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+def picture_gradient(
+    k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
     """Kernels that add each cell's gradient to the elements that have a part in it."""
     fill(k, d_X, 0)
     at, (rows, columns), area, run = begin(k, boxes, d_X.shape[1], d_X.shape[2:])
@@ -90,7 +92,7 @@ def picture_gradient(k: Lanes, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOp
 
 
 def box_gradient(
-    k: Lanes, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand, d_Out: DeviceOperand,
+    k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand, d_Out: DeviceOperand,
     d_ROIs: DeviceOperand,
 ) -> None:  # fmt: skip
     """Kernels for the gradients of edges: what each cell gives them, and the sum for each box."""
@@ -107,8 +109,8 @@ def box_gradient(
         for end, (slope, sign) in enumerate(zip(cell.slopes(k, place), (1.0, -1.0), strict=True)):
             total = k.sum(value * slope * other, run.turn) * above + grown * sign
             k.store(parts, (axis + 2 * end, *at), k.where(area > 0, total, 0.0))
-    box, edge = k.lanes(count, 4)
+    box, edge = k.grid(count, 4)
     every = product(d_Out.shape[1:])
     r = k.loop(every)
-    total = k.sum(parts.seen_as((4, count, every))[edge, box, r], r)
+    total = k.sum(parts.reshaped((4, count, every))[edge, box, r], r)
     k.store(d_ROIs, (box, edge), total * boxes.scale)

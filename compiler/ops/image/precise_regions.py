@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import reads
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image import precise_region_kernels as precise_lanes
 from compiler.ops.image.region_numpy import (
@@ -78,20 +78,20 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         BatchRoINums: Operand | None,
         ROIs_lod: list[Operand] | None,
         Out: DeviceOperand,
     ) -> None:
-        starts = BatchRoINums and k.here(starts_of, BatchRoINums)
+        starts = BatchRoINums and k.on_host(starts_of, BatchRoINums)
         boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
         precise_lanes.integrals(k, boxes, X, Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         BatchRoINums: Operand | None,
@@ -101,7 +101,7 @@ class PrroiPool(RegionPooling, op="prroi_pool"):
         d_X: DeviceOperand | None,
         d_ROIs: DeviceOperand | None,
     ) -> None:
-        starts = BatchRoINums and k.here(starts_of, BatchRoINums)
+        starts = BatchRoINums and k.on_host(starts_of, BatchRoINums)
         boxes = self.boxes(k, X.shape, ROIs, starts, last_of(ROIs_lod))
         if d_X is not None:
             precise_lanes.picture_gradient(k, boxes, d_Out, d_X)

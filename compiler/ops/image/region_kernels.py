@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType, Shape
 from compiler.ops.shared_kernels import fill
 
@@ -30,7 +30,7 @@ class Boxes:
     scale: float
     cells: tuple[int, int]
 
-    def picture(self, k: Lanes, box: Number) -> Number:
+    def picture(self, k: KernelBuilder, box: Number) -> Number:
         """The picture that a box lies in."""
         if self.owners is None:
             return 0
@@ -51,7 +51,7 @@ class Span:
     first: Number
     last: Number
 
-    def count(self, k: Lanes) -> Number:
+    def count(self, k: KernelBuilder) -> Number:
         """How many there are."""
         return k.maximum(self.last - self.first, 0)
 
@@ -66,7 +66,7 @@ class Run:
     count: Number
 
 
-def run_through(k: Lanes, rows: Span, columns: Span, sizes: Shape) -> Run:
+def run_through(k: KernelBuilder, rows: Span, columns: Span, sizes: Shape) -> Run:
     """Let every lane run through the elements of its own cell."""
     wide = columns.count(k)
     count = rows.count(k) * wide
@@ -74,23 +74,25 @@ def run_through(k: Lanes, rows: Span, columns: Span, sizes: Shape) -> Run:
     return Run(turn, rows.first + k.div(turn, across), columns.first + k.mod(turn, across), count)
 
 
-def rounded(k: Lanes, value: Number) -> Number:
+def rounded(k: KernelBuilder, value: Number) -> Number:
     """The nearest whole number, of halves the one away from 0."""
     single = k.astype(value, DType.FP32)
     return k.astype(k.where(single < 0, single - 0.5, single + 0.5), DType.INT32)
 
 
-def times(k: Lanes, a: Number, b: Number) -> Number:
+def times(k: KernelBuilder, a: Number, b: Number) -> Number:
     """A product rounded to single precision, and never joined with a sum."""
     return k.astype(k.astype(a, DType.FP64) * k.astype(b, DType.FP64), DType.FP32)
 
 
-def over(k: Lanes, a: Number, count: int) -> Number:
+def over(k: KernelBuilder, a: Number, count: int) -> Number:
     """A quotient rounded to single precision."""
     return k.astype(k.astype(a, DType.FP64) / count, DType.FP32)
 
 
-def span(k: Lanes, cell: Number, start: Number, step: Number, shift: Number, size: Size) -> Span:
+def span(
+    k: KernelBuilder, cell: Number, start: Number, step: Number, shift: Number, size: Size
+) -> Span:
     """`spans` of the host for one cell."""
     first = k.astype(k.floor(times(k, cell, step) + start), DType.INT32) + shift
     last = k.astype(k.ceil(times(k, cell + 1, step) + start), DType.INT32) + shift
@@ -98,7 +100,7 @@ def span(k: Lanes, cell: Number, start: Number, step: Number, shift: Number, siz
 
 
 def pooled_span(
-    k: Lanes, first: Number, last: Number, cell: Number, cells: int, size: Size
+    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, size: Size
 ) -> Span:
     """The cells of `roi_pool` on an axis, for edges that are scaled."""
     start, stop = rounded(k, first), rounded(k, last)
@@ -107,7 +109,13 @@ def pooled_span(
 
 
 def sensitive_span(
-    k: Lanes, first: Number, last: Number, cell: Number, cells: int, size: Size, scale: float
+    k: KernelBuilder,
+    first: Number,
+    last: Number,
+    cell: Number,
+    cells: int,
+    size: Size,
+    scale: float,
 ) -> Span:
     """The cells of `psroi_pool` on an axis, for edges that are not scaled."""
     single = float(np.float32(scale))
@@ -118,11 +126,11 @@ def sensitive_span(
 
 
 def largest(
-    k: Lanes, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand | None,
+    k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand | None,
     Argmax: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for the largest element of each cell, and where it is."""
-    box, c, i, j = k.lanes(boxes.rois.shape[0], X.shape[1], *boxes.cells)
+    box, c, i, j = k.grid(boxes.rois.shape[0], X.shape[1], *boxes.cells)
     cells, sizes = boxes.cells, X.shape[2:]
     rows = pooled_span(k, boxes.edge(box, 1), boxes.edge(box, 3), i, cells[0], sizes[0])
     columns = pooled_span(k, boxes.edge(box, 0), boxes.edge(box, 2), j, cells[1], sizes[1])
@@ -139,14 +147,14 @@ def largest(
 
 
 def largest_gradient(
-    k: Lanes, boxes: Boxes, Argmax: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder, boxes: Boxes, Argmax: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
 ) -> None:
     """Kernels that add each cell's gradient where its largest element is."""
     fill(k, d_X, 0)
-    box, c, i, j = k.lanes(*d_Out.shape)
+    box, c, i, j = k.grid(*d_Out.shape)
     count = product(d_X.shape[2:])
     at = Argmax[box, c, i, j]
-    images = d_X.seen_as((*d_X.shape[:2], count))
+    images = d_X.reshaped((*d_X.shape[:2], count))
     inside = (at >= 0) & (at < k.size(count))
     k.add(images, (boxes.picture(k, box), c, at), d_Out[box, c, i, j], inside)
 
@@ -162,7 +170,7 @@ class Samples:
     step: Number
     count: Number
 
-    def at(self, k: Lanes, turn: Number, size: Size) -> list[tuple[Number, Number]]:
+    def at(self, k: KernelBuilder, turn: Number, size: Size) -> list[tuple[Number, Number]]:
         """The two elements around a sample, and what each counts."""
         place = self.start + (k.astype(turn, DType.FP32) + 0.5) * self.step
         last = k.size(size) - 1
@@ -174,7 +182,9 @@ class Samples:
         return [(low, weights[0]), (k.minimum(low + 1, last), weights[1])]
 
 
-def samples(k: Lanes, first: Number, last: Number, cell: Number, cells: int, ratio: int) -> Samples:
+def samples(
+    k: KernelBuilder, first: Number, last: Number, cell: Number, cells: int, ratio: int
+) -> Samples:
     """`aligned_weights` for one cell: `ratio` samples, or as many as it has elements."""
     step = over(k, k.maximum(last - first, 1.0), cells)
     count = ratio if ratio > 0 else k.astype(k.ceil(step), DType.INT32)
@@ -183,13 +193,13 @@ def samples(k: Lanes, first: Number, last: Number, cell: Number, cells: int, rat
 
 
 def aligned(
-    k: Lanes, boxes: Boxes, channels: Size, sizes: Shape, ratio: int
+    k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape, ratio: int
 ) -> tuple[tuple[Number, ...], Number, Number, list[tuple[Number, Number, Number]]]:
     """Begin a kernel of `roi_align`: its lane, the turn of the samples, their count, and elements.
 
     Each sample looks at four: row, column and weight.
     """
-    box, c, i, j = k.lanes(boxes.rois.shape[0], channels, *boxes.cells)
+    box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     down = samples(k, boxes.edge(box, 1), boxes.edge(box, 3), i, boxes.cells[0], ratio)
     across = samples(k, boxes.edge(box, 0), boxes.edge(box, 2), j, boxes.cells[1], ratio)
     count = down.count * across.count
@@ -200,12 +210,14 @@ def aligned(
     return (box, c, i, j), turn, count, looked
 
 
-def divisor(k: Lanes, count: Number) -> Number:
+def divisor(k: KernelBuilder, count: Number) -> Number:
     """What the mean of so many samples divides by."""
     return count if isinstance(count, int) else k.astype(k.maximum(count, 1), DType.FP32)
 
 
-def aligned_means(k: Lanes, boxes: Boxes, X: DeviceOperand, ratio: int, Out: DeviceOperand) -> None:
+def aligned_means(
+    k: KernelBuilder, boxes: Boxes, X: DeviceOperand, ratio: int, Out: DeviceOperand
+) -> None:
     """A kernel for the mean of the samples of each cell."""
     at, turn, count, looked = aligned(k, boxes, X.shape[1], X.shape[2:], ratio)
     picture, total = boxes.picture(k, at[0]), None
@@ -216,7 +228,7 @@ def aligned_means(k: Lanes, boxes: Boxes, X: DeviceOperand, ratio: int, Out: Dev
 
 
 def aligned_gradient(
-    k: Lanes, boxes: Boxes, d_Out: DeviceOperand, ratio: int, d_X: DeviceOperand
+    k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, ratio: int, d_X: DeviceOperand
 ) -> None:
     """Kernels that add each cell's gradient to what its samples looked at."""
     fill(k, d_X, 0)
@@ -231,10 +243,10 @@ def aligned_gradient(
 
 
 def sensitive(
-    k: Lanes, boxes: Boxes, channels: Size, sizes: Shape
+    k: KernelBuilder, boxes: Boxes, channels: Size, sizes: Shape
 ) -> tuple[tuple[Number, ...], Number, Run]:
     """Begin a kernel of `psroi_pool`: its lane, the channel it looks at, and the run."""
-    box, c, i, j = k.lanes(boxes.rois.shape[0], channels, *boxes.cells)
+    box, c, i, j = k.grid(boxes.rois.shape[0], channels, *boxes.cells)
     cells = boxes.cells
     left, top, right, bottom = (boxes.rois[box, edge] for edge in range(4))
     rows = sensitive_span(k, top, bottom, i, cells[0], sizes[0], boxes.scale)
@@ -243,14 +255,16 @@ def sensitive(
     return (box, c, i, j), (c * cells[0] + i) * cells[1] + j, run
 
 
-def sensitive_means(k: Lanes, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
+def sensitive_means(k: KernelBuilder, boxes: Boxes, X: DeviceOperand, Out: DeviceOperand) -> None:
     """A kernel for the mean of each cell in its own channel."""
     at, channel, run = sensitive(k, boxes, Out.shape[1], X.shape[2:])
     total = k.sum(X[boxes.picture(k, at[0]), channel, run.y, run.x], run.turn)
     k.store(Out, at, total / k.astype(k.maximum(run.count, 1), X.type.dtype))
 
 
-def sensitive_gradient(k: Lanes, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+def sensitive_gradient(
+    k: KernelBuilder, boxes: Boxes, d_Out: DeviceOperand, d_X: DeviceOperand
+) -> None:
     """Kernels that add each cell's gradient to all its elements."""
     fill(k, d_X, 0)
     at, channel, run = sensitive(k, boxes, d_Out.shape[1], d_X.shape[2:])

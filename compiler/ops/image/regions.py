@@ -15,7 +15,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import Attr, OpDef, attr, reads, reads_lod, required, writes
 from compiler.ir.opdef.attribute_bounds import at_most, between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image import region_kernels as region_lanes
 from compiler.ops.image.pool_index import add_at_places, largest_places, take_places
@@ -63,7 +63,7 @@ class RegionPooling(OpDef):
         return {"X": X, "ROIs": ROIs}
 
     def boxes(
-        self, k: Lanes, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
+        self, k: KernelBuilder, X: Shape, ROIs: DeviceOperand, *offsets: Operand | HostValue | None
     ) -> Boxes:
         """The boxes as kernels have them; the first offsets there are say whose they are."""
         known = next((each for each in offsets if each is not None), None)
@@ -124,7 +124,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         RoisLod: Operand | None,
@@ -137,7 +137,7 @@ class RoiPool(RegionPooling, op="roi_pool"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         ROIs: DeviceOperand,
         RoisLod: Operand | None,
         ROIs_lod: list[Operand] | None,
@@ -198,7 +198,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         RoisLod: Operand | None,
@@ -210,7 +210,7 @@ class RoiAlign(RegionPooling, op="roi_align"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         ROIs: DeviceOperand,
         RoisLod: Operand | None,
         ROIs_lod: list[Operand] | None,
@@ -279,7 +279,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
@@ -290,7 +290,7 @@ class PsroiPool(RegionPooling, op="psroi_pool"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         ROIs: DeviceOperand,
         ROIs_lod: list[Operand] | None,
         d_Out: DeviceOperand,

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.opdef import Attr, OpDef, attr, reads, required_list, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.image.conv_geometry import seeing, seen
 from compiler.ops.image.conv_numpy import (
@@ -87,19 +87,19 @@ class Unfold(OpDef, op="unfold"):
         sliding = Sliding(self.kind, self.strides, paddings, self.dilations)
         return sliding.over(X[2:], self.kernel_sizes)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand) -> None:
-        n, depth, place = k.lanes(*Y.shape)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
+        n, depth, place = k.grid(*Y.shape)
         axes = self.axes(X.shape)
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernel_sizes))
         at, inside = seen(k, axes, k.unravel(place, [axis.count for axis in axes]), taps)
         k.store(Y, (n, depth, place), X.at(n, c, *at, where=inside, other=0))
 
-    def triton_grad(self, k: Lanes, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
-        n, c, *place = k.lanes(*d_X.shape)
+    def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: DeviceOperand) -> None:
+        n, c, *place = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernel_sizes)
         turn = k.loop(taps)
         at, inside = seeing(k, axes, place, k.unravel(turn, self.kernel_sizes))
-        windows = d_Y.seen_as((*d_X.shape[:2], taps, *(axis.count for axis in axes)))
+        windows = d_Y.reshaped((*d_X.shape[:2], taps, *(axis.count for axis in axes)))
         above = windows.at(n, c, turn, *at, where=inside, other=0)
         k.store(d_X, (n, c, *place), k.sum(above, turn))
 
@@ -176,7 +176,7 @@ class Im2Sequence(OpDef, op="im2sequence"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand | None,
         Out_lod: list[Operand] | None,
@@ -184,21 +184,21 @@ class Im2Sequence(OpDef, op="im2sequence"):
         axes = self.axes(X.shape)
         counts = [axis.count for axis in axes]
         for offsets in Out_lod or []:
-            k.keep(offsets, k.here(even_offsets, X.shape[0], product(counts)))
+            k.write_host(offsets, k.on_host(even_offsets, X.shape[0], product(counts)))
         if Out is None:
             return
-        place, depth = k.lanes(*Out.shape)
+        place, depth = k.grid(*Out.shape)
         n, *windows = k.unravel(place, (X.shape[0], *counts))
         c, *taps = k.unravel(depth, (X.shape[1], *self.kernels))
         at, inside = seen(k, axes, windows, taps)
         k.store(Out, (place, depth), X.at(n, c, *at, where=inside, other=0))
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        n, c, *place = k.lanes(*d_X.shape)
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        n, c, *place = k.grid(*d_X.shape)
         axes, taps = self.axes(d_X.shape), product(self.kernels)
         turn = k.loop(taps)
         at, inside = seeing(k, axes, place, k.unravel(turn, self.kernels))
         counts = [axis.count for axis in axes]
-        windows = d_Out.seen_as((d_X.shape[0], *counts, d_X.shape[1], taps))
+        windows = d_Out.reshaped((d_X.shape[0], *counts, d_X.shape[1], taps))
         above = windows.at(n, *at, c, turn, where=inside, other=0)
         k.store(d_X, (n, c, *place), k.sum(above, turn))

@@ -13,7 +13,7 @@ from operator import add
 from typing import Any
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import Lanes, Number
+from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
 
 FEW = 32
 """Turns that are written out at most."""
@@ -22,7 +22,7 @@ FEW = 32
 class Turns:
     """All turns over some sizes; `all` has the indices of each, or those of a loop's turn."""
 
-    def __init__(self, k: Lanes, sizes: Sequence[Size]) -> None:
+    def __init__(self, k: KernelBuilder, sizes: Sequence[Size]) -> None:
         self.k = k
         count = product(sizes)
         few = isinstance(count, int) and count <= FEW

@@ -13,8 +13,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned, channels_last
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, channels_last
 from compiler.ir.types import Array, Shape, TensorType
 
 
@@ -168,11 +168,11 @@ def same_padding(size: Any, kernel: Any, stride: int, count: Any) -> Any:
     return total
 
 
-def require_places(k: Kernel, op: str, axes: Sequence[Axis]) -> None:
+def require_places(k: SourceBuilder, op: str, axes: Sequence[Axis]) -> None:
     """Let binding refuse sizes, unknown before, on which a window does not fit."""
     for axis in (axis for axis in axes if not isinstance(axis.count, int)):
         expression = f"{k.function(expect_places)}({op!r}, {axis.count}, {axis.kernel})"
-        k.once(expression, [], "places")
+        k.at_bind(expression, [], "places")
 
 
 def expect_places(op: str, count: int, kernel: int) -> int:
@@ -197,14 +197,14 @@ def is_channels_last(data_format: str) -> bool:
     return data_format in ("NHWC", "NDHWC")
 
 
-def turned_layout(name: str, layout: str, order: Order, *slots: str) -> Turned | None:
+def turned_layout(name: str, layout: str, order: Order, *slots: str) -> PermutedOp | None:
     """An op with a layout over images of which the channels come last; None for other orders.
 
     `name` is the attribute that says so, `slots` hold the images.
     """
     if is_channels_last(layout) or order != channels_last(len(order)):
         return None
-    return Turned(frozenset(slots), {name: "NDHWC" if len(order) == 5 else "NHWC"})
+    return PermutedOp(frozenset(slots), {name: "NDHWC" if len(order) == 5 else "NHWC"})
 
 
 def channels_first(data_format: str, shape: Shape) -> Shape:
@@ -245,13 +245,13 @@ def laid_out(data_format: str, images: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(images, 1, -1) if last else images)
 
 
-def text_channels_first(k: Kernel, data_format: str, images: Operand) -> str:
+def text_channels_first(k: SourceBuilder, data_format: str, images: Operand) -> str:
     """The expression for a batch of images seen as [N, C, …]."""
     if not is_channels_last(data_format):
         return str(images)
     rank = images.type.rank
     order = (0, rank - 1, *range(1, rank - 1))
-    return k.once(f"{images}.transpose{order}", [images], "nchw")
+    return k.at_bind(f"{images}.transpose{order}", [images], "nchw")
 
 
 def require_images(op: str, slot: str, images: TensorType, rank: int = 4) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import crf_kernels as crf_lanes
 from compiler.ops.loss.crf_steps import line_places
@@ -228,7 +228,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Emission: DeviceOperand,
         Transition: DeviceOperand,
         Label: DeviceOperand,
@@ -246,7 +246,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         weights = TransitionExps or k.scratch(Transition.shape, dtype)
         alpha = Alpha or k.scratch(Emission.shape, dtype)
         highest = crf_lanes.powers_of(k, Emission, powers)
-        a, b = k.lanes(*Transition.shape)
+        a, b = k.grid(*Transition.shape)
         k.store(weights, (a, b), k.exp(Transition[a, b]))
         shares = k.scratch(crf_lanes.seen(Emission).shape, dtype)
         crf_lanes.walk(field, crf_lanes.seen(powers), weights, shares)
@@ -257,7 +257,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Label: DeviceOperand,
         Alpha: DeviceOperand,
         EmissionExps: DeviceOperand,
@@ -272,7 +272,7 @@ class LinearChainCrf(OpDef, op="linear_chain_crf"):
         dtype, longest = Alpha.type.dtype, EmissionExps.shape[1]
         field = crf_lanes.Field(k, Emission_lod, Label_lod, Length, longest)
         alpha, powers = crf_lanes.seen(Alpha), crf_lanes.seen(EmissionExps)
-        above = d_LogLikelihood.seen_as((d_LogLikelihood.type.numel,))
+        above = d_LogLikelihood.reshaped((d_LogLikelihood.type.numel,))
         after = k.scratch(alpha.shape, dtype)
         crf_lanes.walk_back(field, powers, TransitionExps, after)
         d_rows = d_Emission or k.scratch(alpha.shape, dtype)
@@ -348,7 +348,7 @@ class CrfDecoding(OpDef, op="crf_decoding"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Emission: DeviceOperand,
         Transition: DeviceOperand,
         Label: DeviceOperand | None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import DType
 from compiler.ops.loss.crf_steps import field_steps
 from compiler.ops.shared_kernels import fill, inside
@@ -21,12 +21,17 @@ class Field:
     """Steps, each with its row, the row before and the one behind (or -1), and its sequence."""
 
     def __init__(
-        self, k: Lanes, levels: Levels, others: Levels, Length: Operand | None, longest: Size
+        self,
+        k: KernelBuilder,
+        levels: Levels,
+        others: Levels,
+        Length: Operand | None,
+        longest: Size,
     ) -> None:
-        found = k.here(field_steps, levels, others, Length, longest)
+        found = k.on_host(field_steps, levels, others, Length, longest)
         self.k = k
-        self.count: Size = k.size_of(found[1], "places")
-        self.at = k.there(found[0], (4, self.count))
+        self.count: Size = k.as_size(found[1], "places")
+        self.at = k.to_device(found[0], (4, self.count))
         self.onwards, self.back = found[2], found[3]
 
     def rows(self, place: Number) -> tuple[Number, Number, Number, Number]:
@@ -37,14 +42,14 @@ class Field:
 
 def seen(X: DeviceOperand) -> DeviceOperand:
     """Rows of tags, whether they are padded or not."""
-    return X.seen_as((X.type.numel // X.shape[-1], X.shape[-1]))
+    return X.reshaped((X.type.numel // X.shape[-1], X.shape[-1]))
 
 
-def powers_of(k: Lanes, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
+def powers_of(k: KernelBuilder, Emission: DeviceOperand, out: DeviceOperand) -> DeviceOperand:
     """Kernels for exp(Emission - the largest of its row); gives the largest: [rows]."""
     rows = seen(Emission)
     highest = k.scratch(rows.shape[:1], Emission.type.dtype)
-    (i,) = k.lanes(rows.shape[0])
+    (i,) = k.grid(rows.shape[0])
     j = k.loop(rows.shape[1])
     most = k.max(rows[i, j], j)
     k.store(highest, (i,), most)
@@ -57,8 +62,8 @@ def walk(
 ) -> None:
     """Kernels for the shares of tags at each step, given all before it; not divided yet."""
     k, tags = field.k, weights.shape[1]
-    with k.each(field.onwards, "begin", "count") as (begin, count):
-        i, j = k.lanes(count, tags)
+    with k.for_each(field.onwards, "begin", "count") as (begin, count):
+        i, j = k.grid(count, tags)
         row, before, _, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         came = shares.at(before, r, where=before >= 0, other=0)
@@ -67,11 +72,13 @@ def walk(
         k.store(shares, (row, j), powers[row, j] * begun)
 
 
-def divided(k: Lanes, shares: DeviceOperand, field: Field, out: DeviceOperand) -> DeviceOperand:
+def divided(
+    k: KernelBuilder, shares: DeviceOperand, field: Field, out: DeviceOperand
+) -> DeviceOperand:
     """Kernels for shares that sum to 1; gives the logarithms of what they were divided by."""
     logs = k.scratch(shares.shape[:1], shares.type.dtype)
     fill(k, out, 0.0)
-    (i,) = k.lanes(field.count)
+    (i,) = k.grid(field.count)
     row = field.rows(i)[0]
     j = k.loop(shares.shape[1])
     total = k.sum(shares[row, j], j)
@@ -87,9 +94,9 @@ def likelihood(
 ) -> None:  # fmt: skip
     """Kernels for the loss of each sequence: what its rows give, added up."""
     k, tags = field.k, Transition.shape[1]
-    labels, rows = Label.seen_as((Label.type.numel,)), seen(Emission)
+    labels, rows = Label.reshaped((Label.type.numel,)), seen(Emission)
     fill(k, Loss, 0.0)
-    (i,) = k.lanes(field.count)
+    (i,) = k.grid(field.count)
     row, before, behind, line = field.rows(i)
     tag = labels[row]
     known = inside(k, tag, tags)
@@ -110,8 +117,8 @@ def walk_back(
 ) -> None:
     """Kernels for the shares of all that may follow a tag, times what the tag emits."""
     k, tags = field.k, weights.shape[1]
-    with k.each(field.back, "begin", "count") as (begin, count):
-        i, j = k.lanes(count, tags)
+    with k.for_each(field.back, "begin", "count") as (begin, count):
+        i, j = k.grid(count, tags)
         row, _, behind, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         after = shares.at(behind, r, where=behind >= 0, other=0)
@@ -125,9 +132,9 @@ def emission_gradient(
 ) -> None:  # fmt: skip
     """Kernels for d_Emission: how likely a tag is, less whether it is there, by the gradient."""
     k, tags = field.k, alpha.shape[1]
-    labels = Label.seen_as((Label.type.numel,))
+    labels = Label.reshaped((Label.type.numel,))
     fill(k, d_Emission, 0.0)
-    (i,) = k.lanes(field.count)
+    (i,) = k.grid(field.count)
     row, _, _, line = field.rows(i)
     j = k.loop(tags)
     both = alpha[row, j] * after[row, j] / powers[row, j]
@@ -141,15 +148,15 @@ def transition_gradient(
 ) -> None:  # fmt: skip
     """Kernels for d_Transition: expected moves less those that are there, and both ends."""
     k, tags = field.k, weights.shape[1]
-    labels = Label.seen_as((Label.type.numel,))
+    labels = Label.reshaped((Label.type.numel,))
     moved = k.scratch((field.count, tags), weights.type.dtype)
-    p, j = k.lanes(field.count, tags)
+    p, j = k.grid(field.count, tags)
     row, before, _, _ = field.rows(p)
     r = k.loop(tags)
     came = alpha.at(before, r, where=before >= 0, other=0)
     k.store(moved, (p, j), k.sum(came * weights[r + 2, j], r) * after[row, j])
     given = k.scratch(moved.shape, weights.type.dtype)
-    (p,) = k.lanes(field.count)
+    (p,) = k.grid(field.count)
     row, before, _, line = field.rows(p)
     r = k.loop(tags)
     whole = k.sum(moved[p, r], r)
@@ -159,13 +166,13 @@ def transition_gradient(
     before = field.rows(left)[1]
     came = alpha.at(before, a, where=before >= 0, other=0)
     k.store(d_Transition, (a + 2, b), k.contract(came, given[right, b]) * weights[a + 2, b])
-    (p,) = k.lanes(field.count)
+    (p,) = k.grid(field.count)
     row, before, _, line = field.rows(p)
     last, tag = labels.at(before, where=before >= 0, other=-1), labels[row]
     known = inside(k, last, tags) & inside(k, tag, tags)
     k.add(d_Transition, (last + 2, tag), -above[line], known)
     for end in range(2):
-        (j,) = k.lanes(tags)
+        (j,) = k.grid(tags)
         p = k.loop(field.count)
         row, before, behind, _ = field.rows(p)
         other = behind if end else before
@@ -181,16 +188,16 @@ def best(
     reached = k.scratch(rows.shape, Emission.type.dtype)
     came = k.scratch(rows.shape, DType.INT32)
     chosen = k.scratch(rows.shape[:1], DType.INT32)
-    with k.each(field.onwards, "begin", "count") as (begin, count):
-        i, j = k.lanes(count, tags)
+    with k.for_each(field.onwards, "begin", "count") as (begin, count):
+        i, j = k.grid(count, tags)
         row, before, _, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         moves = reached.at(before, r, where=before >= 0, other=0) + Transition[r + 2, j]
         start = k.where(before >= 0, k.max(moves, r), Transition[0, j])
         k.store(reached, (row, j), rows[row, j] + start)
         k.store(came, (row, j), k.argmax(moves, r))
-    with k.each(field.back, "begin", "count") as (begin, count):
-        (i,) = k.lanes(count)
+    with k.for_each(field.back, "begin", "count") as (begin, count):
+        (i,) = k.grid(count)
         row, _, behind, _ = field.rows(i + k.size(begin))
         r = k.loop(tags)
         last = k.argmax(reached[row, r] + Transition[1, r], r)
@@ -198,10 +205,10 @@ def best(
         there = came.at(behind, after, where=behind >= 0, other=0)
         k.store(chosen, (row,), k.where(behind >= 0, there, last))
     fill(k, path, 0)
-    (i,) = k.lanes(field.count)
+    (i,) = k.grid(field.count)
     row = field.rows(i)[0]
     tag: Number = chosen[row]
     if Label is not None:
-        right = k.equal(Label.seen_as((Label.type.numel,))[row], tag)
+        right = k.equal(Label.reshaped((Label.type.numel,))[row], tag)
         tag = k.where(right, 1, 0)
-    k.store(path.seen_as((path.type.numel,)), (row,), tag)
+    k.store(path.reshaped((path.type.numel,)), (row,), tag)

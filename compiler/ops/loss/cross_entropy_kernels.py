@@ -7,7 +7,7 @@ cannot raise the error that the host has for it.
 from __future__ import annotations
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
 from compiler.ops.shared_kernels import inside
 
@@ -20,74 +20,78 @@ def row_table(X: Shape) -> tuple[Size, Size]:
     return product(X[:-1]), X[-1]
 
 
-def surprise(k: Lanes, share: Number) -> Number:
+def surprise(k: KernelBuilder, share: Number) -> Number:
     """-log of a probability."""
     return k.minimum(-k.log(share), WORST)
 
 
-def label_loss(k: Lanes, loss: Number, label: Number, known: Number, ignore: int) -> Number:
+def label_loss(k: KernelBuilder, loss: Number, label: Number, known: Number, ignore: int) -> Number:
     """A loss where the label is known, 0 where it is ignored, else NaN."""
     return k.where(k.equal(label, ignore), 0.0, k.where(known, loss, float("nan")))
 
 
-def known_label(k: Lanes, label: Number, classes: Size, ignore: int) -> Number:
+def known_label(k: KernelBuilder, label: Number, classes: Size, ignore: int) -> Number:
     """Whether a label is a class that counts."""
     return inside(k, label, classes) & k.not_equal(label, ignore)
 
 
 def loss_of_labels(
-    k: Lanes, X: DeviceOperand, Label: DeviceOperand, ignore: int,
+    k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, ignore: int,
     Y: DeviceOperand | None, MatchX: DeviceOperand | None = None,
 ) -> None:  # fmt: skip
     """A kernel for Y = -log(X[Label]), and MatchX = X[Label] where that is wanted."""
     rows, classes = row_table(X.shape)
-    (i,) = k.lanes(rows)
-    label = Label.seen_as((rows,))[i]
+    (i,) = k.grid(rows)
+    label = Label.reshaped((rows,))[i]
     known = known_label(k, label, classes, ignore)
-    picked = X.seen_as((rows, classes)).at(i, label, where=known, other=0)
+    picked = X.reshaped((rows, classes)).at(i, label, where=known, other=0)
     if Y is not None:
         loss = label_loss(k, surprise(k, picked), label, known, ignore)
-        k.store(Y.seen_as((rows,)), (i,), loss)
+        k.store(Y.reshaped((rows,)), (i,), loss)
     if MatchX is not None:
-        k.store(MatchX.seen_as((rows,)), (i,), picked)
+        k.store(MatchX.reshaped((rows,)), (i,), picked)
 
 
 def slope_of_labels(
-    k: Lanes, picked: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand,
+    k: KernelBuilder, picked: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand,
     d_X: DeviceOperand, ignore: int,
 ) -> None:  # fmt: skip
     """A kernel for the gradient of X; `picked` is X itself, or what it gave each label."""
     rows, classes = row_table(d_X.shape)
-    i, c = k.lanes(rows, classes)
-    label = Label.seen_as((rows,))[i]
+    i, c = k.grid(rows, classes)
+    label = Label.reshaped((rows,))[i]
     own = k.equal(label, c) & k.not_equal(label, ignore)
     whole = picked.type.rank == d_X.type.rank and picked.shape == d_X.shape
-    table = picked.seen_as((rows, classes) if whole else (rows, 1))
+    table = picked.reshaped((rows, classes) if whole else (rows, 1))
     share = table.at(i, c if whole else 0, where=own, other=1)
-    k.store(d_X.seen_as((rows, classes)), (i, c), k.where(own, -d_Y.seen_as((rows,))[i] / share, 0))
+    k.store(
+        d_X.reshaped((rows, classes)), (i, c), k.where(own, -d_Y.reshaped((rows,))[i] / share, 0)
+    )
 
 
-def loss_of_shares(k: Lanes, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand) -> None:
+def loss_of_shares(
+    k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
+) -> None:
     """A kernel for Y = -sum(Label * log(X)) along the last axis."""
     table = row_table(X.shape)
-    (i,) = k.lanes(table[0])
+    (i,) = k.grid(table[0])
     r = k.loop(table[1])
-    each = Label.seen_as(table)[i, r] * surprise(k, X.seen_as(table)[i, r])
-    k.store(Y.seen_as((table[0],)), (i,), k.sum(each, r))
+    each = Label.reshaped(table)[i, r] * surprise(k, X.reshaped(table)[i, r])
+    k.store(Y.reshaped((table[0],)), (i,), k.sum(each, r))
 
 
 def slope_of_shares(
-    k: Lanes, X: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, d_Y: DeviceOperand, d_X: DeviceOperand
 ) -> None:
     """A kernel for the gradient of X where labels are probabilities."""
     rows, classes = row_table(X.shape)
-    i, c = k.lanes(rows, classes)
-    label, x = (each.seen_as((rows, classes))[i, c] for each in (Label, X))
-    k.store(d_X.seen_as((rows, classes)), (i, c), -label * d_Y.seen_as((rows,))[i] / x)
+    i, c = k.grid(rows, classes)
+    label, x = (each.reshaped((rows, classes))[i, c] for each in (Label, X))
+    k.store(d_X.reshaped((rows, classes)), (i, c), -label * d_Y.reshaped((rows,))[i] / x)
 
 
 def softmax_loss(
-    k: Lanes, logits: DeviceOperand, Label: DeviceOperand, ignore: int | None,
+    k: KernelBuilder, logits: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     Softmax: DeviceOperand | None, Loss: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for softmax along the middle one of three axes, and its cross entropy.
@@ -95,37 +99,37 @@ def softmax_loss(
     `ignore` None says that labels are probabilities in the shape of the logits.
     """
     rows, classes, within = logits.shape
-    i, j = k.lanes(rows, within)
+    i, j = k.grid(rows, within)
     r = k.loop(classes)
     most = k.max(logits[i, r, j], r)
     shifted = k.maximum(logits[i, r, j] - most, -64.0)
     total = k.sum(k.exp(shifted), r)
     if Softmax is not None:
-        k.store(Softmax.seen_as(logits.shape), (i, r, j), k.exp(shifted) / total)
+        k.store(Softmax.reshaped(logits.shape), (i, r, j), k.exp(shifted) / total)
     if Loss is None:
         return
     if ignore is None:
-        loss = k.sum(Label.seen_as(logits.shape)[i, r, j] * (k.log(total) - shifted), r)
+        loss = k.sum(Label.reshaped(logits.shape)[i, r, j] * (k.log(total) - shifted), r)
     else:
-        label = Label.seen_as((rows, within))[i, j]
+        label = Label.reshaped((rows, within))[i, j]
         known = known_label(k, label, classes, ignore)
         picked = k.maximum(logits.at(i, label, j, where=known, other=0) - most, -64.0)
         loss = label_loss(k, k.log(total) - picked, label, known, ignore)
-    k.store(Loss.seen_as((rows, within)), (i, j), loss)
+    k.store(Loss.reshaped((rows, within)), (i, j), loss)
 
 
 def softmax_slope(
-    k: Lanes, softmax: DeviceOperand, Label: DeviceOperand, ignore: int | None,
+    k: KernelBuilder, softmax: DeviceOperand, Label: DeviceOperand, ignore: int | None,
     d_Loss: DeviceOperand, d_Logits: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for the gradient of logits, along the middle one of three axes."""
     rows, classes, within = softmax.shape
-    i, c, j = k.lanes(rows, classes, within)
-    above, share = d_Loss.seen_as((rows, within))[i, j], softmax[i, c, j]
+    i, c, j = k.grid(rows, classes, within)
+    above, share = d_Loss.reshaped((rows, within))[i, j], softmax[i, c, j]
     if ignore is None:
-        slope = (share - Label.seen_as(softmax.shape)[i, c, j]) * above
+        slope = (share - Label.reshaped(softmax.shape)[i, c, j]) * above
     else:
-        label = Label.seen_as((rows, within))[i, j]
+        label = Label.reshaped((rows, within))[i, j]
         all_but_own = share * above - k.where(k.equal(label, c), above, 0)
         slope = k.where(k.not_equal(label, ignore), all_but_own, 0)
-    k.store(d_Logits.seen_as(softmax.shape), (i, c, j), slope)
+    k.store(d_Logits.reshaped(softmax.shape), (i, c, j), slope)

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import ctc_kernels as ctc_lanes
 from compiler.ops.loss.padded import places_by_length, places_by_lod
@@ -125,7 +125,7 @@ class WarpCtc(OpDef, op="warpctc"):
     Labels that need more steps than there are cost 0. Reference: warpctc_op.h.
     """
 
-    tells_sizes = True
+    sets_output_sizes = True
 
     Logits = reads()
     Label = reads(no_grad=True)
@@ -222,7 +222,7 @@ class WarpCtc(OpDef, op="warpctc"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Logits: DeviceOperand,
         Label: DeviceOperand,
         LogitsLength: Operand | None,
@@ -238,7 +238,7 @@ class WarpCtc(OpDef, op="warpctc"):
         given = Logits, Label, levels, lengths, lines, self.blank
         lattices = ctc_lanes.Lattices(k, *given)
         if WarpCTCGrad is not None:
-            k.tell(WarpCTCGrad.shape[0], lattices.steps)
+            k.set_size(WarpCTCGrad.shape[0], lattices.steps)
         ahead, behind = ctc_lanes.forward(lattices), ctc_lanes.backward(lattices)
         totals = ctc_lanes.loss(lattices, ahead, behind, Loss)
         if WarpCTCGrad is not None:
@@ -246,7 +246,7 @@ class WarpCtc(OpDef, op="warpctc"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         WarpCTCGrad: DeviceOperand,
         LogitsLength: Operand | None,
         Logits_lod: list[Operand] | None,
@@ -255,14 +255,14 @@ class WarpCtc(OpDef, op="warpctc"):
     ) -> None:
         lines = WarpCTCGrad.shape[1]
         if LogitsLength is not None:
-            lengths = k.there(LogitsLength, (lines,), LogitsLength.type.dtype)
-            step, line, c = place = k.lanes(*d_Logits.shape)
+            lengths = k.to_device(LogitsLength, (lines,), LogitsLength.type.dtype)
+            step, line, c = place = k.grid(*d_Logits.shape)
             length = lengths[line]
         else:
             level = (Logits_lod or [])[-1]
             rows = d_Logits.shape[0]
             owners, rows_in = owner_rows(k, level, rows), rows_bounds(k, level, rows)
-            row, c = place = k.lanes(*d_Logits.shape)
+            row, c = place = k.grid(*d_Logits.shape)
             line, begin = owners[row], rows_in[0, row]
             step, length = row - begin, rows_in[1, row] - begin
         value = WarpCTCGrad[step, line, c] * d_Loss[line, 0]
@@ -294,7 +294,7 @@ class CtcAlign(OpDef, op="ctc_align"):
     OutputLength [lines, 1]. Reference: ctc_align_op.h.
     """
 
-    stays_on_host = "only data decides how many classes remain"
+    no_kernel_reason = "only data decides how many classes remain"
 
     Input = reads()
     InputLength = reads(optional=True)

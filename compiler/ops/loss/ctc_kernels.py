@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import DType
 from compiler.ops.loss.ctc_steps import ctc_steps
 
@@ -23,22 +23,28 @@ class Lattices:
     """The lattice of each line: every other place is the blank, between its labels."""
 
     def __init__(
-        self, k: Lanes, Logits: DeviceOperand, Label: DeviceOperand, levels: tuple[Levels, Levels],
-        lengths: tuple[Operand | None, Operand | None], lines: Size, blank: int,
-    ) -> None:  # fmt: skip
+        self,
+        k: KernelBuilder,
+        Logits: DeviceOperand,
+        Label: DeviceOperand,
+        levels: tuple[Levels, Levels],
+        lengths: tuple[Operand | None, Operand | None],
+        lines: Size,
+        blank: int,
+    ) -> None:
         sizes = Logits.shape[0], Label.shape[-1]
-        found = k.here(ctc_steps, *levels, *lengths, *sizes)
+        found = k.on_host(ctc_steps, *levels, *lengths, *sizes)
         self.k, self.blank, self.lines = k, blank, lines
         self.classes: Size = Logits.shape[-1]
-        self.logits = Logits.seen_as((Logits.type.numel // self.classes, self.classes))
-        self.labels = Label.seen_as((Label.type.numel,))
+        self.logits = Logits.reshaped((Logits.type.numel // self.classes, self.classes))
+        self.labels = Label.reshaped((Label.type.numel,))
         self.steps = found[0].length()
         self.onwards, self.back = found[0], found[1]
-        self.count: Size = k.size_of(self.steps, "steps")
-        self.most: Size = k.size_of(found[4], "labels")
-        self.row_at = k.there(found[2], (lines, self.count))
-        self.label_at = k.there(found[3], (lines, self.most))
-        self.lengths = k.there(found[5], (2, lines))
+        self.count: Size = k.as_size(self.steps, "steps")
+        self.most: Size = k.as_size(found[4], "labels")
+        self.row_at = k.to_device(found[2], (lines, self.count))
+        self.label_at = k.to_device(found[3], (lines, self.most))
+        self.lengths = k.to_device(found[5], (2, lines))
         self.norms = self._norms()
 
     @property
@@ -50,7 +56,7 @@ class Lattices:
         """A kernel for the logarithm of the sum of each row's powers."""
         k = self.k
         norms = k.scratch(self.logits.shape[:1], self.logits.type.dtype)
-        (i,) = k.lanes(self.logits.shape[0])
+        (i,) = k.grid(self.logits.shape[0])
         j = k.loop(self.classes)
         most = k.max(self.logits[i, j], j)
         k.store(norms, (i,), most + k.log(k.sum(k.exp(self.logits[i, j] - most), j)))
@@ -78,7 +84,7 @@ class Lattices:
         return odd & self.k.not_equal(mine, self.blank) & self.k.not_equal(mine, theirs)
 
 
-def added(k: Lanes, scores: Sequence[Number]) -> Number:
+def added(k: KernelBuilder, scores: Sequence[Number]) -> Number:
     """The logarithm of a sum of powers."""
     most = k.maximum(k.maximum(scores[0], scores[1]), scores[2])
     total = sum(k.exp(score - most) for score in scores)
@@ -89,8 +95,8 @@ def forward(lattices: Lattices) -> DeviceOperand:
     """Kernels for the scores of all paths to each place at each step: [steps, lines, places]."""
     k, shape = lattices.k, (lattices.lines, lattices.places)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
-    with k.each(lattices.onwards, "step") as (step,):
-        line, place = k.lanes(*shape)
+    with k.for_each(lattices.onwards, "step") as (step,):
+        line, place = k.grid(*shape)
         now = place * 0 + k.size(step)
         live = now < lattices.lengths[0, line]
         emitted = lattices.score(line, now, place, live)
@@ -111,8 +117,8 @@ def backward(lattices: Lattices) -> DeviceOperand:
     k, shape = lattices.k, (lattices.lines, lattices.places)
     scores = k.scratch((lattices.count, *shape), DType.FP64)
     onwards = k.scratch((lattices.count, *shape), DType.FP64)
-    with k.each(lattices.back, "step") as (step,):
-        line, place = k.lanes(*shape)
+    with k.for_each(lattices.back, "step") as (step,):
+        line, place = k.grid(*shape)
         now = place * 0 + k.size(step)
         last, end = lattices.lengths[0, line] - 1, lattices.lengths[1, line] * 2
         goes_on = now < last
@@ -138,7 +144,7 @@ def loss(
     """Kernels for the logarithm of all paths of each line, and the loss: 0 where there is none."""
     k = lattices.k
     totals = k.scratch((lattices.lines,), DType.FP64)
-    (line,) = k.lanes(lattices.lines)
+    (line,) = k.grid(lattices.lines)
     place = k.loop(lattices.places)
     there = lattices.lengths[0, line] > 0
     score = ahead.at(0, line, place, where=there, other=NEVER)
@@ -157,13 +163,13 @@ def gradient(
 ) -> None:  # fmt: skip
     """Kernels for the gradient by logits: what a class has, less what its places have."""
     k = lattices.k
-    step, line, c = k.lanes(lattices.count, lattices.lines, lattices.classes)
+    step, line, c = k.grid(lattices.count, lattices.lines, lattices.classes)
     live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
     row = lattices.row_at[line, step]
     k.store(
         out, (step, line, c), k.where(live, k.exp(lattices.logits[row, c] - lattices.norms[row]), 0)
     )
-    step, line, place = k.lanes(lattices.count, lattices.lines, lattices.places)
+    step, line, place = k.grid(lattices.count, lattices.lines, lattices.places)
     live = (step < lattices.lengths[0, line]) & (totals[line] > NEVER / 2)
     likely = k.exp(ahead[step, line, place] + behind[step, line, place] - totals[line])
     found = lattices.class_at(line, place)

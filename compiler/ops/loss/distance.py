@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.binary import Alike
 from compiler.ops.shared_kernels import copy, inside, number
@@ -114,7 +114,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         InsideWeight: DeviceOperand | None,
@@ -123,23 +123,23 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         Out: DeviceOperand | None,
     ) -> None:
         table = (X.shape[0], product(X.shape[1:]))
-        (i,) = k.lanes(table[0])
+        (i,) = k.grid(table[0])
         r, square = k.loop(table[1]), self.sigma * self.sigma
-        apart = X.seen_as(table)[i, r] - Y.seen_as(table)[i, r]
+        apart = X.reshaped(table)[i, r] - Y.reshaped(table)[i, r]
         if InsideWeight is not None:
-            apart = apart * InsideWeight.seen_as(table)[i, r]
+            apart = apart * InsideWeight.reshaped(table)[i, r]
         size = k.absolute(apart)
         each = k.where(size < 1.0 / square, 0.5 * square * apart * apart, size - 0.5 / square)
         if OutsideWeight is not None:
-            each = each * OutsideWeight.seen_as(table)[i, r]
+            each = each * OutsideWeight.reshaped(table)[i, r]
         if Diff is not None:
-            k.store(Diff.seen_as(table), (i, r), apart)
+            k.store(Diff.reshaped(table), (i, r), apart)
         if Out is not None:
             k.store(Out, (i, 0), k.sum(each, r))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Diff: DeviceOperand,
         InsideWeight: DeviceOperand | None,
         OutsideWeight: DeviceOperand | None,
@@ -147,7 +147,7 @@ class SmoothL1Loss(OpDef, op="smooth_l1_loss"):
         d_X: DeviceOperand | None,
         d_Y: DeviceOperand | None,
     ) -> None:
-        indices, square = k.lanes(*Diff.shape), self.sigma * self.sigma
+        indices, square = k.grid(*Diff.shape), self.sigma * self.sigma
         apart = Diff[indices]
         slope = k.where(k.absolute(apart) < 1.0 / square, square * apart, k.sign(apart))
         for weight in (InsideWeight, OutsideWeight):
@@ -205,26 +205,26 @@ class KldivLoss(OpDef, op="kldiv_loss"):
         return {"mean": product(X), "batchmean": X[0]}.get(self.reduction, 1)
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, Target: DeviceOperand, Loss: DeviceOperand
     ) -> None:
         flat = (X.type.numel,)
-        lanes = k.lanes(*(flat if self.reduction == "none" else (1,)))
+        lanes = k.grid(*(flat if self.reduction == "none" else (1,)))
         i = lanes[0] if self.reduction == "none" else k.loop(X.type.numel)
-        target = Target.seen_as(flat)[i]
-        known = k.log(k.where(target > 0, target, 1)) - X.seen_as(flat)[i]
+        target = Target.reshaped(flat)[i]
+        known = k.log(k.where(target > 0, target, 1)) - X.reshaped(flat)[i]
         each = k.where(target > 0, target * known, 0)
         if self.reduction != "none":
             each = k.sum(each, i) / k.astype(k.size(self.parts(X.shape)), X.type.dtype)
-        k.store(Loss.seen_as(flat if self.reduction == "none" else (1,)), lanes, each)
+        k.store(Loss.reshaped(flat if self.reduction == "none" else (1,)), lanes, each)
 
     def triton_grad(
-        self, k: Lanes, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Target: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         flat = (d_X.type.numel,)
-        (i,) = k.lanes(*flat)
-        above = d_Loss.seen_as(flat)[i] if self.reduction == "none" else d_Loss.seen_as((1,))[0]
+        (i,) = k.grid(*flat)
+        above = d_Loss.reshaped(flat)[i] if self.reduction == "none" else d_Loss.reshaped((1,))[0]
         share = above / k.astype(k.size(self.parts(d_X.shape)), d_X.type.dtype)
-        k.store(d_X.seen_as(flat), (i,), -k.maximum(Target.seen_as(flat)[i], 0) * share)
+        k.store(d_X.reshaped(flat), (i,), -k.maximum(Target.reshaped(flat)[i], 0) * share)
 
 
 class CenterLoss(OpDef, op="center_loss"):
@@ -283,7 +283,7 @@ class CenterLoss(OpDef, op="center_loss"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         Centers: DeviceOperand,
@@ -294,12 +294,12 @@ class CenterLoss(OpDef, op="center_loss"):
     ) -> None:
         (rows, width), classes = X.shape, Centers.shape[0]
         apart = SampleCenterDiff or k.scratch(X.shape, X.type.dtype)
-        labels = Label.seen_as((rows,))
-        i, j = k.lanes(rows, width)
+        labels = Label.reshaped((rows,))
+        i, j = k.grid(rows, width)
         known, nan = inside(k, labels[i], classes), float("nan")
         k.store(apart, (i, j), X[i, j] - Centers.at(labels[i], j, where=known, other=nan))
         if Loss is not None:
-            (i,) = k.lanes(rows)
+            (i,) = k.grid(rows)
             r = k.loop(width)
             k.store(Loss, (i, 0), k.sum(apart[i, r] * apart[i, r], r) * 0.5)
         if CentersOut is None:
@@ -307,7 +307,7 @@ class CenterLoss(OpDef, op="center_loss"):
         if not self.need_update:
             copy(k, Centers, CentersOut)
             return
-        c, j = k.lanes(classes, width)
+        c, j = k.grid(classes, width)
         r = k.loop(rows)
         own = k.equal(labels[r], c)
         total = k.sum(apart.at(r, j, where=own, other=0), r)
@@ -316,7 +316,11 @@ class CenterLoss(OpDef, op="center_loss"):
         k.store(CentersOut, (c, j), Centers[c, j] + moved)
 
     def triton_grad(
-        self, k: Lanes, SampleCenterDiff: DeviceOperand, d_Loss: DeviceOperand, d_X: DeviceOperand
+        self,
+        k: KernelBuilder,
+        SampleCenterDiff: DeviceOperand,
+        d_Loss: DeviceOperand,
+        d_X: DeviceOperand,
     ) -> None:
-        i, j = k.lanes(*d_X.shape)
+        i, j = k.grid(*d_X.shape)
         k.store(d_X, (i, j), SampleCenterDiff[i, j] * d_Loss[i, 0])

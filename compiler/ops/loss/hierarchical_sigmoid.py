@@ -8,7 +8,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import hierarchical_sigmoid_kernels as tree_lanes
 from compiler.ops.loss import sampled_class_kernels as chosen_lanes
@@ -200,7 +200,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         W: DeviceOperand,
         Label: DeviceOperand,
@@ -219,7 +219,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         W: DeviceOperand,
         Label: DeviceOperand,
@@ -247,7 +247,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         W: Operand,
         Label: Operand,

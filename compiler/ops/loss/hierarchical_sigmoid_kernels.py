@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.loss.binary import softplus
 from compiler.ops.shared_kernels import inside, listed
@@ -42,11 +42,11 @@ class Paths:
     forks: Size
     longest: Size
 
-    def fork(self, k: Lanes, row: Number, place: Number) -> Fork:
+    def fork(self, k: KernelBuilder, row: Number, place: Number) -> Fork:
         """The fork at a place of a row's path; `fork_paths` has it for the host."""
         if self.table is not None and self.code is not None:
             return self._listed(k, self.table, self.code, row, place)
-        label = self.label.seen_as((self.label.type.numel,))[row]
+        label = self.label.reshaped((self.label.type.numel,))[row]
         known = inside(k, label, self.classes)
         leaf = k.where(known, label, 0) + self.classes
         halves = [2**step for step in range(int(str(self.longest)) + 1)]
@@ -56,7 +56,12 @@ class Paths:
         return Fork(k.where(there, node - 1, 0), k.mod(k.div(leaf, step), 2), there, ~known)
 
     def _listed(
-        self, k: Lanes, table: DeviceOperand, code: DeviceOperand, row: Number, place: Number
+        self,
+        k: KernelBuilder,
+        table: DeviceOperand,
+        code: DeviceOperand,
+        row: Number,
+        place: Number,
     ) -> Fork:
         """A fork of a path that tensors tell; it ends with the first number below 0."""
         r = k.loop(self.longest)
@@ -69,9 +74,12 @@ class Paths:
 
 
 def costs(
-    k: Lanes, paths: Paths, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
-    passed: DeviceOperand, out: DeviceOperand | None,
-) -> None:  # fmt: skip
+    k: KernelBuilder,
+    paths: Paths,
+    given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
+    passed: DeviceOperand,
+    out: DeviceOperand | None,
+) -> None:
     """Kernels for log(1 + exp(score)) of each fork, `passed`, and for the cost of each row.
 
     `given` are X, W and the bias of forks, if they have one.
@@ -79,11 +87,11 @@ def costs(
     X, W, bias = given
     rows, width = X.shape
     each = k.scratch(passed.shape, X.type.dtype)
-    i, place = k.lanes(*passed.shape)
+    i, place = k.grid(*passed.shape)
     fork, r = paths.fork(k, i, place), k.loop(width)
     score = k.sum(X[i, r] * W.at(fork.number, r, where=fork.there, other=0), r)
     if bias is not None:
-        forks = bias.seen_as((bias.type.numel,))
+        forks = bias.reshaped((bias.type.numel,))
         score = score + forks.at(fork.number, where=fork.there, other=0)
     score = k.where(fork.there, k.clip(score, -FARTHEST, FARTHEST), 0.0)
     gone = softplus(k, score)
@@ -91,17 +99,17 @@ def costs(
     k.store(passed, (i, place), gone)
     k.store(each, (i, place), k.where(fork.wrong, float("nan"), cost))
     if out is not None:
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r = k.loop(passed.shape[1])
         k.store(out, (i, 0), k.sum(each[i, r], r))
 
 
 def slopes(
-    k: Lanes, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
+    k: KernelBuilder, paths: Paths, passed: DeviceOperand, d_Out: DeviceOperand
 ) -> tuple[DeviceOperand, DeviceOperand]:
     """A kernel for the gradient of each score, and the fork it is of: [rows, longest] each."""
     slope, forks = (k.scratch(passed.shape, dtype) for dtype in (passed.type.dtype, DType.INT64))
-    i, place = k.lanes(*passed.shape)
+    i, place = k.grid(*passed.shape)
     fork = paths.fork(k, i, place)
     share = 1.0 - k.exp(-passed[i, place]) - k.astype(fork.turn, passed.type.dtype)
     k.store(slope, (i, place), k.where(fork.there, share * d_Out[i, 0], 0.0))

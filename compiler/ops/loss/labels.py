@@ -7,7 +7,13 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.cross_entropy_kernels import known_label, label_loss
 from compiler.ops.loss.loss import known_labels
@@ -40,20 +46,24 @@ class LabelSmooth(OpDef, op="label_smooth"):
         return {"X": (1 - self.epsilon) * d_Out}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, PriorDist: DeviceOperand | None, Out: DeviceOperand
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        PriorDist: DeviceOperand | None,
+        Out: DeviceOperand,
     ) -> None:
-        indices, classes = k.lanes(*X.shape), X.shape[-1]
+        indices, classes = k.grid(*X.shape), X.shape[-1]
         if PriorDist is None:
             smooth = 1.0 / k.astype(k.size(classes), X.type.dtype)
         else:
-            smooth = PriorDist.seen_as((classes,))[indices[-1]]
+            smooth = PriorDist.reshaped((classes,))[indices[-1]]
         k.store(Out, indices, X[indices] * (1 - self.epsilon) + smooth * self.epsilon)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        indices = k.lanes(*d_X.shape)
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[indices] * (1 - self.epsilon))
 
-    def lower(self, k: Kernel, X: Operand, PriorDist: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, PriorDist: Operand | None, Out: Operand) -> None:
         k.line(f"np.multiply({X}, {1 - self.epsilon!r}, out={Out})")
         if PriorDist is None:
             k.line(f"np.add({Out}, {self.epsilon!r} / ({X.shape[-1]}), out={Out})")
@@ -61,7 +71,7 @@ class LabelSmooth(OpDef, op="label_smooth"):
             prior = PriorDist.view((X.shape[-1],))
             k.line(f"np.add({Out}, {self.epsilon!r} * {prior}, out={Out})")
 
-    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
         k.line(f"np.multiply({d_Out}, {1 - self.epsilon!r}, out={d_X})")
 
 
@@ -132,7 +142,7 @@ class NllLoss(OpDef, op="nll_loss"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         Weight: DeviceOperand | None,
@@ -141,12 +151,12 @@ class NllLoss(OpDef, op="nll_loss"):
     ) -> None:
         table = (X.shape[0], X.shape[1], product(X.shape[2:]))
         each = self.reduction == "none"
-        at = k.lanes(*((table[0], table[2]) if each else (1,)))
+        at = k.grid(*((table[0], table[2]) if each else (1,)))
         turn = None if each else k.loop(product((table[0], table[2])))
         n, place = at if turn is None else k.unravel(turn, (table[0], table[2]))
-        label = Label.seen_as((table[0], table[2]))[n, place]
+        label = Label.reshaped((table[0], table[2]))[n, place]
         weight, known = self.weight(k, label, Weight, table[1], X.type.dtype)
-        lost = X.seen_as(table).at(n, label, place, where=known, other=0)
+        lost = X.reshaped(table).at(n, label, place, where=known, other=0)
         lost = label_loss(k, -lost * weight, label, known, self.ignore_index)
         total: Number = 0.0
         if turn is not None:
@@ -154,7 +164,7 @@ class NllLoss(OpDef, op="nll_loss"):
             if self.reduction == "mean":
                 lost = lost / k.where(k.not_equal(total, 0), total, 1)
         if Out is not None:
-            k.store(Out.seen_as((table[0], table[2]) if each else (1,)), at, lost)
+            k.store(Out.reshaped((table[0], table[2]) if each else (1,)), at, lost)
         if Total_weight is not None and not each:
             k.store(Total_weight, at, total)
         elif Total_weight is not None:
@@ -162,7 +172,7 @@ class NllLoss(OpDef, op="nll_loss"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Label: DeviceOperand,
         Weight: DeviceOperand | None,
         Total_weight: DeviceOperand,
@@ -170,20 +180,25 @@ class NllLoss(OpDef, op="nll_loss"):
         d_X: DeviceOperand,
     ) -> None:
         table = (d_X.shape[0], d_X.shape[1], product(d_X.shape[2:]))
-        n, c, place = k.lanes(*table)
-        label = Label.seen_as((table[0], table[2]))[n, place]
+        n, c, place = k.grid(*table)
+        label = Label.reshaped((table[0], table[2]))[n, place]
         weight, known = self.weight(k, label, Weight, table[1], d_X.type.dtype)
         if self.reduction == "none":
-            share = d_Out.seen_as((table[0], table[2]))[n, place] * weight
+            share = d_Out.reshaped((table[0], table[2]))[n, place] * weight
         else:
-            share = d_Out.seen_as((1,))[0] * weight
+            share = d_Out.reshaped((1,))[0] * weight
         if self.reduction == "mean":
             share = share / k.where(k.not_equal(Total_weight[0], 0), Total_weight[0], 1)
         own = k.equal(label, c) & known
-        k.store(d_X.seen_as(table), (n, c, place), k.where(own, -share, 0))
+        k.store(d_X.reshaped(table), (n, c, place), k.where(own, -share, 0))
 
     def weight(
-        self, k: Lanes, label: Number, Weight: DeviceOperand | None, classes: Size, dtype: DType
+        self,
+        k: KernelBuilder,
+        label: Number,
+        Weight: DeviceOperand | None,
+        classes: Size,
+        dtype: DType,
     ) -> tuple[Number, Number]:
         """What a label weighs, and whether it is one that counts."""
         known = known_label(k, label, classes, self.ignore_index)

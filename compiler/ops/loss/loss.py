@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as label_lanes
 from compiler.ops.type_checks import (
@@ -67,7 +67,7 @@ def require_label_a_row(op: str, X: TensorType, Label: TensorType) -> None:
 
 
 def lower_labels(
-    k: Kernel, labels: Operand, table: Shape, ignore: int | str
+    k: SourceBuilder, labels: Operand, table: Shape, ignore: int | str
 ) -> tuple[Operand, Operand]:
     """Write the look-up of labels in a table of rows, classes and maybe what lies inside a class.
 
@@ -80,7 +80,7 @@ def lower_labels(
     starts = f"np.arange({rows}) * {product(table[1:])}"
     if stride != 1:
         starts = f"np.add.outer({starts}, np.arange({stride})).reshape(-1)"
-    given = f"{labels.view(index.shape)}, {k.once(starts, [], 'starts')}"
+    given = f"{labels.view(index.shape)}, {k.at_bind(starts, [], 'starts')}"
     found = f"{classes}, {stride}, {ignore}, {index}, {counted}"
     k.line(f"{k.function(locate_labels)}({given}, {found})")
     return index, counted
@@ -138,7 +138,9 @@ class CrossEntropy(OpDef, op="cross_entropy"):
             np.put_along_axis(d_X, known, np.where(counted, share / picked, 0), axis=-1)
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
+    ) -> None:
         if self.soft_label:
             label_lanes.loss_of_shares(k, X, Label, Y)
         else:
@@ -146,7 +148,7 @@ class CrossEntropy(OpDef, op="cross_entropy"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         d_Y: DeviceOperand,
@@ -196,7 +198,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Label: Operand,
         Y: Operand | None,
@@ -216,7 +218,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
         k.line(f"np.minimum({loss}, 1e20, out={loss})")
 
     def lower_grad(
-        self, k: Kernel, Label: Operand, MatchX: Operand, d_Y: Operand, d_X: Operand
+        self, k: SourceBuilder, Label: Operand, MatchX: Operand, d_Y: Operand, d_X: Operand
     ) -> None:
         rows, classes = product(d_X.shape[:-1]), d_X.shape[-1]
         index, counted = lower_labels(k, Label, (rows, classes), self.ignore_index)
@@ -230,7 +232,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         Y: DeviceOperand | None,
@@ -240,7 +242,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Label: DeviceOperand,
         MatchX: DeviceOperand,
         d_Y: DeviceOperand,

@@ -10,7 +10,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE, at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.loss import nce_kernels as nce_lanes
 from compiler.ops.loss import sampled_class_kernels as chosen_lanes
@@ -241,7 +241,7 @@ class Nce(OpDef, op="nce"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Label: DeviceOperand,
         Weight: DeviceOperand,
@@ -260,14 +260,14 @@ class Nce(OpDef, op="nce"):
         sampler = self.sampled(CustomDistProbs, CustomDistAlias, CustomDistAliasProbs)
         labels = SampleLabels or k.scratch((rows, count + drawn), DType.INT64)
         shares = SampleLogits or k.scratch(labels.shape, Input.type.dtype)
-        trues = Label.seen_as((rows, count))
+        trues = Label.reshaped((rows, count))
         nce_lanes.choose(k, sampler, trues, (Key, self.place), labels)
         given = (Input, Weight, Bias)
         nce_lanes.costs(k, sampler, given, labels, count, drawn, SampleWeight, shares, Cost)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Weight: DeviceOperand,
         SampleWeight: DeviceOperand | None,

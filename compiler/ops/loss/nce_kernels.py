@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.loss.samplers import LOG_UNIFORM, UNIFORM
 from compiler.ops.shared_kernels import inside, listed
@@ -23,41 +23,41 @@ class Sampler:
     alias: DeviceOperand | None
     stays: DeviceOperand | None
 
-    def draw(self, k: Lanes, key: Number, index: Number) -> Number:
+    def draw(self, k: KernelBuilder, key: Number, index: Number) -> Number:
         """The class that a key has for an element."""
         if self.kind == UNIFORM:
-            return k.below(key, index, self.classes)
+            return k.randint(key, index, self.classes)
         if self.kind == LOG_UNIFORM or self.alias is None or self.stays is None:
             count = max(self.classes - 1, 1)
             power = k.exp(k.uniform(key, index, DType.FP64) * math.log(count + 1))
             return k.minimum(k.astype(power, DType.INT64), count) - 1
-        drawn = k.below(key, index, k.size(self.alias.type.numel))
-        other = self.alias.seen_as((self.alias.type.numel,))[drawn]
-        chance = self.stays.seen_as((self.alias.type.numel,))[drawn]
+        drawn = k.randint(key, index, k.size(self.alias.type.numel))
+        other = self.alias.reshaped((self.alias.type.numel,))[drawn]
+        chance = self.stays.reshaped((self.alias.type.numel,))[drawn]
         return k.where((k.uniform(key, index, stream=1) < chance) | (other < 0), drawn, other)
 
-    def chance(self, k: Lanes, number: Number) -> Number:
+    def chance(self, k: KernelBuilder, number: Number) -> Number:
         """How likely a class is to be drawn."""
         if self.kind == UNIFORM:
             return 1.0 / self.classes
         if self.kind == LOG_UNIFORM or self.chances is None:
             of = k.astype(number, DType.FP64) + 1.0
             return k.log1p(1.0 / of) / math.log(self.classes)
-        return self.chances.seen_as((self.classes,)).at(
+        return self.chances.reshaped((self.classes,)).at(
             number, where=inside(k, number, self.classes), other=0
         )
 
 
 def choose(
-    k: Lanes, s: Sampler, trues: DeviceOperand, key: tuple[DeviceOperand | None, int],
+    k: KernelBuilder, s: Sampler, trues: DeviceOperand, key: tuple[DeviceOperand | None, int],
     out: DeviceOperand,
 ) -> None:  # fmt: skip
     """Kernels for the classes of each row: the true ones, and those that are drawn."""
     rows, count = trues.shape
-    i, c = k.lanes(rows, count)
+    i, c = k.grid(rows, count)
     k.store(out, (i, c), trues[i, c])
     drawn = out.shape[1] - count
-    i, c = k.lanes(rows, drawn)
+    i, c = k.grid(rows, drawn)
     if s.fixed:
         number = listed(k, c, s.fixed, DType.INT64)
     else:
@@ -68,7 +68,7 @@ def choose(
 
 
 def costs(
-    k: Lanes, s: Sampler, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
+    k: KernelBuilder, s: Sampler, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
     labels: DeviceOperand, trues: Size, drawn: int, weights: DeviceOperand | None,
     shares: DeviceOperand, out: DeviceOperand | None,
 ) -> None:  # fmt: skip
@@ -78,35 +78,35 @@ def costs(
     that is none costs NaN.
     """
     X, W, bias = given
-    i, c = k.lanes(*labels.shape)
+    i, c = k.grid(*labels.shape)
     r, number = k.loop(X.shape[1]), labels[i, c]
     known = inside(k, number, s.classes)
     score = k.sum(X[i, r] * W.at(number, r, where=known, other=float("nan")), r)
     if bias is not None:
-        score = score + bias.seen_as((s.classes,)).at(number, where=known, other=0)
+        score = score + bias.reshaped((s.classes,)).at(number, where=known, other=0)
     k.store(shares, (i, c), 1.0 / (1.0 + k.exp(-score)))
     if out is None:
         return
-    (i,) = k.lanes(labels.shape[0])
+    (i,) = k.grid(labels.shape[0])
     c = k.loop(labels.shape[1])
     share, expected = shares[i, c], s.chance(k, labels[i, c]) * float(drawn)
     chosen = k.where(c < k.size(trues), share, expected)
     total = k.sum(k.log(share + expected) - k.log(chosen), c)
-    weight = 1.0 if weights is None else weights.seen_as((labels.shape[0],))[i]
+    weight = 1.0 if weights is None else weights.reshaped((labels.shape[0],))[i]
     k.store(out, (i, 0), total * weight)
 
 
 def slopes(
-    k: Lanes, s: Sampler, shares: DeviceOperand, labels: DeviceOperand, drawn: int,
+    k: KernelBuilder, s: Sampler, shares: DeviceOperand, labels: DeviceOperand, drawn: int,
     weights: DeviceOperand | None, d_Cost: DeviceOperand,
 ) -> tuple[DeviceOperand, DeviceOperand]:  # fmt: skip
     """A kernel for the gradient of each score, 0 for what is no class, and the classes it is of."""
     made, numbers = (k.scratch(labels.shape, type) for type in (shares.type.dtype, DType.INT64))
-    i, c = k.lanes(*labels.shape)
+    i, c = k.grid(*labels.shape)
     share, expected = shares[i, c], s.chance(k, labels[i, c]) * float(drawn)
     slope = k.where(c < k.size(labels.shape[1]) - drawn, expected * -1.0, share)
     slope = slope * (1.0 - share) / (share + expected) * d_Cost[i, 0]
-    slope = slope if weights is None else slope * weights.seen_as((labels.shape[0],))[i]
+    slope = slope if weights is None else slope * weights.reshaped((labels.shape[0],))[i]
     known = inside(k, labels[i, c], s.classes)
     k.store(made, (i, c), k.where(known, slope, 0.0))
     k.store(numbers, (i, c), k.where(known, labels[i, c], 0))

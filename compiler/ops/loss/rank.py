@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.binary import Alike, sigmoid, softplus
 from compiler.ops.loss.cross_entropy_kernels import row_table
@@ -124,43 +124,45 @@ class BprLoss(OpDef, op="bpr_loss"):
         np.put_along_axis(slope, labels, -slope.sum(-1, keepdims=True), axis=-1)
         return {"X": slope * d_Y / X.dtype.type(X.shape[-1] - 1)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, Y: DeviceOperand
+    ) -> None:
         rows, classes = row_table(X.shape)
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r = k.loop(classes)
         lead, _, other = led(k, X, Label, i, r)
         total = k.sum(k.where(other, softplus(k, lead), 0), r)
-        k.store(Y.seen_as((rows,)), (i,), total / others_of(k, X))
+        k.store(Y.reshaped((rows,)), (i,), total / others_of(k, X))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Label: DeviceOperand,
         d_Y: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
         rows, classes = row_table(X.shape)
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r = k.loop(classes)
         lead, known, other = led(k, X, Label, i, r)
         slope = k.where(other & known, sigmoid(k, lead), 0)
         slope = k.where(other, slope, -k.sum(slope, r))
-        share = d_Y.seen_as((rows,))[i] / others_of(k, X)
-        k.store(d_X.seen_as((rows, classes)), (i, r), slope * share)
+        share = d_Y.reshaped((rows,))[i] / others_of(k, X)
+        k.store(d_X.reshaped((rows, classes)), (i, r), slope * share)
 
 
 def led(
-    k: Lanes, X: DeviceOperand, Label: DeviceOperand, i: Number, c: Number
+    k: KernelBuilder, X: DeviceOperand, Label: DeviceOperand, i: Number, c: Number
 ) -> tuple[Number, Number, Number]:
     """By how much a class leads the labelled one of its row, if that is one, and is another."""
     rows, classes = row_table(X.shape)
-    label = Label.seen_as((rows,))[i]
-    known, table = inside(k, label, classes), X.seen_as((rows, classes))
+    label = Label.reshaped((rows,))[i]
+    known, table = inside(k, label, classes), X.reshaped((rows, classes))
     lead = table[i, c] - table.at(i, label, where=known, other=float("nan"))
     return lead, known, k.not_equal(label, c)
 
 
-def others_of(k: Lanes, X: DeviceOperand) -> Number:
+def others_of(k: KernelBuilder, X: DeviceOperand) -> Number:
     """How many classes are not the labelled one."""
     return k.astype(k.size(X.shape[-1]) - 1, X.type.dtype)

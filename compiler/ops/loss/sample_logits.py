@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss.nce import row_labels
 from compiler.ops.loss.samplers import LOG_UNIFORM, class_chances, draw_unique
@@ -129,7 +129,7 @@ class SampleLogits(OpDef, op="sample_logits"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Logits: DeviceOperand,
         Labels: DeviceOperand,
         CustomizedSamples: DeviceOperand,
@@ -140,7 +140,7 @@ class SampleLogits(OpDef, op="sample_logits"):
         SampledLabels: DeviceOperand | None,
     ) -> None:
         if SampledLogits is not None:
-            i, c = k.lanes(*SampledLogits.shape)
+            i, c = k.grid(*SampledLogits.shape)
             r, number = k.loop(Labels.shape[1]), CustomizedSamples[i, c]
             known = inside(k, number, Logits.shape[1])
             value = Logits.at(i, number, where=known, other=float("nan"))
@@ -151,7 +151,7 @@ class SampleLogits(OpDef, op="sample_logits"):
                 value = value - k.where(hit, HIT, 0.0)
             k.store(SampledLogits, (i, c), value)
         if SampledLabels is not None:
-            i, c = k.lanes(*SampledLabels.shape)
+            i, c = k.grid(*SampledLabels.shape)
             k.store(SampledLabels, (i, c), c)
         pairs = ((CustomizedSamples, Samples), (CustomizedProbabilities, Probabilities))
         for given, out in pairs:
@@ -159,10 +159,10 @@ class SampleLogits(OpDef, op="sample_logits"):
                 copy(k, given, out)
 
     def triton_grad(
-        self, k: Lanes, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,
+        self, k: KernelBuilder, Samples: DeviceOperand, d_SampledLogits: DeviceOperand,
         d_Logits: DeviceOperand,
     ) -> None:  # fmt: skip
-        i, c = k.lanes(*d_Logits.shape)
+        i, c = k.grid(*d_Logits.shape)
         r = k.loop(Samples.shape[1])
         share = k.where(k.equal(Samples[i, r], c), d_SampledLogits[i, r], 0)
         k.store(d_Logits, (i, c), k.sum(share, r))

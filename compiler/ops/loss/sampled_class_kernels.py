@@ -6,30 +6,34 @@ numbers choose are added up in any order, unless everything is to be done in one
 
 from __future__ import annotations
 
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ops.shared_kernels import add_rows, copy, fill
 
 
 def input_gradient(
-    k: Lanes, slope: DeviceOperand, numbers: DeviceOperand, W: DeviceOperand, out: DeviceOperand
+    k: KernelBuilder,
+    slope: DeviceOperand,
+    numbers: DeviceOperand,
+    W: DeviceOperand,
+    out: DeviceOperand,
 ) -> None:
     """A kernel for the gradient of X, of `slope` and `numbers` [rows, scores a row]."""
-    i, j = k.lanes(*out.shape)
+    i, j = k.grid(*out.shape)
     r = k.loop(slope.shape[1])
     k.store(out, (i, j), k.sum(slope[i, r] * W[numbers[i, r], j], r))
 
 
 def bias_gradient(
-    k: Lanes, slope: DeviceOperand, numbers: DeviceOperand, bias: DeviceOperand
+    k: KernelBuilder, slope: DeviceOperand, numbers: DeviceOperand, bias: DeviceOperand
 ) -> None:
     """Kernels that add the gradients of scores to those of the biases."""
     fill(k, bias, 0)
     count = (slope.type.numel,)
-    add_rows(k, slope.seen_as(count), numbers.seen_as(count), bias.seen_as((bias.type.numel,)))
+    add_rows(k, slope.reshaped(count), numbers.reshaped(count), bias.reshaped((bias.type.numel,)))
 
 
 def weight_gradient(
-    k: Lanes, slope: DeviceOperand, numbers: DeviceOperand, X: DeviceOperand,
+    k: KernelBuilder, slope: DeviceOperand, numbers: DeviceOperand, X: DeviceOperand,
     before: DeviceOperand | None, out: DeviceOperand, sparse: bool,
 ) -> None:  # fmt: skip
     """Kernels for the gradient of weights, or of each row's share in them if `sparse`.
@@ -41,14 +45,14 @@ def weight_gradient(
     elif not sparse:
         fill(k, out, 0)
     shape, count = (*slope.shape, X.shape[1]), slope.type.numel
-    shares = out.seen_as(shape) if sparse else None
+    shares = out.reshaped(shape) if sparse else None
     if k.in_order and not sparse:
         shares = k.scratch(shape, out.type.dtype)
-    i, place, j = k.lanes(*shape)
+    i, place, j = k.grid(*shape)
     value = slope[i, place] * X[i, j]
     if shares is None:
         k.add(out, (numbers[i, place], j), value)
     else:
         k.store(shares, (i, place, j), value)
     if shares is not None and not sparse:
-        add_rows(k, shares.seen_as((count, shape[2])), numbers.seen_as((count,)), out)
+        add_rows(k, shares.reshaped((count, shape[2])), numbers.reshaped((count,)), out)

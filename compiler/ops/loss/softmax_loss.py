@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.loss import cross_entropy_kernels as label_lanes
 from compiler.ops.loss.loss import known_labels, lower_labels
@@ -90,7 +90,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Logits: Operand,
         Label: Operand,
         Softmax: Operand | None,
@@ -119,7 +119,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
             k.line(f"np.subtract({total.view(index.shape)}, {picked}, out={picked})")
             k.line(f"np.multiply({picked}, {counted}, out={picked})")
 
-    def lower_shares(self, k: Kernel, shifted: str, shares: str, total: Operand) -> None:
+    def lower_shares(self, k: SourceBuilder, shifted: str, shares: str, total: Operand) -> None:
         """Set shares to the softmax of shifted logits, total to the logarithm of their sum."""
         k.line(f"np.exp({shifted}, out={shares})")
         k.line(f"np.add.reduce({shares}, axis=1, keepdims=True, out={total})")
@@ -127,7 +127,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         k.line(f"np.log({total}, out={total})")
 
     def lower_grad(
-        self, k: Kernel, Label: Operand, Softmax: Operand, d_Loss: Operand, d_Logits: Operand
+        self, k: SourceBuilder, Label: Operand, Softmax: Operand, d_Loss: Operand, d_Logits: Operand
     ) -> None:
         if self.soft_label:
             k.line(f"np.subtract({Softmax}, {Label}, out={d_Logits})")
@@ -145,19 +145,19 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Logits: DeviceOperand,
         Label: DeviceOperand,
         Softmax: DeviceOperand | None,
         Loss: DeviceOperand | None,
     ) -> None:
-        logits = Logits.seen_as((*self.table(Logits.shape), 1)[:3])
+        logits = Logits.reshaped((*self.table(Logits.shape), 1)[:3])
         ignore = None if self.soft_label else self.ignore_index
         label_lanes.softmax_loss(k, logits, Label, ignore, Softmax, Loss)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Label: DeviceOperand,
         Softmax: DeviceOperand,
         d_Loss: DeviceOperand,
@@ -166,7 +166,7 @@ class SoftmaxWithCrossEntropy(OpDef, op="softmax_with_cross_entropy"):
         table = (*self.table(Softmax.shape), 1)[:3]
         beyond = not self.ignore_index >= 0 or self.ignores_beyond(table[1])
         ignore = None if self.soft_label else self.ignore_index if beyond else NO_CLASS
-        label_lanes.softmax_slope(k, Softmax.seen_as(table), Label, ignore, d_Loss, d_Logits)
+        label_lanes.softmax_slope(k, Softmax.reshaped(table), Label, ignore, d_Loss, d_Logits)
 
     def ignores_beyond(self, classes: Size) -> bool:
         """True where `ignore_index` is known to be no class."""

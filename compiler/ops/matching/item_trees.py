@@ -39,7 +39,7 @@ class TdmChild(OpDef, op="tdm_child"):
     ValueError for a node that TreeInfo does not have. Reference: tdm_child_op.h.
     """
 
-    stays_on_host = "it reads ids, which only the host checks"
+    no_kernel_reason = "it reads ids, which only the host checks"
     lod_like = "X"
 
     X = reads(no_grad=True)
@@ -99,7 +99,7 @@ class TdmSampler(OpDef, op="tdm_sampler"):
     ValueError for a leaf that Travel does not have. Reference: tdm_sampler_op.h.
     """
 
-    stays_on_host = "it reads ids, which only the host checks"
+    no_kernel_reason = "it reads ids, which only the host checks"
     lod_like = ""
     is_random = True
 

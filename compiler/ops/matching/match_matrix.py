@@ -17,7 +17,7 @@ class MatchMatrixTensor(OpDef, op="match_matrix_tensor"):
     each; Tmp [rows · t · h, 1] is X @ W. Reference: match_matrix_tensor_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows there are"
+    no_kernel_reason = "only data decides how many rows there are"
     lod_like = ""
 
     X = reads()

@@ -98,7 +98,7 @@ class PyramidHash(OpDef, op="pyramid_hash"):
     W itself. Reference: pyramid_hash_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows there are"
+    no_kernel_reason = "only data decides how many rows there are"
     lod_like = ""
     updates_if = "X"
 
@@ -188,7 +188,7 @@ class PyramidHashGrad(OpDef, op="pyramid_hash_grad"):
     written has no output slot.
     """
 
-    stays_on_host = "only data decides how many rows there are"
+    no_kernel_reason = "only data decides how many rows there are"
 
     slots: ClassVar[dict[str, Slot]] = {
         "Out@GRAD": replace(reads(), name="Out@GRAD"),

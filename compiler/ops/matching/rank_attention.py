@@ -46,7 +46,7 @@ class RankAttention(OpDef, op="rank_attention"):
     Reference: rank_attention_op.cu.
     """
 
-    stays_on_host = "ranks choose matrices row by row"
+    no_kernel_reason = "ranks choose matrices row by row"
 
     X = reads(no_grad=True)
     RankOffset = reads(no_grad=True)

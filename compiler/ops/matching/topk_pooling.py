@@ -23,7 +23,7 @@ class SequenceTopkAvgPooling(OpDef, op="sequence_topk_avg_pooling"):
     Reference: sequence_topk_avg_pooling_op.h.
     """
 
-    stays_on_host = "each sequence is a picture of its own size"
+    no_kernel_reason = "each sequence is a picture of its own size"
     lod_like = "ROW"
 
     X = reads()

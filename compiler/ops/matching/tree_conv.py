@@ -58,7 +58,7 @@ class TreeConv(OpDef, op="tree_conv"):
     is no node, where Paddle 1.8.5 leaves what was there; the gradient is that of Out.
     """
 
-    stays_on_host = "trees are walked node by node"
+    no_kernel_reason = "trees are walked node by node"
 
     NodesVector = reads()
     EdgeSet = reads(no_grad=True)

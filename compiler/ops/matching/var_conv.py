@@ -53,7 +53,7 @@ class VarConv2d(OpDef, op="var_conv_2d"):
     var_conv_2d_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows there are"
+    no_kernel_reason = "only data decides how many rows there are"
     lod_like = ""
 
     X = reads()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import Lanes, Number
+from compiler.ir.opdef.kernel_builder import KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.math.bilinear import CORNERS
 
@@ -43,7 +43,7 @@ class Corner:
         return down if self.down > 0 else -down, right if self.right > 0 else -right
 
 
-def corners(k: Lanes, row: Number, column: Number, sizes: Sequence[Size]) -> list[Corner]:
+def corners(k: KernelBuilder, row: Number, column: Number, sizes: Sequence[Size]) -> list[Corner]:
     """The neighbours of a place in a picture of these sizes."""
     found: list[Corner] = []
     for step in CORNERS.split():
@@ -55,7 +55,9 @@ def corners(k: Lanes, row: Number, column: Number, sizes: Sequence[Size]) -> lis
     return found
 
 
-def _neighbour(k: Lanes, place: Number, step: int, size: Size) -> tuple[Number, Number, Number]:
+def _neighbour(
+    k: KernelBuilder, place: Number, step: int, size: Size
+) -> tuple[Number, Number, Number]:
     """The element before or behind a place of an axis, whether there is one, and its share."""
     at = k.floor(place) + float(step)
     last = k.size(size) - 1

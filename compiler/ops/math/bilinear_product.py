@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.reduce import sum_to
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -56,7 +56,7 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         Weight: DeviceOperand,
@@ -71,7 +71,7 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         Weight: DeviceOperand,
@@ -95,6 +95,6 @@ class BilinearTensorProduct(OpDef, op="bilinear_tensor_product"):
             _, c, place, left, right = k.tiles((), count, width, X.shape[0])
             i, j = k.unravel(place, sides)
             total = k.contract(d_Out[left, c], X[right, i] * Y[right, j])
-            k.store(d_Weight.seen_as((count, width)), (c, place), total)
+            k.store(d_Weight.reshaped((count, width)), (c, place), total)
         if d_Bias is not None:
             sum_to(k, d_Out.shape, d_Bias, lambda at: d_Out[at])

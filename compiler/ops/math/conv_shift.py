@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
@@ -47,16 +47,18 @@ class ConvShift(OpDef, op="conv_shift"):
             d_X[:, places[:, step]] += d_Out * Y[:, step : step + 1]
         return {"X": d_X, "Y": np.einsum("bij,bi->bj", X[:, places], d_Out)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         (batch, width), steps = X.shape, Y.shape[1]
-        b, i = k.lanes(batch, width)
+        b, i = k.grid(batch, width)
         j = k.loop(steps)
         place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
         k.store(Out, (b, i), k.sum(X[b, place] * Y[b, j], j))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -65,12 +67,12 @@ class ConvShift(OpDef, op="conv_shift"):
     ) -> None:
         (batch, width), steps = X.shape, Y.shape[1]
         if d_X is not None:
-            b, i = k.lanes(batch, width)
+            b, i = k.grid(batch, width)
             j = k.loop(steps)
             place = k.mod(i - j + k.size(width) + k.size((steps - 1) // 2), k.size(width))
             k.store(d_X, (b, i), k.sum(d_Out[b, place] * Y[b, j], j))
         if d_Y is not None:
-            b, j = k.lanes(batch, steps)
+            b, j = k.grid(batch, steps)
             i = k.loop(width)
             place = k.mod(i + j + k.size(width) - k.size((steps - 1) // 2), k.size(width))
             k.store(d_Y, (b, j), k.sum(X[b, place] * d_Out[b, i], i))

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import CompileError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.elementwise import gradient_op
@@ -56,10 +56,10 @@ class Cumsum(OpDef, op="cumsum"):
             return running_sum(X.reshape(-1), 0, self.exclusive, self.reverse)
         return running_sum(X, self.axis, self.exclusive, self.reverse)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axis = self.axis % X.type.rank
         whole = (1, X.type.numel, 1) if self.flatten else split_at(X.shape, axis)
-        x, out = X.seen_as(whole), Out.seen_as(whole)
+        x, out = X.reshaped(whole), Out.reshaped(whole)
         before, size, behind = whole
         part = PART if behind == 1 else SHORT_PART
         if isinstance(size, int) and size <= part:
@@ -70,36 +70,36 @@ class Cumsum(OpDef, op="cumsum"):
         self.totals(k, x, part, starts)
         self.run(k, x, out, part, starts)
 
-    def place(self, k: Lanes, n: Number, size: Size) -> Number:
+    def place(self, k: KernelBuilder, n: Number, size: Size) -> Number:
         """The place of the n-th element that is summed."""
         return k.size(size) - 1 - n if self.reverse else n
 
-    def totals(self, k: Lanes, x: DeviceOperand, size: int, starts: DeviceOperand) -> None:
+    def totals(self, k: KernelBuilder, x: DeviceOperand, size: int, starts: DeviceOperand) -> None:
         """Kernels for the sum of all parts before each part, of `size` elements."""
         sums = k.scratch(starts.shape, starts.type.dtype)
-        i, part, j = k.lanes(*sums.shape)
+        i, part, j = k.grid(*sums.shape)
         r = k.loop(size)
         n = part * size + r
         inside = n < k.size(x.shape[1])
         value = x.at(i, self.place(k, n, x.shape[1]), j, where=inside, other=0)
         k.store(sums, (i, part, j), k.sum(value, r))
-        i, part, j = k.lanes(*sums.shape)
+        i, part, j = k.grid(*sums.shape)
         r = k.loop(sums.shape[1])
         k.store(starts, (i, part, j), k.sum(sums.at(i, r, j, where=r < part, other=0), r))
 
     def run(
-        self, k: Lanes, x: DeviceOperand, out: DeviceOperand, length: int,
+        self, k: KernelBuilder, x: DeviceOperand, out: DeviceOperand, length: int,
         starts: DeviceOperand | None,
     ) -> None:  # fmt: skip
         """A kernel that runs through each part, from what the parts before it make."""
         before, size, behind = x.shape
-        i, part, j = k.lanes(before, 1 if starts is None else starts.shape[1], behind)
+        i, part, j = k.grid(before, 1 if starts is None else starts.shape[1], behind)
         r = k.loop(length)
         n = r if starts is None else part * length + r
         inside = n < k.size(size)
         taken = n - 1 if self.exclusive else n
         counts = inside & (r > 0) if self.exclusive else inside
-        value = k.scan(x.at(i, self.place(k, taken, size), j, where=counts, other=0), r)
+        value = k.cumsum(x.at(i, self.place(k, taken, size), j, where=counts, other=0), r)
         total = value if starts is None else value + starts[i, part, j]
         k.store(out, (i, self.place(k, n, size), j), total, inside)
 

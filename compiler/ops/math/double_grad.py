@@ -12,7 +12,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to
 from compiler.ops.shared_kernels import broadcast_at
@@ -38,7 +38,7 @@ def spread_shape(small: Shape, rank: int, axis: int) -> Shape:
 
 def at_element(small: DeviceOperand, indices: Sequence[Number], axis: int) -> Number:
     """The element of a tensor that broadcasts from `axis` on."""
-    seen = small.seen_as(spread_shape(small.shape, len(indices), axis))
+    seen = small.reshaped(spread_shape(small.shape, len(indices), axis))
     return seen[broadcast_at(seen.shape, indices)]
 
 
@@ -67,12 +67,12 @@ class SumAgain(OpDef):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         DDX: DeviceOperand | None,
         DDY: DeviceOperand | None,
         DDOut: DeviceOperand,
     ) -> None:
-        indices, total = k.lanes(*DDOut.shape), None
+        indices, total = k.grid(*DDOut.shape), None
         for term, sign in ((DDX, 1), (DDY, self.sign)):
             if term is not None:
                 value = at_element(term, indices, self.axis)
@@ -128,7 +128,7 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Y: DeviceOperand,
         Out: DeviceOperand,
         DOut: DeviceOperand,
@@ -144,14 +144,14 @@ class ElementwiseDivGradGrad(OpDef, op="elementwise_div_grad_grad"):
             return DOut[at] / y, from_y, (from_x - Out[at] * from_y) / y
 
         if DOutNew is not None or DDOut is not None:
-            at = k.lanes(*Out.shape)
+            at = k.grid(*Out.shape)
             by_x, from_y, above = parts(at)
             if DOutNew is not None:
                 k.store(DOutNew, at, -(by_x * from_y))
             if DDOut is not None:
                 k.store(DDOut, at, above)
         if DY is not None:
-            seen = DY.seen_as(spread_shape(DY.shape, Out.type.rank, self.axis))
+            seen = DY.reshaped(spread_shape(DY.shape, Out.type.rank, self.axis))
             sum_to(k, Out.shape, seen, lambda at: -(parts(at)[0] * parts(at)[2]))
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import Pointwise, Share, Types, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.program import OpDesc
 from compiler.ir.types import DType, Shape, TensorType
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype, require_same_shape
@@ -46,18 +46,18 @@ class Elementwise(Pointwise):
             return {}
         return {"Y": self.placed(y, x)} if len(x) > len(y) else {"X": self.placed(x, y)}
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The smaller operand is seen with all axes, unless those it has would change places."""
         x, y = types["X"][0].shape, types["Y"][0].shape
         if len(x) == len(y):
-            return Turned(frozenset({"X", "Y", "Out"}))
+            return PermutedOp(frozenset({"X", "Y", "Out"}))
         small, large = ("Y", "X") if len(x) > len(y) else ("X", "Y")
         full = self.placed(types[small][0].shape, types[large][0].shape)
         axes = [axis for axis in order if full[axis] != 1]
         slots, seen = frozenset({large, "Out"}), tuple(full[axis] for axis in order)
         if len(types[small][0].shape) == 1:
-            return Turned(slots, {"axis": order.index(axes[0]) if axes else 0})
-        return Turned(slots, views={small: seen}) if axes == sorted(axes) else None
+            return PermutedOp(slots, {"axis": order.index(axes[0]) if axes else 0})
+        return PermutedOp(slots, views={small: seen}) if axes == sorted(axes) else None
 
     def placed(self, small: Shape, large: Shape) -> Shape:
         """`small` among the axes of `large`; ShapeError where `axis` leaves no room for it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, writes
 from compiler.ir.opdef.broadcasting import broadcast
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.shared_kernels import everywhere, fill, holds_everywhere
 from compiler.ops.type_checks import require_same_dtype, require_same_shape
@@ -35,10 +35,10 @@ class IsFinite(WholeTest, op="isfinite"):
     def numpy(self, X: Array) -> Array:
         return np.isfinite(X).all(keepdims=True).reshape(1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isfinite(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        found = k.astype(k.isfinite(X.reshaped((X.type.numel,))[r]), DType.INT32)
         k.store(Out, (one,), k.not_equal(k.min(found, r), 0))
 
 
@@ -48,10 +48,10 @@ class IsInf(WholeTest, op="isinf"):
     def numpy(self, X: Array) -> Array:
         return np.isinf(X).any(keepdims=True).reshape(1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isinf(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        found = k.astype(k.isinf(X.reshaped((X.type.numel,))[r]), DType.INT32)
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
@@ -61,10 +61,10 @@ class IsNan(WholeTest, op="isnan"):
     def numpy(self, X: Array) -> Array:
         return np.isnan(X).any(keepdims=True).reshape(1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        found = k.astype(k.isnan(X.seen_as((X.type.numel,))[r]), DType.INT32)
+        found = k.astype(k.isnan(X.reshaped((X.type.numel,))[r]), DType.INT32)
         k.store(Out, (one,), k.not_equal(k.max(found, r), 0))
 
 
@@ -124,11 +124,11 @@ class AllClose(OpDef, op="allclose"):
         return close.all(keepdims=True).reshape(1)
 
     def triton(
-        self, k: Lanes, Input: DeviceOperand, Other: DeviceOperand, Out: DeviceOperand
+        self, k: KernelBuilder, Input: DeviceOperand, Other: DeviceOperand, Out: DeviceOperand
     ) -> None:
-        (one,) = k.lanes(1)
+        (one,) = k.grid(1)
         r = k.loop(Input.type.numel)
-        x, y = (each.seen_as((Input.type.numel,))[r] for each in (Input, Other))
+        x, y = (each.reshaped((Input.type.numel,))[r] for each in (Input, Other))
         near = k.absolute(x - y) <= self.atol + self.rtol * k.absolute(y)
         close = k.equal(x, y) | (near & k.isfinite(y))
         if self.equal_nan:
@@ -152,16 +152,18 @@ class EqualAll(OpDef, op="equal_all"):
     def numpy(self, X: Array, Y: Array) -> Array:
         return np.full(1, np.array_equal(X, Y))
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         apart = [pair for pair in zip(X.shape, Y.shape, strict=False) if pair[0] != pair[1]]
         known = any(isinstance(a, int) and isinstance(b, int) for a, b in apart)
         if X.type.rank != Y.type.rank or known:
             fill(k, Out, False)
             return
-        (one,) = k.lanes(1)
+        (one,) = k.grid(1)
         r = k.loop(X.type.numel)
         alike = everywhere(k, [k.equal(k.size(a), k.size(b)) for a, b in apart])
-        x, y = X.seen_as((X.type.numel,))[r], Y.seen_as((Y.type.numel,))
+        x, y = X.reshaped((X.type.numel,))[r], Y.reshaped((Y.type.numel,))
         same = k.equal(x, y.at(r, where=alike, other=0))
         k.store(Out, (one,), holds_everywhere(k, same if alike is None else same & alike, r))
 
@@ -202,11 +204,13 @@ class EqualReduce(OpDef, op="equal_reduce"):
         spread = broadcast(self.kind, [X, placed(self.axis, X, Y)]) == X
         return "" if spread and X else "X broadcasts to the shape of Y"
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        (one,) = k.lanes(1)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        (one,) = k.grid(1)
         r = k.loop(X.type.numel)
-        y = Y.seen_as(placed(self.axis, X.shape, Y.shape))
+        y = Y.reshaped(placed(self.axis, X.shape, Y.shape))
         whole = (1,) * (X.type.rank - len(y.shape)) + tuple(y.shape)
         places = [0 if n == 1 else i for n, i in zip(whole, k.unravel(r, X.shape), strict=True)]
-        same = k.equal(X.seen_as((X.type.numel,))[r], y[tuple(places[-len(y.shape) :])])
+        same = k.equal(X.reshaped((X.type.numel,))[r], y[tuple(places[-len(y.shape) :])])
         k.store(Out, (one,), holds_everywhere(k, same, r))

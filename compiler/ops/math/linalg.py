@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_to, summed_to
 from compiler.ops.shared_kernels import broadcast_at, inside, split_at
@@ -40,21 +40,23 @@ class Dot(OpDef, op="dot"):
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": d_Out * Y, "Y": d_Out * X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        kept = k.lanes(*X.shape[:-1])
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        kept = k.grid(*X.shape[:-1])
         r = k.loop(X.shape[-1])
         k.store(Out, (*kept, 0), k.sum(X[(*kept, r)] * Y[(*kept, r)], r))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand | None,
         d_Y: DeviceOperand | None,
     ) -> None:
-        indices = k.lanes(*X.shape)
+        indices = k.grid(*X.shape)
         above = d_Out[(*indices[:-1], 0)]
         for other, result in ((Y, d_X), (X, d_Y)):
             if result is not None:
@@ -91,7 +93,7 @@ class Addmm(OpDef, op="addmm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         X: DeviceOperand,
         Y: DeviceOperand,
@@ -103,7 +105,7 @@ class Addmm(OpDef, op="addmm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -114,9 +116,9 @@ class Addmm(OpDef, op="addmm"):
         if d_Input is not None:
             sum_to(k, d_Out.shape, d_Input, lambda at: d_Out[at] * self.Beta)
         if d_X is not None:
-            k.product(d_X, d_Out, Y, turned=(False, True), scale=self.Alpha)
+            k.matmul(d_X, d_Out, Y, transposed=(False, True), scale=self.Alpha)
         if d_Y is not None:
-            k.product(d_Y, X, d_Out, turned=(True, False), scale=self.Alpha)
+            k.matmul(d_Y, X, d_Out, transposed=(True, False), scale=self.Alpha)
 
 
 class Cross(OpDef, op="cross"):
@@ -146,12 +148,14 @@ class Cross(OpDef, op="cross"):
         axis = vector_axis(X.shape, self.dim)
         return {"X": crossed(Y, d_Out, axis), "Y": crossed(d_Out, X, axis)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         cross_lanes(k, X, Y, self.dim, Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -188,13 +192,15 @@ def crossed(X: Array, Y: Array, axis: int) -> Array:
     return np.stack(parts, axis)
 
 
-def cross_lanes(k: Lanes, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand) -> None:
+def cross_lanes(
+    k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, dim: int, out: DeviceOperand
+) -> None:
     """A kernel for out = the cross products of X and Y."""
     whole = split_at(X.shape, vector_axis(X.shape, dim) % X.type.rank)
-    i, c, j = k.lanes(*whole)
-    x, y, one, two = X.seen_as(whole), Y.seen_as(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
+    i, c, j = k.grid(*whole)
+    x, y, one, two = X.reshaped(whole), Y.reshaped(whole), k.mod(c + 1, 3), k.mod(c + 2, 3)
     made = x[i, one, j] * y[i, two, j] - x[i, two, j] * y[i, one, j]
-    k.store(out.seen_as(whole), (i, c, j), made)
+    k.store(out.reshaped(whole), (i, c, j), made)
 
 
 class Kron(OpDef, op="kron"):
@@ -225,16 +231,18 @@ class Kron(OpDef, op="kron"):
         by_x, by_y = np.sum(seen * y, axis=inner), np.sum(seen * x, axis=outer)
         return {"X": by_x.reshape(X.shape), "Y": by_y.reshape(Y.shape)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         x, y = (with_rank(each, Out.type.rank) for each in (X, Y))
-        indices = k.lanes(*Out.shape)
+        indices = k.grid(*Out.shape)
         pairs = [(i, k.size(size)) for i, size in zip(indices, y.shape, strict=True)]
         outer, inner = (tuple(part(*pair) for pair in pairs) for part in (k.div, k.mod))
         k.store(Out, indices, x[outer] * y[inner])
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -247,18 +255,18 @@ class Kron(OpDef, op="kron"):
 
         x, y = (with_rank(each, d_Out.type.rank) for each in (X, Y))
         if d_X is not None:
-            i, r = k.lanes(*x.shape), k.loop(product(y.shape))
+            i, r = k.grid(*x.shape), k.loop(product(y.shape))
             j = k.unravel(r, y.shape)
-            k.store(d_X.seen_as(x.shape), i, k.sum(above(i, j) * y[j], r))
+            k.store(d_X.reshaped(x.shape), i, k.sum(above(i, j) * y[j], r))
         if d_Y is not None:
-            j, r = k.lanes(*y.shape), k.loop(product(x.shape))
+            j, r = k.grid(*y.shape), k.loop(product(x.shape))
             i = k.unravel(r, x.shape)
-            k.store(d_Y.seen_as(y.shape), j, k.sum(above(i, j) * x[i], r))
+            k.store(d_Y.reshaped(y.shape), j, k.sum(above(i, j) * x[i], r))
 
 
 def with_rank(X: DeviceOperand, rank: int) -> DeviceOperand:
     """A tensor seen with more axes in front, of size 1."""
-    return X.seen_as((*(1 for _ in range(rank - X.type.rank)), *X.shape))
+    return X.reshaped((*(1 for _ in range(rank - X.type.rank)), *X.shape))
 
 
 def paired(X: Array, rank: int, after: int) -> Array:
@@ -302,23 +310,23 @@ class Trace(OpDef, op="trace"):
         axes = plane(len(Input), self.dim1, self.dim2)
         return {"Input": on_diagonal(d_Out, Input, self.offset, axes)}
 
-    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         rows, columns = plane(Input.type.rank, self.dim1, self.dim2)
         kept = [size for a, size in enumerate(Input.shape) if a not in (rows, columns)]
-        lanes = k.lanes(*kept)
+        lanes = k.grid(*kept)
         r = k.loop(Input.shape[rows])
         at = [*lanes]
         at.insert(rows, r)
         at.insert(columns, r + self.offset)
         value = Input.at(*at, where=inside(k, r + self.offset, Input.shape[columns]), other=0)
-        k.store(Out.seen_as(kept), lanes, k.sum(value, r))
+        k.store(Out.reshaped(kept), lanes, k.sum(value, r))
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         rows, columns = plane(d_Input.type.rank, self.dim1, self.dim2)
-        at = k.lanes(*d_Input.shape)
+        at = k.grid(*d_Input.shape)
         gone = (rows, columns)
         kept = [size for a, size in enumerate(d_Input.shape) if a not in gone]
-        above = d_Out.seen_as(kept)[tuple(i for a, i in enumerate(at) if a not in gone)]
+        above = d_Out.reshaped(kept)[tuple(i for a, i in enumerate(at) if a not in gone)]
         own = k.equal(at[columns] - at[rows], self.offset)
         k.store(d_Input, at, k.where(own, above, 0))
 

@@ -11,7 +11,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, attr_list, broadcast, reads, reduced_axes, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes, summed_to
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -70,12 +70,12 @@ class Product(OpDef):
         rows, columns = views["X"][-2:]
         return rows if self.options()[0] else columns
 
-    def lower(self, k: Kernel, X: Operand, Y: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Y: Operand, Out: Operand) -> None:
         self.write(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Y: Operand,
         d_Out: Operand,
@@ -88,12 +88,14 @@ class Product(OpDef):
         if d_Y is not None:
             self.write(k, pairs["Y"], operands, "Y", d_Y)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         self.launch(k, self.products()["Out"], {"X": X, "Y": Y}, "Out", Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         d_Out: DeviceOperand,
@@ -107,7 +109,7 @@ class Product(OpDef):
 
     def launch(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         factors: tuple[Factor, Factor],
         operands: Mapping[str, DeviceOperand],
         slot: str,
@@ -115,21 +117,21 @@ class Product(OpDef):
     ) -> None:
         """One product on the device into `result`, as `write` has it for the host."""
         views = self.views(operands["X"].shape, operands["Y"].shape)
-        a, b = (operands[name].seen_as(views[name]) for name, _ in factors)
-        turned = (factors[0][1], factors[1][1])
+        a, b = (operands[name].reshaped(views[name]) for name, _ in factors)
+        transposed = (factors[0][1], factors[1][1])
         stack = broadcast(self.kind, [views[name][:-2] for name, _ in factors])
         axes = reduced_axes(stack, views[slot][:-2])
         scale = self.options()[2]
         if not axes:
-            k.product(result.seen_as(views[slot]), a, b, turned=turned, scale=scale)
+            k.matmul(result.reshaped(views[slot]), a, b, transposed=transposed, scale=scale)
             return
         partial = k.scratch((*stack, *views[slot][-2:]), result.type.dtype)
-        k.product(partial, a, b, turned=turned, scale=scale)
+        k.matmul(partial, a, b, transposed=transposed, scale=scale)
         sum_axes(k, partial, axes, result)
 
     def write(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         factors: tuple[Factor, Factor],
         operands: Mapping[str, Operand],
         slot: str,
@@ -154,18 +156,18 @@ class Product(OpDef):
             k.line(f"np.multiply({result}, {self.options()[2]!r}, out={result})")
 
 
-def turned(array: Array, turn: bool) -> Array:
+def transposed(array: Array, turn: bool) -> Array:
     """A matrix, or a stack of them, transposed where asked."""
     return array.swapaxes(-1, -2) if turn else array
 
 
 def slopes(x: Array, y: Array, d_out: Array, turn_x: bool, turn_y: bool) -> tuple[Array, Array]:
     """The gradients of two factors from that of their product, in the factors' shapes."""
-    a, b = turned(x, turn_x), turned(y, turn_y)
+    a, b = transposed(x, turn_x), transposed(y, turn_y)
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     above = d_out.reshape(*stack, a.shape[-2], b.shape[-1])
-    by_x = turned(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
-    by_y = turned(np.matmul(a.swapaxes(-1, -2), above), turn_y)
+    by_x = transposed(np.matmul(above, b.swapaxes(-1, -2)), turn_x)
+    by_y = transposed(np.matmul(a.swapaxes(-1, -2), above), turn_y)
     return summed_to(by_x, x.shape), summed_to(by_y, y.shape)
 
 
@@ -290,7 +292,9 @@ class Matmul(Product, op="matmul"):
     def numpy(self, X: Array, Y: Array) -> Array:
         require_one_head(self.head_number)
         x, y = stack_of(X, 0), stack_of(Y, -1)
-        out = np.matmul(turned(x, self.transpose_X), turned(y, self.transpose_Y)) * self.alpha
+        out = (
+            np.matmul(transposed(x, self.transpose_X), transposed(y, self.transpose_Y)) * self.alpha
+        )
         stack = X.shape[:-2] or Y.shape[:-2]
         rows = () if X.ndim == 1 and out.shape[-2] == 1 else out.shape[-2:-1]
         columns = () if Y.ndim == 1 and out.shape[-1] == 1 else out.shape[-1:]
@@ -338,9 +342,9 @@ def _stacked(shape: Shape) -> Shape:
     return (product(shape[:-2]), *shape[-2:]) if len(shape) > 2 else shape
 
 
-def _text(k: Kernel, operand: Operand, view: Shape, turn: bool) -> str:
+def _text(k: SourceBuilder, operand: Operand, view: Shape, turn: bool) -> str:
     """A factor as an expression, transposed once a binding."""
     if not turn:
         return operand.view(view)
     way = ".T" if len(view) == 2 else ".mT"
-    return k.once(operand.view(view) + way, [operand], "transposed")
+    return k.at_bind(operand.view(view) + way, [operand], "transposed")

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, broadcast
 from compiler.ir.types import Array, Shape, TensorType
-from compiler.ops.math.matmul import Product, Views, flattened, slopes, turned
+from compiler.ops.math.matmul import Product, Views, flattened, slopes, transposed
 from compiler.ops.type_checks import differ, require_same_dtype, shown
 
 
@@ -74,7 +74,10 @@ class MatmulV2(Product, op="matmul_v2"):
         return {"X": x, "Y": y, "Out": (*broadcast("matmul_v2", [x[:-2], y[:-2]]), *out)}
 
     def numpy(self, X: Array, Y: Array) -> Array:
-        x, y = turned(X, self.trans_x and X.ndim > 1), turned(Y, self.trans_y and Y.ndim > 1)
+        x, y = (
+            transposed(X, self.trans_x and X.ndim > 1),
+            transposed(Y, self.trans_y and Y.ndim > 1),
+        )
         return np.atleast_1d(np.matmul(x, y))
 
     def grad(self, X: Array, Y: Array, d_Out: Array) -> dict[str, Array]:

@@ -14,8 +14,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Pointwise, Types, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import turned_layout
 from compiler.ops.math.activation import Unary
@@ -174,7 +174,7 @@ class Prelu(Pointwise, op="prelu"):
             raise ShapeError(f"prelu: {text} do not fit in mode {self.mode!r}")
         return {"Alpha": wanted}
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         known = turned_layout("data_format", self.data_format, order, "X", "Out")
         return None if self.mode == "element" else known
 
@@ -240,22 +240,22 @@ class Maxout(OpDef, op="maxout"):
         whole = X[axis] // self.groups
         return product(X[:axis]), whole, self.groups, product(X[axis + 1 :])
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         before, whole, group, behind = self.seen(X.shape)
-        i, c, j = k.lanes(before, whole, behind)
+        i, c, j = k.grid(before, whole, behind)
         r = k.loop(group)
-        most = k.max(X.seen_as((before, whole, group, behind))[i, c, r, j], r)
-        k.store(Out.seen_as((before, whole, behind)), (i, c, j), most)
+        most = k.max(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
+        k.store(Out.reshaped((before, whole, behind)), (i, c, j), most)
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         before, whole, group, behind = self.seen(X.shape)
-        i, c, j = k.lanes(before, whole, behind)
+        i, c, j = k.grid(before, whole, behind)
         r = k.loop(group)
-        first = k.argmax(X.seen_as((before, whole, group, behind))[i, c, r, j], r)
-        share = k.where(k.equal(r, first), d_Out.seen_as((before, whole, behind))[i, c, j], 0)
-        k.store(d_X.seen_as((before, whole, group, behind)), (i, c, r, j), share)
+        first = k.argmax(X.reshaped((before, whole, group, behind))[i, c, r, j], r)
+        share = k.where(k.equal(r, first), d_Out.reshaped((before, whole, behind))[i, c, j], 0)
+        k.store(d_X.reshaped((before, whole, group, behind)), (i, c, r, j), share)
 
 
 def in_groups(X: Array, groups: int, axis: int) -> Array:

@@ -14,8 +14,14 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.type_checks import require_dtype
 
@@ -63,13 +69,13 @@ def summed_to(values: Array, shape: Any) -> Array:
 
 
 def fold_lanes(
-    k: Lanes, shape: Shape, axes: tuple[int, ...]
+    k: KernelBuilder, shape: Shape, axes: tuple[int, ...]
 ) -> tuple[Number, tuple[Number, ...], tuple[Number, ...]]:
     """Begin a kernel with a lane for each element that is left of a shape, and a loop over axes.
 
     Gives the loop, the indices of an element, and those of what is left, 0 in the axes that went.
     """
-    lanes = iter(k.lanes(*(size for axis, size in enumerate(shape) if axis not in axes)))
+    lanes = iter(k.grid(*(size for axis, size in enumerate(shape) if axis not in axes)))
     gone = [shape[axis] for axis in axes]
     turn = k.loop(product(gone))
     turns = iter(k.unravel(turn, gone))
@@ -82,14 +88,17 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
-def sum_axes(k: Lanes, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
+def sum_axes(k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...], Out: DeviceOperand) -> None:
     """A kernel for Out = X summed over axes."""
     turn, whole, left = fold_lanes(k, X.shape, axes)
-    k.store(Out.seen_as(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
+    k.store(Out.reshaped(kept_shape(X.shape, axes)), left, k.sum(X[whole], turn))
 
 
 def sum_to(
-    k: Lanes, whole: Shape, out: DeviceOperand, value: Callable[[tuple[Number, ...]], Number]
+    k: KernelBuilder,
+    whole: Shape,
+    out: DeviceOperand,
+    value: Callable[[tuple[Number, ...]], Number],
 ) -> None:
     """A kernel for out = the values at the indices of a shape, summed to what was broadcast to it.
 
@@ -99,11 +108,11 @@ def sum_to(
     pairs = enumerate(zip(whole, padded, strict=True))
     axes = tuple(axis for axis, (size, kept) in pairs if kept == 1 and size != 1)
     if not axes:
-        indices = k.lanes(*whole)
-        k.store(out.seen_as(whole), indices, value(indices))
+        indices = k.grid(*whole)
+        k.store(out.reshaped(whole), indices, value(indices))
         return
     turn, indices, left = fold_lanes(k, whole, axes)
-    k.store(out.seen_as(padded), left, k.sum(value(indices), turn))
+    k.store(out.reshaped(padded), left, k.sum(value(indices), turn))
 
 
 class Reduction(OpDef):
@@ -116,9 +125,9 @@ class Reduction(OpDef):
         """The axes that are reduced: here all of them."""
         return tuple(range(rank))
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         whole = len(self.axes(len(order))) == len(order)
-        return Turned(frozenset({"X"})) if whole else None
+        return PermutedOp(frozenset({"X"})) if whole else None
 
     def spread(self, X: Shape) -> Shape:
         """The shape of Out with every reduced axis in its place, of size 1."""
@@ -139,7 +148,7 @@ class Fold(Reduction):
         """How many elements of X make one of Out."""
         return product(X[axis] for axis in self.axes(len(X)))
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand) -> None:
         axes = self.axes(X.type.rank)
         if len(axes) == X.type.rank:
             source, axis, target = X.view((X.type.numel,)), "0", Out.view((1,))
@@ -153,7 +162,7 @@ class Fold(Reduction):
             divide = f"np.divide({Out}, {self.divisor(k, X.shape, Out)}, out={Out}"
             k.line(divide + ("" if Out.type.dtype.is_float else ", casting='unsafe'") + ")")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         turn, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
         value = X[whole]
         if Out.type.dtype is not X.type.dtype:
@@ -166,12 +175,12 @@ class Fold(Reduction):
         if self.averages:
             count = k.astype(k.size(self.count(X.shape)), Out.type.dtype)
             result = k.astype(result / count, Out.type.dtype)
-        k.store(Out.seen_as(self.spread(X.shape)), left, result)
+        k.store(Out.reshaped(self.spread(X.shape)), left, result)
 
-    def divisor(self, k: Kernel, X: Shape, like: Operand) -> str:
+    def divisor(self, k: SourceBuilder, X: Shape, like: Operand) -> str:
         """The count as an array of one element: quicker for NumPy than a Python number."""
         dtype = like.type.dtype.numpy.name
-        return k.once(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
+        return k.at_bind(f"np.full(1, {self.count(X)}, np.{dtype})", [], "count")
 
 
 class Summation(Fold):
@@ -179,7 +188,7 @@ class Summation(Fold):
 
     linear_in = (("X",),)
 
-    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
         whole = d_Out.type.numel == 1
         share = str(d_Out) if whole else d_Out.view(self.spread(d_X.shape))
         if self.averages:
@@ -187,11 +196,11 @@ class Summation(Fold):
         else:
             k.line(f"np.copyto({d_X}, {share})")
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         axes = self.axes(d_X.type.rank)
-        whole = k.lanes(*d_X.shape)
+        whole = k.grid(*d_X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        share = d_Out.seen_as(self.spread(d_X.shape))[left]
+        share = d_Out.reshaped(self.spread(d_X.shape))[left]
         count = k.astype(k.size(self.count(d_X.shape)), d_X.type.dtype)
         k.store(d_X, whole, share / count if self.averages else share)
 
@@ -232,13 +241,15 @@ class AxisReduction(Reduction):
             raise ShapeError(f"{self.kind}: dim {self.dim} reaches beyond the {rank} axes of X")
         return axes_of(rank, self.dim, self.reduce_all)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The same sum finds its axes elsewhere; those that stay must stay as they were."""
         gone = axes_of(len(order), self.dim, self.reduce_all)
         kept = [axis for axis in order if axis not in gone]
         slots = {"X", "Out"} if self.keep_dim else {"X"}
         fits = self.keep_dim or kept == sorted(kept)
-        return Turned(frozenset(slots), {"dim": axes_in(self.dim, order)}) if fits else None
+        return (
+            PermutedOp(frozenset(slots), {"dim": permuted_axes(self.dim, order)}) if fits else None
+        )
 
     def infer(self, X: TensorType) -> TensorType:
         result = super().infer(X)
@@ -284,15 +295,15 @@ class Extreme(AxisReduction, Fold):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, whole = self.axes(X.type.rank), k.lanes(*X.shape)
+        axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(whole))
-        extreme, above = (each.seen_as(self.spread(X.shape))[left] for each in (Out, d_Out))
+        extreme, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
         k.store(d_X, whole, k.where(k.equal(X[whole], extreme), above, 0))
 
 
@@ -346,9 +357,9 @@ class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
         return {"X": restored(d_Out, X.shape, axes) * products_of_others(X, axes)}
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        axes, own = self.axes(X.type.rank), k.lanes(*X.shape)
+        axes, own = self.axes(X.type.rank), k.grid(*X.shape)
         gone = [X.shape[axis] for axis in axes]
         r = k.loop(product(gone))
         turns = dict(zip(axes, k.unravel(r, gone), strict=True))
@@ -359,7 +370,7 @@ class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
             differs = differs | each
         result = k.prod(k.where(differs, X[there], 1), r)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
-        k.store(d_X, own, d_Out.seen_as(self.spread(X.shape))[left] * result)
+        k.store(d_X, own, d_Out.reshaped(self.spread(X.shape))[left] * result)
 
 
 class LogicalReduction(AxisReduction, Fold):

@@ -13,7 +13,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.reduce import summed_to
 from compiler.ops.type_checks import differ, require_same_dtype, shown
@@ -58,16 +58,16 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         sub_result: DeviceOperand | None,
         Out: DeviceOperand | None,
     ) -> None:
         rows, width = X.shape[0], _row(X.type)
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
-        between = X.seen_as((rows, width))[i, r] - Y.seen_as((Y.shape[0], width))[mine, r]
+        between = X.reshaped((rows, width))[i, r] - Y.reshaped((Y.shape[0], width))[mine, r]
         if sub_result is not None:
             k.store(sub_result, (i, r), between)
         if Out is not None:
@@ -75,7 +75,7 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         sub_result: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand | None,
@@ -92,14 +92,14 @@ class SquaredL2Distance(OpDef, op="squared_l2_distance"):
 
 
 def sum_pairs(
-    k: Lanes, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
+    k: KernelBuilder, rows: Size, out: DeviceOperand, value: Callable[[Number, Number], Number]
 ) -> None:
     """A kernel for out = the values of each row, or their sum over rows where out has only one."""
     count, width = out.shape[0], product(out.shape[1:])
-    j, c = k.lanes(count, width)
+    j, c = k.grid(count, width)
     turn = k.loop(rows // count)
     total = k.sum(value(turn * k.size(count) + j, c), turn)
-    k.store(out.seen_as((count, width)), (j, c), total)
+    k.store(out.reshaped((count, width)), (j, c), total)
 
 
 def row_norms(rows: Array) -> Array:
@@ -141,7 +141,7 @@ class CosSim(OpDef, op="cos_sim"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         Out: DeviceOperand,
@@ -149,9 +149,9 @@ class CosSim(OpDef, op="cos_sim"):
         YNorm: DeviceOperand | None,
     ) -> None:
         rows, width = X.shape[0], product(X.shape[1:])
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r, mine = k.loop(width), k.mod(i, k.size(Y.shape[0]))
-        x, y = X.seen_as((rows, width))[i, r], Y.seen_as((Y.shape[0], width))[mine, r]
+        x, y = X.reshaped((rows, width))[i, r], Y.reshaped((Y.shape[0], width))[mine, r]
         x_norm, y_norm = (k.maximum(k.sqrt(k.sum(each * each, r)), 1e-4) for each in (x, y))
         k.store(Out, (i, 0), k.sum(x * y, r) / (x_norm * y_norm))
         if XNorm is not None:
@@ -161,7 +161,7 @@ class CosSim(OpDef, op="cos_sim"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         Out: DeviceOperand,
@@ -172,7 +172,7 @@ class CosSim(OpDef, op="cos_sim"):
         d_Y: DeviceOperand | None,
     ) -> None:
         rows, width = X.shape[0], product(X.shape[1:])
-        tables = X.seen_as((rows, width)), Y.seen_as((Y.shape[0], width))
+        tables = X.reshaped((rows, width)), Y.reshaped((Y.shape[0], width))
 
         def slope(i: Number, c: Number, of_x: bool) -> Number:
             at = i, k.mod(i, k.size(Y.shape[0]))

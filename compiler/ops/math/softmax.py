@@ -6,8 +6,8 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Rowwise, Types, Value, Xp, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
-from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.axes import place
 from compiler.ops.math.reduce import axes_of, fold_lanes, kept_shape, restored
@@ -26,8 +26,8 @@ class Softmax(Rowwise, op="softmax"):
     data_format = attr("AnyLayout")
     is_test = attr(False)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
-        return Turned(frozenset({"X", "Out"}), {"axis": axes_in([self.axis], order)[0]})
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
+        return PermutedOp(frozenset({"X", "Out"}), {"axis": permuted_axes([self.axis], order)[0]})
 
     def result(self, operand: TensorType) -> TensorType:
         place(self.kind, self.axis, operand.rank)
@@ -99,22 +99,22 @@ class LogSumExp(OpDef, op="logsumexp"):
         share = np.exp(X - restored(Out, X.shape, axes))
         return {"X": restored(d_Out, X.shape, axes) * share}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = axes_of(X.type.rank, self.axis, self.reduce_all)
         r, whole, left = fold_lanes(k, X.shape, axes)
         most = k.max(X[whole], r)
         total = k.log(k.sum(k.exp(X[whole] - most), r)) + most
-        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, total)
+        k.store(Out.reshaped(kept_shape(X.shape, axes)), left, total)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, whole = axes_of(X.type.rank, self.axis, self.reduce_all), k.lanes(*X.shape)
+        axes, whole = axes_of(X.type.rank, self.axis, self.reduce_all), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        out, above = (each.seen_as(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
+        out, above = (each.reshaped(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
         k.store(d_X, whole, above * k.exp(X[whole] - out))

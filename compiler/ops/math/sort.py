@@ -15,7 +15,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math import sort_kernels as order_lanes
 from compiler.ops.math.reduce import element_type
@@ -57,7 +57,7 @@ def check_axis(op: str, X: TensorType, axis: int) -> None:
 
 
 def both_of(
-    k: Lanes,
+    k: KernelBuilder,
     X: DeviceOperand,
     count: Size,
     axis: int,
@@ -95,7 +95,9 @@ class TopK(OpDef, op="top_k"):
     def grad(self, X: Shape, Indices: Array, d_Out: Array) -> dict[str, Array]:
         return {"X": scattered(d_Out, Indices, X, -1)}
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None, Indices: Operand | None) -> None:
+    def lower(
+        self, k: SourceBuilder, X: Operand, Out: Operand | None, Indices: Operand | None
+    ) -> None:
         rows, columns = product(X.shape[:-1]), X.shape[-1]
         table = X.view((rows, columns))
         found = Indices or k.scratch((rows, self.k), DType.INT64)
@@ -108,7 +110,7 @@ class TopK(OpDef, op="top_k"):
             taken = f"np.take_along_axis({table}, {found.view((rows, self.k))}, axis=1)"
             k.line(f"np.copyto({Out.view((rows, self.k))}, {taken})")
 
-    def lower_grad(self, k: Kernel, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, Indices: Operand, d_Out: Operand, d_X: Operand) -> None:
         k.line(f"{d_X}.fill(0)")
         k.line(f"np.put_along_axis({d_X}, {Indices}, {d_Out}, axis=-1)")
 
@@ -117,13 +119,17 @@ class TopK(OpDef, op="top_k"):
         return order_lanes.too_long(types, -1, self.k)
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        Indices: DeviceOperand | None,
     ) -> None:
         values, places = both_of(k, X, self.k, -1, Out, Indices)
         order_lanes.first_few(k, X, self.k, -1 % X.type.rank, True, values, places)
 
     def triton_grad(
-        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         order_lanes.put_back(k, d_Out, Indices, d_X, -1 % d_X.type.rank)
 
@@ -169,13 +175,17 @@ class TopKV2(OpDef, op="top_k_v2"):
         return order_lanes.too_long(types, self.axis, self.k)
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        Indices: DeviceOperand | None,
     ) -> None:
         values, places = both_of(k, X, self.k, self.axis, Out, Indices)
         order_lanes.first_few(k, X, self.k, self.axis % X.type.rank, self.largest, values, places)
 
     def triton_grad(
-        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
 
@@ -209,17 +219,21 @@ class Argsort(OpDef, op="argsort"):
         return order_lanes.too_long(types, self.axis, None)
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, Indices: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        Indices: DeviceOperand | None,
     ) -> None:
         axis = self.axis % X.type.rank
         size = X.shape[axis]
         values, places = both_of(k, X, size, axis, Out, Indices)
         whole = split_at(X.shape, axis)
-        x, values, places = (each.seen_as(whole) for each in (X, values, places))
+        x, values, places = (each.reshaped(whole) for each in (X, values, places))
         order_lanes.in_order(k, x, self.descending, values, places, size)
 
     def triton_grad(
-        self, k: Lanes, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Indices: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         order_lanes.put_back(k, d_Out, Indices, d_X, self.axis % d_X.type.rank)
 
@@ -249,9 +263,9 @@ class ArgExtreme(OpDef):
         kept = (*left, 1, *right) if self.keepdims else (*left, *right)
         return TensorType(dtype, kept or (1,))
 
-    def find(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
+    def find(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, largest: bool) -> None:
         """A kernel for the places of the largest, or of the smallest."""
-        seen = X.seen_as((X.type.numel,)) if self.flatten else X
+        seen = X.reshaped((X.type.numel,)) if self.flatten else X
         axis = 0 if self.flatten else self.axis % X.type.rank
         order_lanes.extreme_place(k, seen, axis, largest, Out)
 
@@ -272,7 +286,7 @@ class ArgMax(ArgExtreme, op="arg_max"):
         found = np.argmax(X, axis=axis, keepdims=self.keepdims)
         return places(found, X.ndim, self.keepdims, self.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, True)
 
 
@@ -284,5 +298,5 @@ class ArgMin(ArgExtreme, op="arg_min"):
         found = np.argmin(X, axis=axis, keepdims=self.keepdims)
         return places(found, X.ndim, self.keepdims, self.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.find(k, X, Out, False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import DType
 from compiler.ops.shared_kernels import fill, inside, split_at
 
@@ -32,25 +32,27 @@ def limit(X: DeviceOperand, largest: bool) -> float:
     return -(2**bits) if largest else 2**bits - 1
 
 
-def goes_before(k: Lanes, a: Number, i: Number, b: Number, j: Number, largest: bool) -> Number:
+def goes_before(
+    k: KernelBuilder, a: Number, i: Number, b: Number, j: Number, largest: bool
+) -> Number:
     """Whether the value a at place i comes before the value b at place j."""
     ahead = k.greater(a, b) if largest else k.less(a, b)
     return ahead | (k.equal(a, b) & k.less(i, j))
 
 
 def first_few(
-    k: Lanes, X: DeviceOperand, count: int, axis: int, largest: bool,
+    k: KernelBuilder, X: DeviceOperand, count: int, axis: int, largest: bool,
     Out: DeviceOperand, Indices: DeviceOperand,
 ) -> None:  # fmt: skip
     """Kernels for the first values along an axis, in order, and where they are."""
     before, size, behind = split_at(X.shape, axis)
-    x = X.seen_as((before, size, behind))
-    values, places = (each.seen_as((before, count, behind)) for each in (Out, Indices))
+    x = X.reshaped((before, size, behind))
+    values, places = (each.reshaped((before, count, behind)) for each in (Out, Indices))
     if count > FEW:
         in_order(k, x, largest, values, places, count)
         return
     for n in range(count):
-        i, j = k.lanes(before, behind)
+        i, j = k.grid(before, behind)
         r = k.loop(size)
         value, worst = x[i, r, j], limit(X, largest)
         if n:
@@ -80,7 +82,7 @@ def too_long(types: Mapping[str, Any], axis: int, count: Size | None) -> str:
 
 
 def in_order(
-    k: Lanes, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
     count: Size,
 ) -> None:  # fmt: skip
     """A kernel for the first `count` values of each row in their order, and where they are."""
@@ -88,21 +90,21 @@ def in_order(
         ranked(k, x, largest, values, places, count)
         return
     before, size, behind = x.shape
-    i, j = k.lanes(before, behind)
+    i, j = k.grid(before, behind)
     r = k.loop(size)
-    place = k.order(x[i, r, j], r, largest)
+    place = k.argsort(x[i, r, j], r, largest)
     kept = r < k.size(count)
     k.store(values, (i, r, j), x.at(i, place, j, where=kept), kept)
     k.store(places, (i, r, j), place, kept)
 
 
 def ranked(
-    k: Lanes, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
+    k: KernelBuilder, x: DeviceOperand, largest: bool, values: DeviceOperand, places: DeviceOperand,
     count: Size,
 ) -> None:  # fmt: skip
     """A kernel that puts each value where as many go before it; those beyond `count` nowhere."""
     before, size, behind = x.shape
-    i, n, j = k.lanes(before, size, behind)
+    i, n, j = k.grid(before, size, behind)
     r = k.loop(size)
     own = x[i, n, j]
     ahead = goes_before(k, x[i, r, j], r, own, n, largest)
@@ -113,24 +115,26 @@ def ranked(
 
 
 def put_back(
-    k: Lanes, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
+    k: KernelBuilder, values: DeviceOperand, Indices: DeviceOperand, out: DeviceOperand, axis: int
 ) -> None:
     """Kernels for zeros with values put along an axis where they were taken from."""
     fill(k, out, 0)
     before, size, behind = split_at(out.shape, axis)
     shape = (before, values.shape[axis], behind)
-    i, n, j = k.lanes(*shape)
-    place = Indices.seen_as(shape)[i, n, j]
-    value = values.seen_as(shape)[i, n, j]
-    k.store(out.seen_as((before, size, behind)), (i, place, j), value, inside(k, place, size))
+    i, n, j = k.grid(*shape)
+    place = Indices.reshaped(shape)[i, n, j]
+    value = values.reshaped(shape)[i, n, j]
+    k.store(out.reshaped((before, size, behind)), (i, place, j), value, inside(k, place, size))
 
 
-def extreme_place(k: Lanes, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand) -> None:
+def extreme_place(
+    k: KernelBuilder, X: DeviceOperand, axis: int, largest: bool, Out: DeviceOperand
+) -> None:
     """A kernel for where along an axis the largest or the smallest stands."""
     before, size, behind = split_at(X.shape, axis)
-    i, j = k.lanes(before, behind)
+    i, j = k.grid(before, behind)
     r = k.loop(size)
-    value = X.seen_as((before, size, behind))[i, r, j]
+    value = X.reshaped((before, size, behind))[i, r, j]
     best = k.max(value, r) if largest else k.min(value, r)
     place = k.where(k.equal(value, best), r, k.size(size) - 1)
-    k.store(Out.seen_as((before, behind)), (i, j), k.min(k.astype(place, DType.INT32), r))
+    k.store(Out.reshaped((before, behind)), (i, j), k.min(k.astype(place, DType.INT32), r))

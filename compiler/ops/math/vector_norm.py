@@ -14,7 +14,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, Value, Xp, attr, broadcast, reads, required, writes
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.reduce import (
     AxisReduction,
@@ -57,33 +57,37 @@ class Norm(OpDef, op="norm"):
         return {"X": (d_Out - X * (along / (Norm * Norm))) / Norm}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Norm: DeviceOperand | None, Out: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Norm: DeviceOperand | None,
+        Out: DeviceOperand | None,
     ) -> None:
         whole = split_at(X.shape, self.axis % X.type.rank)
-        i, j = k.lanes(whole[0], whole[2])
+        i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x = X.seen_as(whole)[i, r, j]
+        x = X.reshaped(whole)[i, r, j]
         length = k.sqrt(k.sum(x * x, r) + self.epsilon)
         if Norm is not None:
-            k.store(Norm.seen_as((whole[0], whole[2])), (i, j), length)
+            k.store(Norm.reshaped((whole[0], whole[2])), (i, j), length)
         if Out is not None:
-            k.store(Out.seen_as(whole), (i, r, j), x / length)
+            k.store(Out.reshaped(whole), (i, r, j), x / length)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Norm: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
         whole = split_at(X.shape, self.axis % X.type.rank)
-        i, j = k.lanes(whole[0], whole[2])
+        i, j = k.grid(whole[0], whole[2])
         r = k.loop(whole[1])
-        x, above = (each.seen_as(whole)[i, r, j] for each in (X, d_Out))
-        length = Norm.seen_as((whole[0], whole[2]))[i, j]
+        x, above = (each.reshaped(whole)[i, r, j] for each in (X, d_Out))
+        length = Norm.reshaped((whole[0], whole[2]))[i, j]
         along = k.sum(x * above, r) / (length * length)
-        k.store(d_X.seen_as(whole), (i, r, j), (above - x * along) / length)
+        k.store(d_X.reshaped(whole), (i, r, j), (above - x * along) / length)
 
 
 # ---- p-norms -----------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ def p_norm_slope(X: Array, norm: Array, p: float) -> Array:
     return np.sign(X) * np.where(X == 0, 1, relative) ** (p - 1.0)
 
 
-def lane_norm(k: Lanes, x: Number, p: float, over: Number) -> Number:
+def lane_norm(k: KernelBuilder, x: Number, p: float, over: Number) -> Number:
     """`p_norm` over all turns of a loop."""
     size = k.absolute(x)
     if p == 0.0:
@@ -119,7 +123,7 @@ def lane_norm(k: Lanes, x: Number, p: float, over: Number) -> Number:
     return k.power(k.sum(k.power(size, p), over), 1.0 / p)
 
 
-def lane_slope(k: Lanes, x: Number, norm: Number, p: float) -> Number:
+def lane_slope(k: KernelBuilder, x: Number, norm: Number, p: float) -> Number:
     """`p_norm_slope` of one element."""
     size = k.absolute(x)
     if p == 0.0:
@@ -162,23 +166,23 @@ class PNorm(OpDef, op="p_norm"):
         slope = p_norm_slope(X, restored(Out, X.shape, axes), self.porder)
         return {"X": restored(d_Out, X.shape, axes) * slope}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
         r, whole, left = fold_lanes(k, X.shape, axes)
-        k.store(Out.seen_as(kept_shape(X.shape, axes)), left, lane_norm(k, X[whole], p, r))
+        k.store(Out.reshaped(kept_shape(X.shape, axes)), left, lane_norm(k, X[whole], p, r))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
         axes, p = axes_of(X.type.rank, [self.axis], self.asvector), self.porder
-        whole = k.lanes(*X.shape)
+        whole = k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.seen_as(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
+        norm, above = (each.reshaped(kept_shape(X.shape, axes))[left] for each in (Out, d_Out))
         k.store(d_X, whole, above * lane_slope(k, X[whole], norm, p))
 
 
@@ -202,21 +206,21 @@ class FrobeniusNorm(AxisReduction, op="frobenius_norm"):
         slope = p_norm_slope(X, restored(Out, X.shape, axes), 2.0)
         return {"X": restored(d_Out, X.shape, axes) * slope}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         r, whole, left = fold_lanes(k, X.shape, self.axes(X.type.rank))
-        k.store(Out.seen_as(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
+        k.store(Out.reshaped(self.spread(X.shape)), left, k.sqrt(k.sum(X[whole] * X[whole], r)))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        axes, whole = self.axes(X.type.rank), k.lanes(*X.shape)
+        axes, whole = self.axes(X.type.rank), k.grid(*X.shape)
         left = tuple(0 if axis in axes else i for axis, i in enumerate(whole))
-        norm, above = (each.seen_as(self.spread(X.shape))[left] for each in (Out, d_Out))
+        norm, above = (each.reshaped(self.spread(X.shape))[left] for each in (Out, d_Out))
         k.store(d_X, whole, above * X[whole] / k.where(norm > 0, norm, 1))
 
 
@@ -241,14 +245,16 @@ class Dist(OpDef, op="dist"):
         slope = d_Out * p_norm_slope(X - Y, Out, self.p)
         return {"X": summed_to(slope, X.shape), "Y": -summed_to(slope, Y.shape)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand) -> None:
-        whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.lanes(1)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        whole, (one,) = broadcast(self.kind, [X.shape, Y.shape]), k.grid(1)
         r = k.loop(product(whole))
         k.store(Out, (one,), lane_norm(k, apart(X, Y, k.unravel(r, whole)), self.p, r))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Y: DeviceOperand,
         Out: DeviceOperand,
@@ -296,9 +302,9 @@ class SquaredL2Norm(WholeNorm, op="squared_l2_norm"):
         return squares
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        indices = k.lanes(*X.shape)
+        indices = k.grid(*X.shape)
         k.store(d_X, indices, X[indices] * (d_Out[0] * 2.0))
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:
@@ -318,9 +324,9 @@ class L1Norm(WholeNorm, op="l1_norm"):
         return sizes
 
     def triton_grad(
-        self, k: Lanes, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        indices = k.lanes(*X.shape)
+        indices = k.grid(*X.shape)
         k.store(d_X, indices, k.sign(X[indices]) * d_Out[0])
 
     def grad(self, X: Array, d_Out: Array) -> dict[str, Array]:

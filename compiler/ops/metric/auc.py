@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ, require_dtype, shown
 
@@ -66,7 +66,7 @@ class Auc(OpDef, op="auc"):
     meaningless as in the reference: auc_op.h.
     """
 
-    stays_on_host = "a curve is summed up bucket by bucket, once a step"
+    no_kernel_reason = "a curve is summed up bucket by bucket, once a step"
 
     Predict = reads()
     Label = reads()
@@ -108,7 +108,7 @@ class Auc(OpDef, op="auc"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Predict: Operand,
         Label: Operand,
         StatPos: Operand,

@@ -112,7 +112,7 @@ class DetectionMap(OpDef, op="detection_map"):
     `background_label` says are left out, as in the reference: detection_map_op.h.
     """
 
-    stays_on_host = "detections are matched one after the other, into lists of any length"
+    no_kernel_reason = "detections are matched one after the other, into lists of any length"
 
     DetectRes = reads()
     Label = reads()

@@ -37,7 +37,7 @@ class EditDistance(OpDef, op="edit_distance"):
     edit_distance_op.h.
     """
 
-    stays_on_host = "each cell of its table waits for its neighbours"
+    no_kernel_reason = "each cell of its table waits for its neighbours"
 
     Hyps = reads()
     Refs = reads()

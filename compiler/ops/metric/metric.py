@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import require_dtype, require_same_dtype, require_same_shape
 
@@ -44,7 +44,7 @@ class Accuracy(OpDef, op="accuracy"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Indices: Operand,
         Label: Operand,
         Accuracy: Operand | None,
@@ -64,7 +64,7 @@ class Accuracy(OpDef, op="accuracy"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Indices: DeviceOperand,
         Label: DeviceOperand,
         Accuracy: DeviceOperand | None,
@@ -72,11 +72,11 @@ class Accuracy(OpDef, op="accuracy"):
         Total: DeviceOperand | None,
     ) -> None:
         hits = k.scratch(Indices.shape[:1], DType.INT32)
-        (row,) = k.lanes(Indices.shape[0])
+        (row,) = k.grid(Indices.shape[0])
         r = k.loop(Indices.shape[1])
         hit = k.equal(Indices[row, r], Label[row, 0])
         k.store(hits, (row,), k.max(k.astype(hit, DType.INT32), r))
-        (one,) = k.lanes(1)
+        (one,) = k.grid(1)
         r = k.loop(Indices.shape[0])
         count = k.sum(hits[r], r)
         rows = k.size(Label.type.numel)
@@ -148,7 +148,7 @@ class MeanIou(OpDef, op="mean_iou"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Predictions: DeviceOperand,
         Labels: DeviceOperand,
         InWrongs: list[DeviceOperand] | None,
@@ -162,9 +162,9 @@ class MeanIou(OpDef, op="mean_iou"):
         wrong, correct = (
             each or k.scratch((classes,), DType.INT32) for each in (OutWrong, OutCorrect)
         )
-        (c,) = k.lanes(classes)
+        (c,) = k.grid(classes)
         r = k.loop(count)
-        said, true = (k.equal(each.seen_as((count,))[r], c) for each in (Predictions, Labels))
+        said, true = (k.equal(each.reshaped((count,))[r], c) for each in (Predictions, Labels))
         for out, found, before in (
             (wrong, k.logical_xor(said, true), InWrongs), (correct, said & true, InCorrects)
         ):  # fmt: skip
@@ -174,7 +174,7 @@ class MeanIou(OpDef, op="mean_iou"):
             k.store(out, (c,), total)
         if OutMeanIou is None:
             return
-        (one,) = k.lanes(1)
+        (one,) = k.grid(1)
         r = k.loop(classes)
         right, every = correct[r], correct[r] + wrong[r]
         share = k.astype(right, DType.FP64) / k.astype(k.maximum(every, 1), DType.FP64)
@@ -215,7 +215,7 @@ class PrecisionRecall(OpDef, op="precision_recall"):
     with its weight. Indices and Labels are int32 [rows, 1]. Reference: precision_recall_op.h.
     """
 
-    stays_on_host = "its states are a few numbers a class, which the host adds up"
+    no_kernel_reason = "its states are a few numbers a class, which the host adds up"
 
     MaxProbs = reads(shape_only=True)
     Indices = reads()
@@ -266,7 +266,7 @@ class PositiveNegativePair(OpDef, op="positive_negative_pair"):
     accumulated. Reference: positive_negative_pair_op.h.
     """
 
-    stays_on_host = "queries are groups of rows that only data decides"
+    no_kernel_reason = "queries are groups of rows that only data decides"
 
     Score = reads()
     Label = reads()

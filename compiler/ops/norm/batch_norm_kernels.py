@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.norm.norm_kernels import Channels, held, moments, sums
 
 Store = Callable[[Number, Number, Number], None]
@@ -29,16 +29,18 @@ class Statistics:
     epsilon: float
     tensor: DeviceOperand | None = None
 
-    def keep(self, k: Lanes, places: Size, c: Number, mean: Number, variance: Number) -> None:
+    def keep(
+        self, k: KernelBuilder, places: Size, c: Number, mean: Number, variance: Number
+    ) -> None:
         """Move what is kept towards the batch; a channel of one value has nothing to tell."""
-        keep: Number = self.momentum if self.tensor is None else self.tensor.seen_as((1,))[0]
+        keep: Number = self.momentum if self.tensor is None else self.tensor.reshaped((1,))[0]
         for old, new, batch in zip(self.before, self.after, (mean, variance), strict=True):
             if new is not None:
                 moved = old[c] * keep + batch * (1.0 - keep)
                 k.store(new, (c,), unless_alone(k, places, moved, old[c]))
 
 
-def unless_alone(k: Lanes, places: Size, value: Number, alone: Number) -> Number:
+def unless_alone(k: KernelBuilder, places: Size, value: Number, alone: Number) -> Number:
     """A value, or what takes its place in a channel of one element."""
     if isinstance(places, int):
         return alone if places == 1 else value
@@ -46,7 +48,7 @@ def unless_alone(k: Lanes, places: Size, value: Number, alone: Number) -> Number
 
 
 def by_batch(
-    k: Lanes, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
+    k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     Y: DeviceOperand | None, saved: tuple[DeviceOperand, DeviceOperand], kept: Statistics,
 ) -> None:  # fmt: skip
     """Normalise X by its own mean and variance; `saved` take the mean and 1/deviation."""
@@ -62,7 +64,7 @@ def by_batch(
         if Y is not None:
             again(k, s, X, factors, saved, Y, False)
         return
-    (c,) = k.lanes(s.count)
+    (c,) = k.grid(s.count)
     r = k.loop(s.places)
     x = s.read(k, X, c, r)
     mean, variance = k.moments(x, r)
@@ -70,29 +72,29 @@ def by_batch(
     if Y is not None:
         inverse = 1.0 / k.sqrt(variance + kept.epsilon)
         y = (x - mean) * (inverse * factors[0][c]) + factors[1][c]
-        k.store(Y.seen_as(s.view), s.index(k, c, r), unless_alone(k, s.places, y, x))
+        k.store(Y.reshaped(s.view), s.index(k, c, r), unless_alone(k, s.places, y, x))
 
 
 def by_kept(
-    k: Lanes, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
+    k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     given: tuple[DeviceOperand, DeviceOperand], epsilon: float, Y: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """Normalise X by a mean and a variance that are given."""
     if Y is None:
         return
-    indices = k.lanes(*s.view)
-    c, seen = indices[1], X.seen_as(s.view)
+    indices = k.grid(*s.view)
+    c, seen = indices[1], X.reshaped(s.view)
     factor = factors[0][c] / k.sqrt(given[1][c] + epsilon)
-    k.store(Y.seen_as(s.view), indices, (seen[indices] - given[0][c]) * factor + factors[1][c])
+    k.store(Y.reshaped(s.view), indices, (seen[indices] - given[0][c]) * factor + factors[1][c])
 
 
 def tell_kept(
-    k: Lanes, given: tuple[DeviceOperand, DeviceOperand], epsilon: float,
+    k: KernelBuilder, given: tuple[DeviceOperand, DeviceOperand], epsilon: float,
     saved: tuple[DeviceOperand | None, DeviceOperand | None],
     outs: tuple[DeviceOperand | None, DeviceOperand | None],
 ) -> None:  # fmt: skip
     """What is told of statistics that stay: they themselves, and 1/deviation."""
-    (c,) = k.lanes(*given[0].shape)
+    (c,) = k.grid(*given[0].shape)
     mean, variance = given[0][c], given[1][c]
     pairs = zip(
         (*saved, *outs), (mean, 1.0 / k.sqrt(variance + epsilon), mean, variance), strict=True
@@ -103,18 +105,18 @@ def tell_kept(
 
 
 def again(
-    k: Lanes, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
+    k: KernelBuilder, s: Channels, X: DeviceOperand, factors: tuple[DeviceOperand, DeviceOperand],
     saved: tuple[DeviceOperand, DeviceOperand], Y: DeviceOperand, frozen: bool,
 ) -> None:  # fmt: skip
     """Normalise X by a mean and 1/deviation."""
-    indices = k.lanes(*s.view)
-    c, x = indices[1], X.seen_as(s.view)[indices]
+    indices = k.grid(*s.view)
+    c, x = indices[1], X.reshaped(s.view)[indices]
     y = (x - saved[0][c]) * (saved[1][c] * factors[0][c]) + factors[1][c]
-    k.store(Y.seen_as(s.view), indices, y if frozen else unless_alone(k, s.places, y, x))
+    k.store(Y.reshaped(s.view), indices, y if frozen else unless_alone(k, s.places, y, x))
 
 
 def gradient(
-    k: Lanes, s: Channels, given: tuple[DeviceOperand, ...],
+    k: KernelBuilder, s: Channels, given: tuple[DeviceOperand, ...],
     made: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None], frozen: bool,
 ) -> None:  # fmt: skip
     """Gradients of images, scale and bias from X, d_Y, scale, mean and 1/deviation."""
@@ -133,12 +135,12 @@ def gradient(
     sums(k, s, values, (d_scale, d_bias))
     if d_X is None:
         return
-    indices = k.lanes(*s.view)
-    c, above = indices[1], d_Y.seen_as(s.view)[indices]
+    indices = k.grid(*s.view)
+    c, above = indices[1], d_Y.reshaped(s.view)[indices]
     if frozen:
-        k.store(d_X.seen_as(s.view), indices, above * (scale[c] * inverse[c]))
+        k.store(d_X.reshaped(s.view), indices, above * (scale[c] * inverse[c]))
         return
-    normal = (X.seen_as(s.view)[indices] - mean[c]) * inverse[c]
+    normal = (X.reshaped(s.view)[indices] - mean[c]) * inverse[c]
     total = k.astype(k.size(s.places), held(dtype))
     share = (above - (d_bias[c] + normal * d_scale[c]) / total) * (scale[c] * inverse[c])
-    k.store(d_X.seen_as(s.view), indices, unless_alone(k, s.places, share, above))
+    k.store(d_X.reshaped(s.view), indices, unless_alone(k, s.places, share, above))

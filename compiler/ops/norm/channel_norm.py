@@ -8,8 +8,14 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Types, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import FINITE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import (
     channels_first,
@@ -50,7 +56,7 @@ class Lrn(OpDef, op="lrn"):
     data_format = attr("AnyLayout")
     is_test = attr(False)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return turned_layout("data_format", self.data_format, order, "X", "Out", "MidOut")
 
     def infer(self, X: TensorType) -> dict[str, TensorType]:
@@ -71,8 +77,10 @@ class Lrn(OpDef, op="lrn"):
         around = laid_out(self.data_format, neighbour_sum(share, reach, reach))
         return {"X": d_Out * MidOut**-self.beta - 2 * self.alpha * self.beta * X * around}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand) -> None:
-        place = k.lanes(*X.shape)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, MidOut: DeviceOperand
+    ) -> None:
+        place = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, place, t)
         around = k.sum(k.square(X.at(*near, where=inside, other=0)), t)
@@ -82,14 +90,14 @@ class Lrn(OpDef, op="lrn"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Out: DeviceOperand,
         MidOut: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        place = k.lanes(*X.shape)
+        place = k.grid(*X.shape)
         t = k.loop(2 * self.reach(X.shape) + 1)
         near, inside = self.neighbour(k, X.shape, place, t)
         above, out = (each.at(*near, where=inside, other=0) for each in (d_Out, Out))
@@ -104,7 +112,7 @@ class Lrn(OpDef, op="lrn"):
         return min(reach, channels) if isinstance(channels, int) else reach
 
     def neighbour(
-        self, k: Lanes, shape: Shape, place: tuple[Number, ...], turn: Number
+        self, k: KernelBuilder, shape: Shape, place: tuple[Number, ...], turn: Number
     ) -> tuple[tuple[Number, ...], Number]:
         """The same place in one of the channels around, and whether there is such a channel."""
         channels: Size = channels_first(self.data_format, shape)[1]
@@ -127,7 +135,7 @@ class AffineChannel(OpDef, op="affine_channel"):
     Out = writes()
     data_layout = attr("AnyLayout")
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return turned_layout("data_layout", self.data_layout, order, "X", "Out")
 
     def infer(self, X: TensorType, Scale: TensorType, Bias: TensorType) -> TensorType:
@@ -147,7 +155,9 @@ class AffineChannel(OpDef, op="affine_channel"):
         d_scale, d_bias = (d_Out * X).sum(axis=axes), d_Out.sum(axis=axes)
         return {"X": d_Out * Scale.reshape(shape), "Scale": d_scale, "Bias": d_bias}
 
-    def lower(self, k: Kernel, X: Operand, Scale: Operand, Bias: Operand, Out: Operand) -> None:
+    def lower(
+        self, k: SourceBuilder, X: Operand, Scale: Operand, Bias: Operand, Out: Operand
+    ) -> None:
         channels = channels_first(self.data_layout, X.shape)[1]
         shape = in_layout(self.data_layout, (1, channels, *[1] * (X.type.rank - 2)))
         k.line(f"np.multiply({X}, {Scale.view(shape)}, out={Out})")
@@ -155,20 +165,20 @@ class AffineChannel(OpDef, op="affine_channel"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         Bias: DeviceOperand,
         Out: DeviceOperand,
     ) -> None:
         s = Channels.of(self.data_layout, X.shape)
-        place = k.lanes(*s.view)
-        made = X.seen_as(s.view)[place] * Scale[place[1]] + Bias[place[1]]
-        k.store(Out.seen_as(s.view), place, made)
+        place = k.grid(*s.view)
+        made = X.reshaped(s.view)[place] * Scale[place[1]] + Bias[place[1]]
+        k.store(Out.reshaped(s.view), place, made)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         d_Out: DeviceOperand,
@@ -187,8 +197,8 @@ class AffineChannel(OpDef, op="affine_channel"):
         if wanted:
             sums(k, s, values, wanted)
         if d_X is not None:
-            place = k.lanes(*s.view)
-            k.store(d_X.seen_as(s.view), place, d_Out.seen_as(s.view)[place] * Scale[place[1]])
+            place = k.grid(*s.view)
+            k.store(d_X.reshaped(s.view), place, d_Out.reshaped(s.view)[place] * Scale[place[1]])
 
 
 def channel_shape(X: Array, layout: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm.group_norm import require_channels
 
@@ -109,7 +109,7 @@ class DataNorm(OpDef, op="data_norm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         BatchSize: DeviceOperand,
         BatchSum: DeviceOperand,
@@ -120,17 +120,17 @@ class DataNorm(OpDef, op="data_norm"):
         Means: DeviceOperand,
         Scales: DeviceOperand,
     ) -> None:
-        (c,) = k.lanes(X.shape[1])
+        (c,) = k.grid(X.shape[1])
         k.store(Means, (c,), BatchSum[c] / BatchSize[c])
         k.store(Scales, (c,), k.sqrt(BatchSize[c] / BatchSquareSum[c]))
-        n, c = k.lanes(*X.shape)
+        n, c = k.grid(*X.shape)
         y = (X[n, c] - Means[c]) * Scales[c]
         if self.enable_scale_and_shift and scale_w is not None and bias is not None:
             y = y * scale_w[c] + bias[c]
         k.store(Y, (n, c), y * self.shown(k, X, n, c, None))
 
     def shown(
-        self, k: Lanes, X: DeviceOperand, n: Number, c: Number, inside: Number | None
+        self, k: KernelBuilder, X: DeviceOperand, n: Number, c: Number, inside: Number | None
     ) -> Number:
         """1 for a feature that counts: `shown_features` for one of them."""
         if self.slot_dim <= 0:
@@ -141,7 +141,7 @@ class DataNorm(OpDef, op="data_norm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Means: DeviceOperand,
         Scales: DeviceOperand,
@@ -157,12 +157,12 @@ class DataNorm(OpDef, op="data_norm"):
     ) -> None:
         """One pass over the features for X, one for all sums over the batch."""
         if d_X is not None:
-            n, c = k.lanes(*X.shape)
+            n, c = k.grid(*X.shape)
             above = d_Y[n, c] * Scales[c]
             if self.enable_scale_and_shift and scale_w is not None:
                 above = above * scale_w[c] * self.shown(k, X, n, c, None)
             k.store(d_X, (n, c), above)
-        (c,) = k.lanes(X.shape[1])
+        (c,) = k.grid(X.shape[1])
         n = k.loop(X.shape[0])
         shown, x = self.shown(k, X, n, c, None), X[n, c]
         centred, above = x - Means[c], d_Y[n, c] * shown

@@ -8,7 +8,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.image.windows import channels_first, laid_out, seen_channels_first
 from compiler.ops.norm import group_norm_kernels as group_lanes
@@ -87,7 +87,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand | None,
         Bias: DeviceOperand | None,
@@ -96,22 +96,22 @@ class InstanceNorm(OpDef, op="instance_norm"):
         SavedVariance: DeviceOperand | None,
     ) -> None:
         images = (X.shape[0], X.shape[1], product(X.shape[2:]))
-        n, c = k.lanes(*images[:2])
+        n, c = k.grid(*images[:2])
         r = k.loop(images[2])
-        x = wide(k, X.seen_as(images)[n, c, r])
+        x = wide(k, X.reshaped(images)[n, c, r])
         mean, variance = k.moments(x, r)
         inverse = 1.0 / k.sqrt(variance + self.epsilon)
         for out, value in ((SavedMean, mean), (SavedVariance, inverse)):
             if out is not None:
-                k.store(out.seen_as(images[:2]), (n, c), value)
+                k.store(out.reshaped(images[:2]), (n, c), value)
         if Y is not None:
             y = (x - mean) * inverse
             y = y if Scale is None else y * Scale[c]
-            k.store(Y.seen_as(images), (n, c, r), y if Bias is None else y + Bias[c])
+            k.store(Y.reshaped(images), (n, c, r), y if Bias is None else y + Bias[c])
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand | None,
         SavedMean: DeviceOperand,
@@ -122,7 +122,7 @@ class InstanceNorm(OpDef, op="instance_norm"):
         d_Bias: DeviceOperand | None,
     ) -> None:
         s = Channels((X.shape[0], X.shape[1], product(X.shape[2:])))
-        means, inverses = SavedMean.seen_as(s.view[:2]), SavedVariance.seen_as(s.view[:2])
+        means, inverses = SavedMean.reshaped(s.view[:2]), SavedVariance.reshaped(s.view[:2])
 
         def values(c: Number, place: Number) -> list[Number]:
             n = k.div(place, k.size(s.view[2]))
@@ -137,16 +137,16 @@ class InstanceNorm(OpDef, op="instance_norm"):
             sums(k, s, values, wanted)
         if d_X is None:
             return
-        n, c = k.lanes(*s.view[:2])
+        n, c = k.grid(*s.view[:2])
         r = k.loop(s.view[2])
-        scaled, inverse = wide(k, d_Y.seen_as(s.view)[n, c, r]), wide(k, inverses[n, c])
-        normal = (wide(k, X.seen_as(s.view)[n, c, r]) - means[n, c]) * inverse
+        scaled, inverse = wide(k, d_Y.reshaped(s.view)[n, c, r]), wide(k, inverses[n, c])
+        normal = (wide(k, X.reshaped(s.view)[n, c, r]) - means[n, c]) * inverse
         scaled = scaled if Scale is None else scaled * Scale[c]
         made = row_gradient(k, r, _count(k, s.view[2], X), scaled, normal, inverse)
-        k.store(d_X.seen_as(s.view), (n, c, r), made)
+        k.store(d_X.reshaped(s.view), (n, c, r), made)
 
 
-def _count(k: Lanes, size: Size, like: DeviceOperand) -> Number:
+def _count(k: KernelBuilder, size: Size, like: DeviceOperand) -> Number:
     """A size in the numbers that means are computed in."""
     return k.astype(k.size(size), held(like.type.dtype))
 
@@ -229,7 +229,7 @@ class GroupNorm(OpDef, op="group_norm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand | None,
         Bias: DeviceOperand | None,
@@ -242,7 +242,7 @@ class GroupNorm(OpDef, op="group_norm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Y: DeviceOperand,
         Scale: DeviceOperand | None,
         Bias: DeviceOperand | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
 from compiler.ops.norm.norm_kernels import Channels, held, kept, row_gradient, sums, wide
@@ -23,7 +23,7 @@ class Member:
     inside: Number | None
     count: Number
 
-    def at(self, k: Lanes, vector: DeviceOperand) -> Number:
+    def at(self, k: KernelBuilder, vector: DeviceOperand) -> Number:
         """What a vector has for the element's channel."""
         return wide(k, vector.at(self.c, where=self.inside, other=0))
 
@@ -49,11 +49,11 @@ class Groups:
         last = is_channels_last(self.layout)
         return (batch, places, channels) if last else (batch, channels, places)
 
-    def begin(self, k: Lanes, like: DeviceOperand) -> Member:
+    def begin(self, k: KernelBuilder, like: DeviceOperand) -> Member:
         """Begin a kernel with a lane a group; gives the element of a turn."""
         batch, channels, places = self.sizes
         size = (channels - 1) // self.groups + 1
-        n, group = k.lanes(batch, self.groups)
+        n, group = k.grid(batch, self.groups)
         turn = k.loop(size * places)
         if is_channels_last(self.layout):
             p, c = k.unravel(turn, (places, size))
@@ -66,13 +66,13 @@ class Groups:
         own = k.minimum(k.size(channels) - group * k.size(size), k.size(size)) * k.size(places)
         return Member(n, group, c, index, turn, inside, k.astype(own, held(like.type.dtype)))
 
-    def read(self, k: Lanes, images: DeviceOperand, e: Member) -> Number:
+    def read(self, k: KernelBuilder, images: DeviceOperand, e: Member) -> Number:
         """An element in no less than 32 bits; 0 where there is none."""
-        return wide(k, images.seen_as(self.view).at(*e.index, where=e.inside, other=0))
+        return wide(k, images.reshaped(self.view).at(*e.index, where=e.inside, other=0))
 
 
 def normalise(
-    k: Lanes, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
+    k: KernelBuilder, g: Groups, X: DeviceOperand, factors: tuple[DeviceOperand | None, ...],
     epsilon: float, outs: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
     """Y, the mean and the variance of every group; `factors` are scale and bias."""
@@ -88,10 +88,10 @@ def normalise(
     y = (x - mean) / k.sqrt(variance + epsilon)
     y = y if scale is None else y * e.at(k, scale)
     y = y if bias is None else y + e.at(k, bias)
-    k.store(Y.seen_as(g.view), e.index, y, where=e.inside)
+    k.store(Y.reshaped(g.view), e.index, y, where=e.inside)
 
 
-def normal_of(k: Lanes, y: Number, scale: Number | None, bias: Number | None) -> Number:
+def normal_of(k: KernelBuilder, y: Number, scale: Number | None, bias: Number | None) -> Number:
     """What Y was before scale and bias; 0 where the scale is."""
     shifted = y if bias is None else y - bias
     if scale is None:
@@ -101,7 +101,7 @@ def normal_of(k: Lanes, y: Number, scale: Number | None, bias: Number | None) ->
 
 
 def gradient(
-    k: Lanes, g: Groups, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
+    k: KernelBuilder, g: Groups, given: tuple[DeviceOperand, DeviceOperand, DeviceOperand],
     factors: tuple[DeviceOperand | None, ...], epsilon: float,
     made: tuple[DeviceOperand | None, ...],
 ) -> None:  # fmt: skip
@@ -128,4 +128,4 @@ def gradient(
     scaled = above if own[0] is None else above * own[0]
     inverse = 1.0 / k.sqrt(wide(k, Variance[e.n, e.group]) + epsilon)
     share = row_gradient(k, e.turn, e.count, scaled, normal, inverse)
-    k.store(d_X.seen_as(g.view), e.index, share, where=e.inside)
+    k.store(d_X.reshaped(g.view), e.index, share, where=e.inside)

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import attr
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.norm import batch_norm_kernels as batch_lanes
 from compiler.ops.norm.norm import BatchNormalisation
@@ -91,7 +91,7 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         Bias: DeviceOperand,
@@ -107,12 +107,12 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         given = (X, Scale, Bias, Mean, Variance, MomentumTensor, Y, MeanOut, VarianceOut)
         super().triton(k, *given, SavedMean, SavedVariance)
         if Y is not None and self.activation in ("leaky_relu", "elu"):
-            at = k.lanes(*Y.shape)
+            at = k.grid(*Y.shape)
             k.store(Y, at, bent(k, Y[at], self.activation, self.alpha))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Y: DeviceOperand,
         Scale: DeviceOperand,
         Bias: DeviceOperand,
@@ -123,12 +123,12 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         d_Bias: DeviceOperand | None,
     ) -> None:
         straight, above = (k.scratch(Y.shape, Y.type.dtype) for _ in range(2))
-        at = k.lanes(*Y.shape)
+        at = k.grid(*Y.shape)
         values = straightened(k, Y[at], d_Y[at], self.activation, self.alpha)
         for out, value in zip((straight, above), values, strict=True):
             k.store(out, at, value)
         factor, inverse = (k.scratch(Scale.shape, Scale.type.dtype) for _ in range(2))
-        (c,) = k.lanes(*Scale.shape)
+        (c,) = k.grid(*Scale.shape)
         k.store(factor, (c,), Scale[c] * Scale[c] * SavedVariance[c])
         k.store(inverse, (c,), 1.0 / Scale[c])
         s = Channels.of(self.data_layout, Y.shape)
@@ -137,14 +137,14 @@ class InplaceAbn(BatchNormalisation, op="inplace_abn"):
         batch_lanes.gradient(k, s, given, (d_X, d_Scale, d_Bias), self.is_frozen)
 
 
-def bent(k: Lanes, x: Number, activation: str, alpha: float) -> Number:
+def bent(k: KernelBuilder, x: Number, activation: str, alpha: float) -> Number:
     """`activated` for one value."""
     below = x if activation == "leaky_relu" else k.expm1(k.minimum(x, 0.0))
     return k.where(x > 0, x, below * alpha)
 
 
 def straightened(
-    k: Lanes, y: Number, above: Number, activation: str, alpha: float
+    k: KernelBuilder, y: Number, above: Number, activation: str, alpha: float
 ) -> tuple[Number, Number]:
     """`undone` for one result and its gradient."""
     if activation == "elu":

@@ -7,7 +7,13 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.norm.norm_kernels import Channels, held, row_gradient, sums, wide
 from compiler.ops.type_checks import differ, shown
@@ -77,7 +83,7 @@ class LayerNorm(OpDef, op="layer_norm"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Scale: Operand | None,
         Bias: Operand | None,
@@ -107,7 +113,7 @@ class LayerNorm(OpDef, op="layer_norm"):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Scale: Operand | None,
         Mean: Operand,
@@ -121,7 +127,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         table = self.table(X.shape)
         rows, columns = table
         dtype, above = X.type.dtype, d_Y.view(table)
-        ones = k.once(f"np.ones({rows}, np.{dtype.numpy.name})", [], "ones")
+        ones = k.at_bind(f"np.ones({rows}, np.{dtype.numpy.name})", [], "ones")
         if d_Bias is not None:
             k.line(f"np.matmul({ones}, {above}, out={d_Bias})")
         if d_X is None and d_Scale is None:
@@ -141,7 +147,7 @@ class LayerNorm(OpDef, op="layer_norm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand | None,
         Bias: DeviceOperand | None,
@@ -151,9 +157,9 @@ class LayerNorm(OpDef, op="layer_norm"):
     ) -> None:
         """A lane a row: it is read once where it fits into a tile."""
         rows, columns = self.table(X.shape)
-        (i,) = k.lanes(rows)
+        (i,) = k.grid(rows)
         r = k.loop(columns)
-        x = wide(k, X.seen_as((rows, columns))[i, r])
+        x = wide(k, X.reshaped((rows, columns))[i, r])
         mean, variance = k.moments(x, r)
         for out, value in ((Mean, mean), (Variance, variance)):
             if out is not None:
@@ -162,11 +168,11 @@ class LayerNorm(OpDef, op="layer_norm"):
             y = (x - mean) / k.sqrt(variance + self.epsilon)
             y = y if Scale is None else y * Scale[r]
             y = y if Bias is None else y + Bias[r]
-            k.store(Y.seen_as((rows, columns)), (i, r), y)
+            k.store(Y.reshaped((rows, columns)), (i, r), y)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand | None,
         Mean: DeviceOperand,
@@ -178,7 +184,7 @@ class LayerNorm(OpDef, op="layer_norm"):
     ) -> None:
         """Sums over rows for Scale and Bias, sums over columns for X."""
         table = self.table(X.shape)
-        x, above = X.seen_as(table), d_Y.seen_as(table)
+        x, above = X.reshaped(table), d_Y.reshaped(table)
 
         def normal(i: Number, value: Number) -> Number:
             return (value - Mean[i]) / k.sqrt(Variance[i] + self.epsilon)
@@ -196,15 +202,15 @@ class LayerNorm(OpDef, op="layer_norm"):
             sums(k, Channels(table), values, wanted)
         if d_X is None:
             return
-        (i,) = k.lanes(table[0])
+        (i,) = k.grid(table[0])
         r = k.loop(table[1])
         inverse = 1.0 / k.sqrt(wide(k, Variance[i]) + self.epsilon)
         scaled = wide(k, above[i, r]) if Scale is None else wide(k, above[i, r]) * Scale[r]
         count = k.astype(k.size(table[1]), held(X.type.dtype))
         made = row_gradient(k, r, count, scaled, normal(i, wide(k, x[i, r])), inverse)
-        k.store(d_X.seen_as(table), (i, r), made)
+        k.store(d_X.reshaped(table), (i, r), made)
 
-    def share(self, k: Kernel, columns: Size, X: Operand, Scale: Operand | None) -> str:
+    def share(self, k: SourceBuilder, columns: Size, X: Operand, Scale: Operand | None) -> str:
         """The vector whose product with a row is the mean of the row times Scale."""
         even = _share(k, columns, X)
         if Scale is None:
@@ -215,7 +221,7 @@ class LayerNorm(OpDef, op="layer_norm"):
 
     def lower_image(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         gradients: list[Operand],
         Scale: Operand | None,
         share: str,
@@ -237,7 +243,7 @@ class LayerNorm(OpDef, op="layer_norm"):
         k.line(f"np.multiply({made}, {inverse.view(column)}, out={made})")
 
 
-def _share(k: Kernel, columns: Size, X: Operand) -> str:
+def _share(k: SourceBuilder, columns: Size, X: Operand) -> str:
     """The vector whose product with a row is the row's mean."""
     dtype = X.type.dtype.numpy.name
-    return k.once(f"np.full({columns}, 1 / ({columns}), np.{dtype})", [], "share")
+    return k.at_bind(f"np.full({columns}, 1 / ({columns}), np.{dtype})", [], "share")

@@ -10,8 +10,8 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import Again, OpDef, Types, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 from compiler.ops.image.windows import is_channels_last, turned_layout
 from compiler.ops.norm import batch_norm_kernels as batch_lanes
@@ -40,14 +40,14 @@ class Layouts(OpDef):
 
     data_layout = attr("NCHW")
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         return turned_layout("data_layout", self.data_layout, order, "X", "Y")
 
     def channel_axis(self, rank: int) -> int:
         """The axis of the channels."""
         return rank - 1 if is_channels_last(self.data_layout) else 1
 
-    def seen(self, k: Kernel, X: Operand) -> str:
+    def seen(self, k: SourceBuilder, X: Operand) -> str:
         """The expression for X as [N, places, C]."""
         axis = self.channel_axis(X.type.rank)
         before, channels, after = (
@@ -57,7 +57,7 @@ class Layouts(OpDef):
         )
         if after == 1:
             return X.view((1, before, channels))
-        return k.once(f"{X.view((before, channels, after))}.mT", [X], "npc")
+        return k.at_bind(f"{X.view((before, channels, after))}.mT", [X], "npc")
 
 
 class BatchNormalisation(Layouts):
@@ -120,7 +120,7 @@ class BatchNormalisation(Layouts):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         Bias: DeviceOperand,
@@ -152,7 +152,7 @@ class BatchNormalisation(Layouts):
 
     def triton_batch(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         s: Channels,
         X: DeviceOperand,
         affine: tuple[DeviceOperand, DeviceOperand],
@@ -212,7 +212,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Scale: Operand,
         Bias: Operand,
@@ -240,17 +240,17 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
             name, last = self.batch_function(k)
             k.line(f"{name}({images}, {vectors}, {rest}{last})")
 
-    def batch_function(self, k: Kernel) -> tuple[str, str]:
+    def batch_function(self, k: SourceBuilder) -> tuple[str, str]:
         """The function that normalises by the batch, and its further arguments."""
         return k.function(normalize_by_batch), ""
 
-    def gradient_function(self, k: Kernel) -> tuple[str, str]:
+    def gradient_function(self, k: SourceBuilder) -> tuple[str, str]:
         """The function of the gradient, and its last argument."""
         return k.function(normalize_gradient), f"{self.is_frozen}"
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Scale: Operand,
         SavedMean: Operand,
@@ -269,7 +269,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         SavedMean: DeviceOperand,
@@ -285,7 +285,7 @@ class BatchNorm(BatchNormalisation, op="batch_norm"):
 
     def triton_gradient(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         s: Channels,
         given: tuple[DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand, DeviceOperand],
         outs: tuple[DeviceOperand | None, DeviceOperand | None, DeviceOperand | None],
@@ -323,7 +323,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Scale: Operand,
         Bias: Operand,
@@ -337,7 +337,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Scale: DeviceOperand,
         Bias: DeviceOperand,
@@ -349,7 +349,7 @@ class BatchNormAgain(Layouts, op="batch_norm_again"):
         batch_lanes.again(k, s, X, (Scale, Bias), saved, Y, self.frozen)
 
 
-def like(k: Kernel, value: Operand) -> Operand:
+def like(k: SourceBuilder, value: Operand) -> Operand:
     """Scratch of the same type."""
     return k.scratch(value.shape, value.type.dtype)
 
@@ -358,6 +358,6 @@ def _tuple(items: Iterable[object]) -> str:
     return f"({', '.join(map(str, items))})"
 
 
-def _copy(k: Kernel, given: Operand, out: Operand) -> None:
+def _copy(k: SourceBuilder, given: Operand, out: Operand) -> None:
     if not k.aliased(given, out):
         k.line(f"np.copyto({out}, {given})")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compiler.ir.dims import Size, product
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import HALVES, DType, Shape
 from compiler.ops.image.windows import channels_first, is_channels_last
 
@@ -48,16 +48,16 @@ class Channels:
         """True where a kernel can hold all places of a channel at once."""
         return isinstance(self.places, int) and self.places <= TILE
 
-    def index(self, k: Lanes, c: Number, place: Number) -> tuple[Number, ...]:
+    def index(self, k: KernelBuilder, c: Number, place: Number) -> tuple[Number, ...]:
         """The indices of an element in the view."""
         if len(self.view) == 2:
             return (place, c)
         inner = k.size(self.view[2])
         return (k.div(place, inner), c, k.mod(place, inner))
 
-    def read(self, k: Lanes, X: DeviceOperand, c: Number, place: Number) -> Number:
+    def read(self, k: KernelBuilder, X: DeviceOperand, c: Number, place: Number) -> Number:
         """An element, in no less than 32 bits."""
-        return wide(k, X.seen_as(self.view)[self.index(k, c, place)])
+        return wide(k, X.reshaped(self.view)[self.index(k, c, place)])
 
 
 def held(dtype: DType) -> DType:
@@ -65,35 +65,35 @@ def held(dtype: DType) -> DType:
     return DType.FP32 if dtype in HALVES else dtype
 
 
-def wide(k: Lanes, value: Number) -> Number:
+def wide(k: KernelBuilder, value: Number) -> Number:
     """A number in no less than 32 bits."""
     return k.astype(value, held(value.dtype))
 
 
-def kept(k: Lanes, inside: Number | None, value: Number) -> Number:
+def kept(k: KernelBuilder, inside: Number | None, value: Number) -> Number:
     """A value where it counts, else 0."""
     return value if inside is None else k.where(inside, value, 0)
 
 
-def sums(k: Lanes, s: Channels, values: Values, outs: Sequence[DeviceOperand]) -> None:
+def sums(k: KernelBuilder, s: Channels, values: Values, outs: Sequence[DeviceOperand]) -> None:
     """A kernel for outs[i][c] = the sum of values(c, place)[i] over all places of a channel."""
-    (c,) = k.lanes(s.count)
+    (c,) = k.grid(s.count)
     r = k.loop(s.places)
     for out, value in zip(outs, values(c, r), strict=True):
         k.store(out, (c,), k.sum(value, r))
 
 
 def moments(
-    k: Lanes, s: Channels, X: DeviceOperand, tell: Callable[[Number, Number, Number], None]
+    k: KernelBuilder, s: Channels, X: DeviceOperand, tell: Callable[[Number, Number, Number], None]
 ) -> None:
     """A kernel for each channel's mean and (biased) variance, which `tell` is given to store."""
-    (c,) = k.lanes(s.count)
+    (c,) = k.grid(s.count)
     r = k.loop(s.places)
     tell(c, *k.moments(s.read(k, X, c, r), r))
 
 
 def row_gradient(
-    k: Lanes, r: Number, count: Number, scaled: Number, normal: Number, inverse: Number
+    k: KernelBuilder, r: Number, count: Number, scaled: Number, normal: Number, inverse: Number
 ) -> Number:
     """The gradient of a row's element, given those of its normalised values."""
     along, level = k.sum(scaled * normal, r) / count, k.sum(scaled, r) / count

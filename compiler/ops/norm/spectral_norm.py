@@ -8,7 +8,7 @@ from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shared_kernels import split_at
 from compiler.ops.type_checks import require_same_shape
@@ -68,19 +68,19 @@ class SpectralNorm(OpDef, op="spectral_norm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Weight: DeviceOperand,
         U: DeviceOperand,
         V: DeviceOperand,
         Out: DeviceOperand,
     ) -> None:
         sigma = self.iterate(k, Weight, U, V)[2]
-        at = k.lanes(*Weight.shape)
+        at = k.grid(*Weight.shape)
         k.store(Out, at, Weight[at] / sigma[0])
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Weight: DeviceOperand,
         U: DeviceOperand,
         V: DeviceOperand,
@@ -90,66 +90,66 @@ class SpectralNorm(OpDef, op="spectral_norm"):
         u, v, sigma = self.iterate(k, Weight, U, V)
         whole = split_at(Weight.shape, self.dim)
         along = k.scratch((whole[1],), Weight.type.dtype)
-        (row,) = k.lanes(whole[1])
+        (row,) = k.grid(whole[1])
         r = k.loop(product((whole[0], whole[2])))
         at = self.at(k, Weight, row, r)
-        k.store(along, (row,), k.sum(d_Out.seen_as(whole)[at] * Weight.seen_as(whole)[at], r))
+        k.store(along, (row,), k.sum(d_Out.reshaped(whole)[at] * Weight.reshaped(whole)[at], r))
         total = summed(k, along)
-        i, row, j = k.lanes(*whole)
+        i, row, j = k.grid(*whole)
         outer = u[row] * v[i * k.size(whole[2]) + j] * total[0] / sigma[0]
-        made = (d_Out.seen_as(whole)[i, row, j] - outer) / sigma[0]
-        k.store(d_Weight.seen_as(whole), (i, row, j), made)
+        made = (d_Out.reshaped(whole)[i, row, j] - outer) / sigma[0]
+        k.store(d_Weight.reshaped(whole), (i, row, j), made)
 
     def at(
-        self, k: Lanes, Weight: DeviceOperand, row: Number, column: Number
+        self, k: KernelBuilder, Weight: DeviceOperand, row: Number, column: Number
     ) -> tuple[Number, Number, Number]:
         """Where an element of the matrix is, in the shape that `split_at` gives."""
         behind = k.size(split_at(Weight.shape, self.dim)[2])
         return k.div(column, behind), row, k.mod(column, behind)
 
     def iterate(
-        self, k: Lanes, Weight: DeviceOperand, U: DeviceOperand, V: DeviceOperand
+        self, k: KernelBuilder, Weight: DeviceOperand, U: DeviceOperand, V: DeviceOperand
     ) -> tuple[DeviceOperand, DeviceOperand, DeviceOperand]:
         """Kernels for `power_iteration`."""
         whole, u, v = split_at(Weight.shape, self.dim), U, V
-        rows, columns, matrix = whole[1], product((whole[0], whole[2])), Weight.seen_as(whole)
+        rows, columns, matrix = whole[1], product((whole[0], whole[2])), Weight.reshaped(whole)
         for _ in range(self.power_iters):
             turned = k.scratch((columns,), Weight.type.dtype)
-            (c,) = k.lanes(columns)
+            (c,) = k.grid(columns)
             r = k.loop(rows)
             k.store(turned, (c,), k.sum(matrix[self.at(k, Weight, r, c)] * u[r], r))
             v = unit(k, turned, self.eps)
             u = unit(k, self.times(k, Weight, v), self.eps)
         straight, sigma = self.times(k, Weight, v), k.scratch((1,), Weight.type.dtype)
-        (one,) = k.lanes(1)
+        (one,) = k.grid(1)
         r = k.loop(rows)
         k.store(sigma, (one,), k.sum(straight[r] * u[r], r))
         return u, v, sigma
 
-    def times(self, k: Lanes, Weight: DeviceOperand, v: DeviceOperand) -> DeviceOperand:
+    def times(self, k: KernelBuilder, Weight: DeviceOperand, v: DeviceOperand) -> DeviceOperand:
         """A kernel for the matrix times a vector."""
         whole = split_at(Weight.shape, self.dim)
         made = k.scratch((whole[1],), Weight.type.dtype)
-        (row,) = k.lanes(whole[1])
+        (row,) = k.grid(whole[1])
         r = k.loop(product((whole[0], whole[2])))
-        product_of = Weight.seen_as(whole)[self.at(k, Weight, row, r)] * v[r]
+        product_of = Weight.reshaped(whole)[self.at(k, Weight, row, r)] * v[r]
         k.store(made, (row,), k.sum(product_of, r))
         return made
 
 
-def unit(k: Lanes, vector: DeviceOperand, eps: float) -> DeviceOperand:
+def unit(k: KernelBuilder, vector: DeviceOperand, eps: float) -> DeviceOperand:
     """A kernel for a vector over its length."""
     made = k.scratch(vector.shape, vector.type.dtype)
-    k.lanes(1)
+    k.grid(1)
     r = k.loop(vector.shape[0])
     length = k.sqrt(k.sum(vector[r] * vector[r], r)) + eps
     k.store(made, (r,), vector[r] / length)
     return made
 
 
-def summed(k: Lanes, vector: DeviceOperand) -> DeviceOperand:
+def summed(k: KernelBuilder, vector: DeviceOperand) -> DeviceOperand:
     """A kernel for the sum of a vector."""
-    made, (one,) = k.scratch((1,), vector.type.dtype), k.lanes(1)
+    made, (one,) = k.scratch((1,), vector.type.dtype), k.grid(1)
     r = k.loop(vector.shape[0])
     k.store(made, (one,), k.sum(vector[r], r))
     return made

@@ -23,7 +23,7 @@ def control_value() -> Array:
 class Exchange(HostOp):
     """An op that talks to servers: `Before` and `After` chain those of a block in program order."""
 
-    stays_on_host = "it talks to parameter servers"
+    no_kernel_reason = "it talks to parameter servers"
     lod_like = ""
 
     Before = reads_order()

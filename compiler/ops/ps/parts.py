@@ -10,7 +10,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Share, Types, attr, reads, reads_rows, writes, writes_rows
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.ps.exchange import row_parts, sparse_parts
 from compiler.ops.shape.join import copy_part, shares_along
@@ -27,7 +27,7 @@ class SplitByref(OpDef, op="split_byref"):
     """
 
     is_cheap = True
-    stays_on_host = "what it cuts is sent by the host"
+    no_kernel_reason = "what it cuts is sent by the host"
 
     X = reads()
     Out = writes(many=True)
@@ -51,7 +51,7 @@ class SplitByref(OpDef, op="split_byref"):
         sections = [len(X) // self.num] * self.num if self.num else self.sections
         return {"Out": row_parts(sections, X)}
 
-    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
         parts = shares_along("X", "Out", self.rows(X.type), 0)
         for part, share in zip(Out, parts, strict=True):
             copy_part(k, part, X, share)
@@ -67,7 +67,7 @@ class SplitSelectedRows(OpDef, op="split_selected_rows"):
     Reference: split_selected_rows_op.cc.
     """
 
-    stays_on_host = "only data decides how many rows each part has"
+    no_kernel_reason = "only data decides how many rows each part has"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -97,7 +97,7 @@ class SplitIds(OpDef, op="split_ids"):
     Reference: split_ids_op.h.
     """
 
-    stays_on_host = "only data decides how many ids each server has"
+    no_kernel_reason = "only data decides how many ids each server has"
 
     Ids = reads(many=True)
     Ids_rows = reads_rows("Ids")
@@ -130,7 +130,7 @@ class MergeIds(OpDef, op="merge_ids"):
     Reference: merge_ids_op.h.
     """
 
-    stays_on_host = "rows are found by their ids"
+    no_kernel_reason = "rows are found by their ids"
 
     Ids = reads(many=True)
     Rows = reads(many=True)

@@ -26,7 +26,7 @@ class ListenAndServ(HostOp, op="listen_and_serv"):
     compiler's.
     """
 
-    stays_on_host = "it serves trainers"
+    no_kernel_reason = "it serves trainers"
 
     X = reads(many=True, optional=True)
     endpoint = attr("127.0.0.1:6164")
@@ -74,7 +74,7 @@ class SumOverServers(Exchange, op="sum_over_servers"):
 class RefByTrainerId(OpDef, op="ref_by_trainer_id"):
     """Out = the one of X whose number is TrainerId. Reference: ref_by_trainer_id_op.cc."""
 
-    stays_on_host = "the trainer is known when its gradient arrives"
+    no_kernel_reason = "the trainer is known when its gradient arrives"
 
     X = reads(many=True)
     TrainerId = reads(no_grad=True)
@@ -96,7 +96,7 @@ class FakeInit(OpDef, op="fake_init"):
     Reference: fake_init_op.cc.
     """
 
-    stays_on_host = "nobody reads the values"
+    no_kernel_reason = "nobody reads the values"
 
     Out = writes()
     shape = attr(list[int]())

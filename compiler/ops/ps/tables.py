@@ -140,7 +140,7 @@ class LookupSparseTable(OpDef, op="lookup_sparse_table"):
     is_sparse = attr(True)
     is_distributed = attr(True)
     servers = attr(1)
-    stays_on_host = "tables lie on the host"
+    no_kernel_reason = "tables lie on the host"
 
     def infer(self, W: TensorType, Ids: TensorType) -> TensorType:
         return W.with_shape((Ids.shape[0], W.shape[1]))

@@ -12,7 +12,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.quantize.levels import level_count, require_count, require_float
 from compiler.ops.type_checks import differ, require_dtype, require_same_dtype
@@ -108,12 +108,12 @@ class FakeChannelWiseDequantizeMaxAbs(OpDef, op="fake_channel_wise_dequantize_ma
             return X * factor / X.dtype.type(divisor(self.quant_bits, len(Scales)))
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Scales: list[DeviceOperand], Out: DeviceOperand
+        self, k: KernelBuilder, X: DeviceOperand, Scales: list[DeviceOperand], Out: DeviceOperand
     ) -> None:
-        indices, axis = k.lanes(*X.shape), len(Scales) - 1
-        factor = Scales[0].seen_as((X.shape[axis],))[indices[axis]]
+        indices, axis = k.grid(*X.shape), len(Scales) - 1
+        factor = Scales[0].reshaped((X.shape[axis],))[indices[axis]]
         for scale in Scales[1:]:
-            factor = factor * scale.seen_as((1,))[0]
+            factor = factor * scale.reshaped((1,))[0]
         k.store(Out, indices, X[indices] * factor / divisor(self.quant_bits, len(Scales)))
 
 
@@ -139,10 +139,12 @@ class DequantizeLog(OpDef, op="dequantize_log"):
         found = Dict.reshape(-1)[X.astype(np.int64) % 128]
         return np.where(X < 0, -found, found)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Dict: DeviceOperand, Out: DeviceOperand) -> None:
-        indices = k.lanes(*X.shape)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Dict: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        indices = k.grid(*X.shape)
         x = k.astype(X[indices], DType.INT32)
-        found = Dict.seen_as((128,))[k.where(x < 0, x + 128, x)]
+        found = Dict.reshaped((128,))[k.where(x < 0, x + 128, x)]
         k.store(Out, indices, k.where(x < 0, -found, found))
 
 
@@ -153,7 +155,7 @@ class LookupTableDequant(OpDef, op="lookup_table_dequant"):
     axis of size 1, which Out lacks; the row `padding_idx` is zeros, and -1 is none.
     """
 
-    stays_on_host = "levels are the bytes of floats, which kernels do not take apart"
+    no_kernel_reason = "levels are the bytes of floats, which kernels do not take apart"
     lod_like = "Ids"
 
     W = reads()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
@@ -48,7 +48,11 @@ class FakeQuantizeAbsMax(FakeQuantize, op="fake_quantize_abs_max"):
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, OutScale: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        OutScale: DeviceOperand | None,
     ) -> None:
         scale = OutScale or k.scratch((1,), X.type.dtype)
         k.store(scale, (0,), largest_of_all(k, X))
@@ -70,13 +74,17 @@ class FakeChannelWiseQuantizeAbsMax(FakeQuantize, op="fake_channel_wise_quantize
         return {"Out": quantized(X, scale, self.bit_length), "OutScale": scale.reshape(-1)}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None, OutScale: DeviceOperand | None
+        self,
+        k: KernelBuilder,
+        X: DeviceOperand,
+        Out: DeviceOperand | None,
+        OutScale: DeviceOperand | None,
     ) -> None:
-        rows = X.seen_as((X.shape[0], product(X.shape[1:])))
+        rows = X.reshaped((X.shape[0], product(X.shape[1:])))
         scale = OutScale or k.scratch(X.shape[:1], X.type.dtype)
         left, top = largest_lanes(k, rows, (1,))
         k.store(scale, left[:1], top)
         if Out is not None:
-            i, j = k.lanes(*rows.shape)
+            i, j = k.grid(*rows.shape)
             rounded = level(k, rows[i, j], scale[i], self.bit_length)
-            k.store(Out.seen_as(rows.shape), (i, j), rounded)
+            k.store(Out.reshaped(rows.shape), (i, j), rounded)

@@ -1,7 +1,8 @@
 """The arithmetic of quantization: scales, levels and rounding. Reference: fake_quantize_op.h.
 
 A scale is the largest magnitude that has a level; levels are the integers from -n to n, where n is
-2 ** (bits - 1) - 1. Functions of arrays are carried into modules; those of `Lanes` write kernels.
+2 ** (bits - 1) - 1. Functions of arrays are copied into generated modules; those that
+take a `KernelBuilder` write kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef.attribute_bounds import between
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, TensorType
 from compiler.ops.math.reduce import fold_lanes
 from compiler.ops.shared_kernels import copy, fill
@@ -78,27 +79,27 @@ def require_scale(op: str, slot: str, type: TensorType, X: TensorType) -> None:
 
 
 def largest_lanes(
-    k: Lanes, X: DeviceOperand, axes: tuple[int, ...]
+    k: KernelBuilder, X: DeviceOperand, axes: tuple[int, ...]
 ) -> tuple[tuple[Number, ...], Number]:
     """Begin a kernel for the largest magnitude over axes; its indices, and the value."""
     turn, whole, left = fold_lanes(k, X.shape, axes)
     return left, k.max(k.absolute(X[whole]), turn)
 
 
-def largest_of_all(k: Lanes, X: DeviceOperand) -> Number:
+def largest_of_all(k: KernelBuilder, X: DeviceOperand) -> Number:
     """Begin a kernel for the largest magnitude of all elements."""
-    flat = X.seen_as((product(X.shape),))
+    flat = X.reshaped((product(X.shape),))
     return largest_lanes(k, flat, (0,))[1]
 
 
-def level(k: Lanes, x: Number, scale: Number, bits: int) -> Number:
+def level(k: KernelBuilder, x: Number, scale: Number, bits: int) -> Number:
     """`quantized`, of one element."""
     inverse = 1.0 / k.where(scale <= 1e-30, scale + 1e-6, scale)
     return k.rint(k.minimum(k.maximum(x, -scale), scale) * (inverse * float(level_count(bits))))
 
 
 def quantize_lanes(
-    k: Lanes,
+    k: KernelBuilder,
     X: DeviceOperand,
     scale: DeviceOperand,
     bits: int,
@@ -107,15 +108,15 @@ def quantize_lanes(
 ) -> None:
     """A kernel for the level of each element, or for the float of that level; one scale."""
     count = (product(X.shape),)
-    (i,) = k.lanes(*count)
-    s = scale.seen_as((1,))[0]
-    result = level(k, X.seen_as(count)[i], s, bits)
+    (i,) = k.grid(*count)
+    s = scale.reshaped((1,))[0]
+    result = level(k, X.reshaped(count)[i], s, bits)
     if dequantizes:
         result = result * (s / float(level_count(bits)))
-    k.store(Out.seen_as(count), (i,), result)
+    k.store(Out.reshaped(count), (i,), result)
 
 
-def keep(k: Lanes, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
+def keep(k: KernelBuilder, given: DeviceOperand | None, out: DeviceOperand | None) -> None:
     """A kernel for state that stays; 0 where there was none."""
     if out is not None and given is not None:
         copy(k, given, out)
@@ -123,6 +124,6 @@ def keep(k: Lanes, given: DeviceOperand | None, out: DeviceOperand | None) -> No
         fill(k, out, 0.0)
 
 
-def scalars(k: Lanes, *operands: DeviceOperand | None) -> Sequence[Number]:
+def scalars(k: KernelBuilder, *operands: DeviceOperand | None) -> Sequence[Number]:
     """The only element of each tensor; 0 for None."""
-    return [0.0 if each is None else each.seen_as((1,))[0] for each in operands]
+    return [0.0 if each is None else each.reshaped((1,))[0] for each in operands]

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_previous, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.quantize.levels import (
     BITS,
@@ -62,7 +62,7 @@ class MovingAverage(OpDef):
 
     def move(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         before: tuple[DeviceOperand | None, DeviceOperand | None],
         after: tuple[DeviceOperand | None, DeviceOperand | None],
@@ -72,10 +72,10 @@ class MovingAverage(OpDef):
         top = largest_of_all(k, X)
         state, accum = scalars(k, *before)
         moved = state * self.moving_rate + 1.0, accum * self.moving_rate + top
-        k.store(scale.seen_as((1,)), (0,), moved[1] / moved[0])
+        k.store(scale.reshaped((1,)), (0,), moved[1] / moved[0])
         for out, value in zip(after, moved, strict=True):
             if out is not None:
-                k.store(out.seen_as((1,)), (0,), value)
+                k.store(out.reshaped((1,)), (0,), value)
 
 
 def moved(
@@ -118,7 +118,7 @@ class FakeQuantizeMovingAverage(MovingAverage):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         InScale: DeviceOperand,
         InAccum: DeviceOperand | None,
@@ -205,7 +205,7 @@ class MovingAverageAbsMaxScale(MovingAverage, op="moving_average_abs_max_scale")
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         InAccum: DeviceOperand | None,
         InState: DeviceOperand | None,

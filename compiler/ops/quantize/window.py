@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.opdef import attr, reads, reads_previous, writes
 from compiler.ir.opdef.attribute_bounds import at_least
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.quantize.fake import FakeQuantize
 from compiler.ops.quantize.levels import (
@@ -75,7 +75,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         InScale: DeviceOperand,
         Iter: DeviceOperand | None,
@@ -95,7 +95,7 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
 
     def track(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         state: tuple[DeviceOperand, DeviceOperand, DeviceOperand | None],
         scale: DeviceOperand,
@@ -105,18 +105,18 @@ class FakeQuantizeRangeAbsMax(FakeQuantize, op="fake_quantize_range_abs_max"):
         InScale, Iter, Scales = state
         found = k.scratch((1,), X.type.dtype)
         k.store(found, (0,), largest_of_all(k, X))
-        (n,) = k.lanes(1)
-        step, before, top = Iter.seen_as((1,))[n], InScale.seen_as((1,))[n], found[n]
+        (n,) = k.grid(1)
+        step, before, top = Iter.reshaped((1,))[n], InScale.reshaped((1,))[n], found[n]
         place, r = k.mod(step, self.window_size), k.loop(self.window_size)
-        old = top * 0 if Scales is None else Scales.seen_as((self.window_size,))[r]
-        removed = top * 0 if Scales is None else Scales.seen_as((self.window_size,))[place]
+        old = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[r]
+        removed = top * 0 if Scales is None else Scales.reshaped((self.window_size,))[place]
         new = k.where(k.equal(r, place), top, old)
         seen = k.max(k.where(r < k.maximum(step, 1), k.absolute(new), top * 0), r)
         gone = k.absolute(removed - before) < 1e-6
         result = k.where(before < top, top, k.where(gone, seen, before))
-        k.store(scale.seen_as((1,)), (n,), result)
+        k.store(scale.reshaped((1,)), (n,), result)
         if window is not None:
-            k.store(window.seen_as((self.window_size,)), (n, r)[1:], new)
+            k.store(window.reshaped((self.window_size,)), (n, r)[1:], new)
 
 
 def ranged(top: float, before: float, step: int, window: Array) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.sequence import conv_kernels as conv_lanes
 from compiler.ops.sequence.sequence import require_one_level, row_places, window_values
@@ -120,7 +120,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         PaddingData: DeviceOperand | None,
@@ -133,7 +133,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         PaddingData: DeviceOperand | None,
@@ -156,7 +156,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         X_lod: list[Operand],
         PaddingData: Operand | None,
@@ -170,7 +170,7 @@ class SequenceConv(OpDef, op="sequence_conv"):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         X_lod: list[Operand],
         PaddingData: Operand | None,
@@ -198,24 +198,24 @@ class SequenceConv(OpDef, op="sequence_conv"):
         if d_PaddingData is not None:
             k.line(f"{d_PaddingData}.fill(0.0)")
 
-    def lower_rows(self, k: Kernel, above: Operand, Filter: Operand, d_X: Operand) -> None:
+    def lower_rows(self, k: SourceBuilder, above: Operand, Filter: Operand, d_X: Operand) -> None:
         """The windows of the gradient above times the mirrored filter."""
         rows, length, filters = above.shape
         size = d_X.shape[1]
         mirrored = k.scratch((length, filters, size), d_X.type.dtype)
         turned = f"{Filter.view((length, size, filters))}[::-1].transpose(0, 2, 1)"
-        k.line(f"np.copyto({mirrored}, {k.once(turned, [Filter], 'turned')})")
+        k.line(f"np.copyto({mirrored}, {k.at_bind(turned, [Filter], 'turned')})")
         factors = above.view((rows, length * filters)), mirrored.view((length * filters, size))
         k.line(f"np.matmul({factors[0]}, {factors[1]}, out={d_X})")
 
-    def lower_filter(self, k: Kernel, above: Operand, X: Operand, d_Filter: Operand) -> None:
+    def lower_filter(self, k: SourceBuilder, above: Operand, X: Operand, d_Filter: Operand) -> None:
         """The rows times the windows of the gradient above, mirrored."""
         rows, length, filters = above.shape
         size = X.shape[1]
         product = k.scratch((size, length, filters), X.type.dtype)
-        factors = k.once(f"{X}.T", [X], "columns"), above.view((rows, length * filters))
+        factors = k.at_bind(f"{X}.T", [X], "columns"), above.view((rows, length * filters))
         k.line(
             f"np.matmul({factors[0]}, {factors[1]}, out={product.view((size, length * filters))})"
         )
         turned = f"{d_Filter.view((length, size, filters))}[::-1].transpose(1, 0, 2)"
-        k.line(f"np.copyto({k.once(turned, [d_Filter], 'turned')}, {product})")
+        k.line(f"np.copyto({k.at_bind(turned, [d_Filter], 'turned')}, {product})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import Shape
 from compiler.ops.sequence.sequence_kernels import rows_bounds
 
@@ -11,7 +11,7 @@ from compiler.ops.sequence.sequence_kernels import rows_bounds
 class Window:
     """What each row sees: `length` rows of its sequence from `start` on, counted from its own."""
 
-    def __init__(self, k: Lanes, level: Operand, X: Shape, start: int, length: int) -> None:
+    def __init__(self, k: KernelBuilder, level: Operand, X: Shape, start: int, length: int) -> None:
         self.k = k
         self.bounds = rows_bounds(k, level, X[0])
         self.rows: Size = X[0]
@@ -54,7 +54,7 @@ class Window:
 
 
 def convolve(
-    k: Lanes, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
+    k: KernelBuilder, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
     Filter: DeviceOperand, Out: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for Out = windows @ Filter."""
@@ -63,7 +63,11 @@ def convolve(
 
 
 def rows_gradient(
-    k: Lanes, window: Window, Filter: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+    k: KernelBuilder,
+    window: Window,
+    Filter: DeviceOperand,
+    d_Out: DeviceOperand,
+    d_X: DeviceOperand,
 ) -> None:
     """A kernel for d_X: what the windows that see a row give it."""
     filters = Filter.shape[1]
@@ -72,12 +76,12 @@ def rows_gradient(
     seeing = i - step - window.start
     above = d_Out.at(seeing, filter, where=window.inside(i, seeing), other=0)
     step, filter = k.unravel(right, (window.length, filters))
-    weights = Filter.seen_as((window.length, window.size, filters))
+    weights = Filter.reshaped((window.length, window.size, filters))
     k.store(d_X, (i, j), k.contract(above, weights[step, j, filter]))
 
 
 def filter_gradient(
-    k: Lanes, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
+    k: KernelBuilder, window: Window, X: DeviceOperand, padding: DeviceOperand | None,
     d_Out: DeviceOperand, d_Filter: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for d_Filter = windows, turned, @ d_Out."""
@@ -86,12 +90,16 @@ def filter_gradient(
 
 
 def padding_gradient(
-    k: Lanes, window: Window, Filter: DeviceOperand, d_Out: DeviceOperand, d_padding: DeviceOperand
+    k: KernelBuilder,
+    window: Window,
+    Filter: DeviceOperand,
+    d_Out: DeviceOperand,
+    d_padding: DeviceOperand,
 ) -> None:
     """Kernels that add to d_padding what windows give that reach outside of their sequence."""
     given = k.scratch((window.rows, window.width), d_Out.type.dtype)
-    k.product(given, d_Out, Filter, turned=(False, True))
-    row, place = k.lanes(*given.shape)
+    k.matmul(given, d_Out, Filter, transposed=(False, True))
+    row, place = k.grid(*given.shape)
     step, column = window.split(place)
     seen = row + step + window.start
     outside = ~window.inside(row, seen)

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import pool_kernels as pool_lanes
 from compiler.ops.sequence.sequence import (
@@ -53,7 +53,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
     """
 
     lod_like = ""
-    tells_sizes = True
+    sets_output_sizes = True
 
     X = reads()
     X_lod = reads_lod("X", optional=True)
@@ -106,7 +106,7 @@ class SequenceExpand(OpDef, op="sequence_expand"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand] | None,
         Y_lod: list[Operand],
@@ -114,15 +114,15 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         Out_lod: list[Operand] | None,
     ) -> None:
         level = Y_lod[self.ref_level]
-        rows = k.here(expanded_rows, X_lod, level, X.shape[0])
-        k.tell(Out.shape[0], rows.length())
-        take_rows(k, X, k.there(rows, Out.shape[:1]), Out, 0)
+        rows = k.on_host(expanded_rows, X_lod, level, X.shape[0])
+        k.set_size(Out.shape[0], rows.length())
+        take_rows(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
         if X_lod and Out_lod:
-            k.keep(Out_lod[0], k.here(expanded_offsets, X_lod[0], level))
+            k.write_host(Out_lod[0], k.on_host(expanded_offsets, X_lod[0], level))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X_lod: list[Operand] | None,
         Y_lod: list[Operand],
         d_Out: DeviceOperand,
@@ -132,9 +132,9 @@ class SequenceExpand(OpDef, op="sequence_expand"):
         if not X_lod:
             pool_lanes.pooled(k, d_Out, level, "SUM", 0.0, d_X, None)
             return
-        rows = k.here(expanded_rows, X_lod, level, d_X.shape[0])
+        rows = k.on_host(expanded_rows, X_lod, level, d_X.shape[0])
         fill(k, d_X, 0.0)
-        add_rows(k, d_Out, k.there(rows, d_Out.shape[:1]), d_X)
+        add_rows(k, d_Out, k.to_device(rows, d_Out.shape[:1]), d_X)
 
 
 class SequenceExpandAs(OpDef, op="sequence_expand_as"):
@@ -166,11 +166,13 @@ class SequenceExpandAs(OpDef, op="sequence_expand_as"):
     def grad(self, X: Shape, Y: Shape, Y_lod: list[Array], d_Out: Array) -> dict[str, Array]:
         return {"X": segment_sums(d_Out, Y_lod[0])}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Y_lod: list[Operand], Out: DeviceOperand
+    ) -> None:
         take_rows(k, X, owner_rows(k, Y_lod[0], Out.shape[0]), Out, 0)
 
     def triton_grad(
-        self, k: Lanes, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Y_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         pool_lanes.pooled(k, d_Out, Y_lod[0], "SUM", 0.0, d_X, None)
 
@@ -253,7 +255,7 @@ class LodReset(OpDef, op="lod_reset"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand] | None,
         Y: Operand | None,
@@ -262,10 +264,10 @@ class LodReset(OpDef, op="lod_reset"):
         Out_lod: list[Operand],
     ) -> None:
         given = X_lod, None if Y_lod else Y, Y_lod, self.target_lod, self.append, X.shape[0]
-        levels = k.here(new_levels, *given)
+        levels = k.on_host(new_levels, *given)
         for index, level in enumerate(Out_lod):
-            k.keep(level, levels[index])
+            k.write_host(level, levels[index])
         copy(k, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels as gru_lanes
 from compiler.ops.sequence.recurrent_kernels import STEP, Block, Steps
@@ -197,7 +197,7 @@ class Gru(OpDef, op="gru"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
@@ -216,12 +216,12 @@ class Gru(OpDef, op="gru"):
         state = steps.stack(H0, width, Input.type.dtype)
         wanted = ((state, "stack"), (BatchHidden, "place"), (Hidden, "row"))
         news = [(out, by) for out, by in wanted if out is not None]
-        with k.each(steps.onwards, *STEP) as numbers:
+        with k.for_each(steps.onwards, *STEP) as numbers:
             gru_lanes.step(unit, Block(*numbers), Input, Bias, state, gates, kept, news)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
         Weight: DeviceOperand,
@@ -238,12 +238,12 @@ class Gru(OpDef, op="gru"):
         steps = Steps(k, Input_lod[0], d_Hidden.shape[0], self.is_reverse)
         unit = self.unit(k, Weight, steps)
         state = steps.stack(H0, Weight.shape[0], BatchHidden.type.dtype)
-        p, j = k.lanes(*BatchHidden.shape)
+        p, j = k.grid(*BatchHidden.shape)
         k.store(state, (p + k.size(steps.first), j), BatchHidden[p, j])
         d_gates = k.scratch(BatchGate.shape, BatchGate.type.dtype)
         carry = k.scratch(BatchHidden.shape, BatchGate.type.dtype)
         back = gru_lanes.Back(state, BatchGate, d_Hidden, d_gates, carry, d_Input)
-        with k.each(steps.back, *STEP) as numbers:
+        with k.for_each(steps.back, *STEP) as numbers:
             gru_lanes.step_back(unit, Block(*numbers), back)
         if d_H0 is not None:
             cleared = steps.cleared(d_H0)
@@ -254,7 +254,7 @@ class Gru(OpDef, op="gru"):
         if d_Bias is not None:
             gru_lanes.bias_gradient(k, d_gates, d_Bias)
 
-    def unit(self, k: Lanes, Weight: DeviceOperand, steps: Steps) -> gru_lanes.Unit:
+    def unit(self, k: KernelBuilder, Weight: DeviceOperand, steps: Steps) -> gru_lanes.Unit:
         """The weights and the rule, for kernels."""
         kinds = self.gate_activation, self.activation
         return gru_lanes.Unit(k, Weight, kinds, self.origin_mode, steps.row_at)

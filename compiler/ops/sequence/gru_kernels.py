@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.sequence.recurrent_kernels import Block, activated, slope
 
 
@@ -17,7 +17,7 @@ class Unit:
     the order; None where they are the same.
     """
 
-    k: Lanes
+    k: KernelBuilder
     weight: DeviceOperand
     kinds: tuple[str, str]
     origin: bool
@@ -30,13 +30,13 @@ class Unit:
 
     def pair_weight(self, r: Number, column: Number) -> Number:
         """A weight of update and reset [width, 2 · width]."""
-        flat = self.weight.seen_as((self.weight.type.numel,))
+        flat = self.weight.reshaped((self.weight.type.numel,))
         return flat[r * self.k.size(self.width * 2) + column]
 
     def candidate_weight(self, r: Number, j: Number) -> Number:
         """A weight of the candidate [width, width]."""
         w = self.width
-        flat = self.weight.seen_as((self.weight.type.numel,))
+        flat = self.weight.reshaped((self.weight.type.numel,))
         return flat[self.k.size(w * w * 2) + r * self.k.size(w) + j]
 
     def gate(self, j: Number, number: int) -> Number:
@@ -108,7 +108,9 @@ class Back:
     carry: DeviceOperand
     d_input: DeviceOperand | None
 
-    def store(self, k: Lanes, place: Number, row: Number, column: Number, value: Number) -> None:
+    def store(
+        self, k: KernelBuilder, place: Number, row: Number, column: Number, value: Number
+    ) -> None:
         """The gradient of a gate, also as that of its input."""
         k.store(self.d_gates, (place, column), value)
         if self.d_input is not None:
@@ -129,7 +131,7 @@ def step_back(unit: Unit, block: Block, back: Back) -> None:
 
 def last_step_back(unit: Unit, block: Block, back: Back) -> None:
     """Kernels for the gradient of a step to which no other gives."""
-    i, j = unit.k.lanes(block.count, unit.width)
+    i, j = unit.k.grid(block.count, unit.width)
     _candidate_back(unit, block, back, i, j, back.d_out[unit.place(block, i)[1], j])
     _reset_back(unit, block, back)
 
@@ -181,7 +183,7 @@ def weight_gradient(
 ) -> None:  # fmt: skip
     """Kernels for the gradient of both matrices; `before` has the places of states in the stack."""
     k, w, rows = unit.k, unit.width, d_gates.shape[0]
-    flat = d_weight.seen_as((d_weight.type.numel,))
+    flat = d_weight.reshaped((d_weight.type.numel,))
     _, i, j, left, right = k.tiles((), w, w * 2, rows)
     seen = state[left if before is None else before[left], i]
     k.store(flat, (i * k.size(w * 2) + j,), k.contract(seen, d_gates[right, j]))
@@ -190,8 +192,8 @@ def weight_gradient(
     k.store(flat, (k.size(w * w * 2) + i * k.size(w) + j,), total)
 
 
-def bias_gradient(k: Lanes, d_gates: DeviceOperand, d_bias: DeviceOperand) -> None:
+def bias_gradient(k: KernelBuilder, d_gates: DeviceOperand, d_bias: DeviceOperand) -> None:
     """A kernel for the sum over all rows."""
-    (j,) = k.lanes(d_gates.shape[1])
+    (j,) = k.grid(d_gates.shape[1])
     r = k.loop(d_gates.shape[0])
-    k.store(d_bias.seen_as((d_gates.shape[1],)), (j,), k.sum(d_gates[r, j], r))
+    k.store(d_bias.reshaped((d_gates.shape[1],)), (j,), k.sum(d_gates[r, j], r))

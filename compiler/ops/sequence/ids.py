@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.sequence import (
     count_of,
@@ -28,7 +28,7 @@ class SequenceErase(OpDef, op="sequence_erase"):
     """
 
     lod_like = ""
-    stays_on_host = "only data decides how many rows are kept"
+    no_kernel_reason = "only data decides how many rows are kept"
 
     X = reads(no_grad=True)
     X_lod = reads_lod("X")
@@ -71,9 +71,11 @@ class SequenceEnumerate(OpDef, op="sequence_enumerate"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return window_values(X[:, 0], X_lod[0], 0, self.win_size, self.pad_value)
 
-    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
+    ) -> None:
         rows_in = rows_bounds(k, X_lod[0], X.shape[0])
-        i, step = k.lanes(*Out.shape)
+        i, step = k.grid(*Out.shape)
         inside = i + step < rows_in[1, i]
         k.store(Out, (i, step), X.at(i + step, 0, where=inside, other=self.pad_value))
 
@@ -133,7 +135,7 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Ids: DeviceOperand,
         Ids_lod: list[Operand],
@@ -143,14 +145,14 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
         count, table = Ids.type.numel, table_of(X)
         owners = owner_rows(k, Ids_lod[0], count)
         copy(k, X, Out)
-        (i,) = k.lanes(count)
-        place = Ids.seen_as((count,))[i]
-        update = Updates.seen_as((count,))[i]
-        k.add(Out.seen_as(table), (owners[i], place), update, inside(k, place, table[1]))
+        (i,) = k.grid(count)
+        place = Ids.reshaped((count,))[i]
+        update = Updates.reshaped((count,))[i]
+        k.add(Out.reshaped(table), (owners[i], place), update, inside(k, place, table[1]))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Ids: DeviceOperand,
         Ids_lod: list[Operand],
         d_Out: DeviceOperand,
@@ -162,8 +164,8 @@ class SequenceScatter(OpDef, op="sequence_scatter"):
             copy(k, d_Out, d_X)
         if d_Updates is not None:
             owners = owner_rows(k, Ids_lod[0], count)
-            (i,) = k.lanes(count)
-            place = Ids.seen_as((count,))[i]
+            (i,) = k.grid(count)
+            place = Ids.reshaped((count,))[i]
             where = inside(k, place, table[1])
-            above = d_Out.seen_as(table).at(owners[i], place, where=where, other=0)
-            k.store(d_Updates.seen_as((count,)), (i,), above)
+            above = d_Out.reshaped(table).at(owners[i], place, where=where, other=0)
+            k.store(d_Updates.reshaped((count,)), (i,), above)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.opdef import attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import lstm_kernels as lstm_lanes
 from compiler.ops.sequence.lstm_cell import (
@@ -112,7 +112,7 @@ class Lstm(Memory, op="lstm"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
@@ -131,7 +131,7 @@ class Lstm(Memory, op="lstm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
         C0: DeviceOperand | None,
@@ -260,7 +260,7 @@ class Lstmp(Memory, op="lstmp"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
@@ -281,7 +281,7 @@ class Lstmp(Memory, op="lstmp"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input_lod: list[Operand],
         H0: DeviceOperand | None,
         C0: DeviceOperand | None,
@@ -307,11 +307,11 @@ class Lstmp(Memory, op="lstmp"):
         back = back_there(memory, steps, (H0, C0), kept, d_Projection, d_Input)
         give_there(memory, steps, back, (d_H0, d_C0, d_Weight, d_Bias))
         if d_ProjWeight is not None and back.d_state is not None:
-            k.product(d_ProjWeight, BatchHidden, back.d_state, turned=(True, False))
+            k.matmul(d_ProjWeight, BatchHidden, back.d_state, transposed=(True, False))
 
     def memory(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Weight: DeviceOperand,
         Bias: DeviceOperand,
         ProjWeight: DeviceOperand,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ops.sequence.recurrent_kernels import Block, activated, clipped, slope, within
 
 
@@ -29,7 +29,7 @@ class Memory:
     `rows` has the row of Input at each place of the order.
     """
 
-    k: Lanes
+    k: KernelBuilder
     weight: DeviceOperand
     bias: DeviceOperand
     kinds: tuple[str, str, str]
@@ -206,12 +206,12 @@ def initial_gradients(
         _, i, j, left, right = k.tiles((), count, memory.size, memory.width * 4)
         k.store(d_state, (order[i], j), k.contract(back.d_gates[i, left], memory.weight[j, right]))
     if d_cell is not None:
-        i, j = k.lanes(count, memory.width)
+        i, j = k.grid(count, memory.width)
         k.store(d_cell, (order[i], j), back.carry[i, j])
 
 
 def weight_gradient(
-    k: Lanes, state: DeviceOperand, before: DeviceOperand, d_gates: DeviceOperand,
+    k: KernelBuilder, state: DeviceOperand, before: DeviceOperand, d_gates: DeviceOperand,
     d_weight: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for the gradient of the weights; `before` has the places of states in the stack."""
@@ -224,11 +224,11 @@ def bias_gradient(
 ) -> None:
     """Kernels for the gradient of the bias, and of the peephole weights behind it."""
     k, rows, d_gates = memory.k, back.d_gates.shape[0], back.d_gates
-    (j,) = k.lanes(d_gates.shape[1])
+    (j,) = k.grid(d_gates.shape[1])
     r = k.loop(rows)
     k.store(d_bias, (0, j), k.sum(d_gates[r, j], r))
     for number in range(3) if memory.checks else ():
-        (j,) = k.lanes(memory.width)
+        (j,) = k.grid(memory.width)
         r = k.loop(rows)
         cell = back.cell[r + k.size(first) if number == 2 else before[r], j]
         total = k.sum(d_gates[r, memory.gate(j, number + 1)] * cell, r)

@@ -26,7 +26,7 @@ def run_there(
     held = hidden or k.scratch((rows, memory.width), dtype)
     state, cell = steps.stack(H0, memory.size, dtype), steps.stack(C0, memory.width, dtype)
     run = lstm_lanes.Forward(Input, state, cell, gates, outs[3], held, outs[0], outs[1])
-    with k.each(steps.onwards, *STEP) as numbers:
+    with k.for_each(steps.onwards, *STEP) as numbers:
         lstm_lanes.step(memory, Block(*numbers), run)
 
 
@@ -41,7 +41,7 @@ def back_there(
     d_gates, carry = k.scratch(gates.shape, dtype), k.scratch(active.shape, dtype)
     d_state = None if memory.projection is None else k.scratch(states.shape, dtype)
     back = lstm_lanes.Back(*stacks, gates, active, d_out, d_gates, carry, d_state, d_input)
-    with k.each(steps.back, *STEP) as numbers:
+    with k.for_each(steps.back, *STEP) as numbers:
         lstm_lanes.step_back(memory, Block(*numbers), back)
     return back
 

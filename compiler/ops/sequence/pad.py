@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.sequence import (
     count_of,
@@ -56,7 +56,7 @@ class SequencePad(OpDef, op="sequence_pad"):
     """
 
     lod_like = ""
-    tells_sizes = True
+    sets_output_sizes = True
 
     X = reads()
     X_lod = reads_lod("X")
@@ -100,7 +100,7 @@ class SequencePad(OpDef, op="sequence_pad"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         PadValue: DeviceOperand,
@@ -108,22 +108,22 @@ class SequencePad(OpDef, op="sequence_pad"):
         Length: Operand | None,
     ) -> None:
         level = X_lod[0]
-        k.tell(Out.shape[1], k.here(padded_width, level, self.padded_length))
+        k.set_size(Out.shape[1], k.on_host(padded_width, level, self.padded_length))
         if Length is not None:
-            k.keep(Length, k.here(lengths_of, level))
+            k.write_host(Length, k.on_host(lengths_of, level))
         offsets, (count, width), table = level_there(k, level), Out.shape[:2], table_of(X)
-        i, t, j = k.lanes(count, width, table[1])
+        i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
-        padding = PadValue.seen_as((PadValue.type.numel,))[0 if PadValue.type.numel == 1 else j]
-        value = X.seen_as(table).at(start + t, j, where=t < end - start, other=0)
+        padding = PadValue.reshaped((PadValue.type.numel,))[0 if PadValue.type.numel == 1 else j]
+        value = X.reshaped(table).at(start + t, j, where=t < end - start, other=0)
         value = k.where(t < end - start, value, padding)
-        k.store(Out.seen_as((count, width, table[1])), (i, t, j), value)
+        k.store(Out.reshaped((count, width, table[1])), (i, t, j), value)
 
     def triton_grad(
-        self, k: Lanes, X_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
-        places = k.there(k.here(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
-        rows = d_Out.seen_as((d_Out.shape[0] * d_Out.shape[1], *d_Out.shape[2:]))
+        places = k.to_device(k.on_host(padded_places, X_lod[0], d_Out.shape[1]), d_X.shape[:1])
+        rows = d_Out.reshaped((d_Out.shape[0] * d_Out.shape[1], *d_Out.shape[2:]))
         take_rows(k, rows, places, d_X, 0)
 
 
@@ -152,7 +152,7 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
     """
 
     lod_like = ""
-    tells_sizes = True
+    sets_output_sizes = True
 
     X = reads()
     Length = reads(no_grad=True, on_host=True)
@@ -183,27 +183,27 @@ class SequenceUnpad(OpDef, op="sequence_unpad"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Length: Operand,
         Out: DeviceOperand,
         Out_lod: list[Operand] | None,
     ) -> None:
-        places = k.here(filled_places, Length, X.shape[1])
-        k.tell(Out.shape[0], places.length())
-        rows = X.seen_as((X.shape[0] * X.shape[1], *Out.shape[1:]))
-        take_rows(k, rows, k.there(places, Out.shape[:1]), Out, 0)
+        places = k.on_host(filled_places, Length, X.shape[1])
+        k.set_size(Out.shape[0], places.length())
+        rows = X.reshaped((X.shape[0] * X.shape[1], *Out.shape[1:]))
+        take_rows(k, rows, k.to_device(places, Out.shape[:1]), Out, 0)
         for level in Out_lod or []:
-            k.keep(level, k.here(offsets_after, Length))
+            k.write_host(level, k.on_host(offsets_after, Length))
 
     def triton_grad(
-        self, k: Lanes, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Out_lod: list[Operand], d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         offsets, (count, width), table = level_there(k, Out_lod[0]), d_X.shape[:2], table_of(d_Out)
-        i, t, j = k.lanes(count, width, table[1])
+        i, t, j = k.grid(count, width, table[1])
         start, end = bounds(offsets, i)
-        above = d_Out.seen_as(table).at(start + t, j, where=t < end - start, other=0)
-        k.store(d_X.seen_as((count, width, table[1])), (i, t, j), above)
+        above = d_Out.reshaped(table).at(start + t, j, where=t < end - start, other=0)
+        k.store(d_X.reshaped((count, width, table[1])), (i, t, j), above)
 
 
 def numpy_name(code: int) -> str:
@@ -230,7 +230,7 @@ class SequenceMask(OpDef, op="sequence_mask"):
     """
 
     lod_like = ""
-    tells_sizes = True
+    sets_output_sizes = True
 
     X = reads(no_grad=True, on_host=True)
     MaxLenTensor = reads(optional=True, no_grad=True, on_host=True)
@@ -252,8 +252,10 @@ class SequenceMask(OpDef, op="sequence_mask"):
         places = mask_width(X, MaxLenTensor, self.maxlen)
         return (np.arange(places) < X[..., None]).astype(numpy_name(self.out_dtype))
 
-    def triton(self, k: Lanes, X: Operand, MaxLenTensor: Operand | None, Y: DeviceOperand) -> None:
-        k.tell(Y.shape[-1], k.here(mask_width, X, MaxLenTensor, self.maxlen))
-        lengths = k.there(X, X.shape, X.type.dtype)
-        *i, j = k.lanes(*Y.shape)
+    def triton(
+        self, k: KernelBuilder, X: Operand, MaxLenTensor: Operand | None, Y: DeviceOperand
+    ) -> None:
+        k.set_size(Y.shape[-1], k.on_host(mask_width, X, MaxLenTensor, self.maxlen))
+        lengths = k.to_device(X, X.shape, X.type.dtype)
+        *i, j = k.grid(*Y.shape)
         k.store(Y, (*i, j), k.where(j < lengths[tuple(i)], 1, 0))

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence import pool_kernels as pool_lanes
 from compiler.ops.sequence.sequence import (
@@ -149,11 +149,11 @@ class SequencePool(OpDef, op="sequence_pool"):
             give_to_ends(parts, self.pooltype, d_Out, d_X)
         return {"X": d_X}
 
-    def lower_parts(self, k: Kernel, offsets: Operand) -> str:
+    def lower_parts(self, k: SourceBuilder, offsets: Operand) -> str:
         """An expression for the segments."""
         return of_lod(k, f"{k.function(segments)}({offsets})", offsets, "segments")
 
-    def lower_weights(self, k: Kernel, offsets: Operand, like: Operand) -> str:
+    def lower_weights(self, k: SourceBuilder, offsets: Operand, like: Operand) -> str:
         """An expression for the weights of sequences."""
         found = f"{k.function(pool_weights)}({offsets}, {self.pooltype!r}, {like.type.rank})"
         made = f"{found}.astype({like.type.dtype.numpy.name!r})"
@@ -161,7 +161,7 @@ class SequencePool(OpDef, op="sequence_pool"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         X_lod: list[Operand],
         Out: Operand | None,
@@ -186,7 +186,7 @@ class SequencePool(OpDef, op="sequence_pool"):
             self.lower_located(k, X, parts, pooled, MaxIndex)
 
     def lower_located(
-        self, k: Kernel, X: Operand, parts: str, pooled: Operand, MaxIndex: Operand
+        self, k: SourceBuilder, X: Operand, parts: str, pooled: Operand, MaxIndex: Operand
     ) -> None:
         """Where the largest are; nowhere for pools that do not look for them."""
         if self.pooltype != "MAX":
@@ -199,7 +199,7 @@ class SequencePool(OpDef, op="sequence_pool"):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X_lod: list[Operand],
         MaxIndex: Operand | None,
         d_Out: Operand,
@@ -216,7 +216,9 @@ class SequencePool(OpDef, op="sequence_pool"):
             given = f"{self.lower_parts(k, offsets)}, {self.pooltype!r}, {d_Out}, {d_X}"
             k.line(f"{k.function(give_to_ends)}({given})")
 
-    def lower_shares(self, k: Kernel, offsets: Operand, d_Out: Operand, d_X: Operand) -> None:
+    def lower_shares(
+        self, k: SourceBuilder, offsets: Operand, d_Out: Operand, d_X: Operand
+    ) -> None:
         """Every row of a sequence gets the same."""
         share = d_Out
         if self.pooltype != "SUM":
@@ -228,7 +230,7 @@ class SequencePool(OpDef, op="sequence_pool"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         Out: DeviceOperand | None,
@@ -236,12 +238,12 @@ class SequencePool(OpDef, op="sequence_pool"):
         MaxIndex: DeviceOperand | None,
     ) -> None:
         for outer, level in zip(Out_lod or [], X_lod, strict=False):
-            k.keep(outer, level)
+            k.write_host(outer, level)
         pool_lanes.pooled(k, X, X_lod[-1], self.pooltype, self.pad_value, Out, MaxIndex)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X_lod: list[Operand],
         MaxIndex: DeviceOperand | None,
         d_Out: DeviceOperand,
@@ -276,12 +278,14 @@ class SequenceSoftmax(OpDef, op="sequence_softmax"):
         shares = segment_sums(Out * d_Out, X_lod[0])
         return {"X": Out * (d_Out - shares.take(owners(X_lod[0]), axis=0))}
 
-    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Out: DeviceOperand
+    ) -> None:
         softmax_rows(k, X, X_lod[0], Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X_lod: list[Operand],
         Out: DeviceOperand,
         d_Out: DeviceOperand,

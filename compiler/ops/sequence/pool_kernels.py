@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number, Operand
 from compiler.ir.types import DType
 from compiler.ops.sequence.sequence_kernels import (
     bounds,
@@ -13,23 +13,23 @@ from compiler.ops.sequence.sequence_kernels import (
 )
 
 
-def weight(k: Lanes, length: Number, kind: str, dtype: DType) -> Number:
+def weight(k: KernelBuilder, length: Number, kind: str, dtype: DType) -> Number:
     """What the sum over a sequence of some length is divided by."""
     longer = k.astype(k.maximum(length, 1), dtype)
     return longer if kind == "AVERAGE" else k.sqrt(longer)
 
 
 def pooled(
-    k: Lanes, X: DeviceOperand, level: Operand, kind: str, empty: float,
+    k: KernelBuilder, X: DeviceOperand, level: Operand, kind: str, empty: float,
     Out: DeviceOperand | None, MaxIndex: DeviceOperand | None,
 ) -> None:  # fmt: skip
     """A kernel for one row a sequence, and where the largest stand."""
     rows, width = table_of(X)
     offsets, turns = level_there(k, level), turns_of(k, level)
     count = level.shape[0] - 1
-    i, j = k.lanes(count, width)
+    i, j = k.grid(count, width)
     start, end = bounds(offsets, i)
-    x, filled = X.seen_as((rows, width)), end > start
+    x, filled = X.reshaped((rows, width)), end > start
     place: Number = -1
     if kind in ("FIRST", "LAST"):
         result = x.at(start if kind == "FIRST" else end - 1, j, where=filled, other=empty)
@@ -46,27 +46,27 @@ def pooled(
             result = result / weight(k, end - start, kind, X.type.dtype)
         result = k.where(filled, result, empty)
     if Out is not None:
-        k.store(Out.seen_as((count, width)), (i, j), result)
+        k.store(Out.reshaped((count, width)), (i, j), result)
     if MaxIndex is not None:
-        k.store(MaxIndex.seen_as((count, width)), (i, j), place)
+        k.store(MaxIndex.reshaped((count, width)), (i, j), place)
 
 
 def pooled_grad(
-    k: Lanes, level: Operand, kind: str, MaxIndex: DeviceOperand | None,
+    k: KernelBuilder, level: Operand, kind: str, MaxIndex: DeviceOperand | None,
     d_Out: DeviceOperand, d_X: DeviceOperand,
 ) -> None:  # fmt: skip
     """A kernel for what each row gets of its sequence's gradient."""
     rows, width = table_of(d_X)
     count = level.shape[0] - 1
     owners, offsets = owner_rows(k, level, rows), level_there(k, level)
-    i, j = k.lanes(rows, width)
+    i, j = k.grid(rows, width)
     owner = owners[i]
     start, end = bounds(offsets, owner)
-    above = d_Out.seen_as((count, width))[owner, j]
+    above = d_Out.reshaped((count, width))[owner, j]
     if kind == "MAX" and MaxIndex is not None:
-        above = k.where(k.equal(MaxIndex.seen_as((count, width))[owner, j], i), above, 0)
+        above = k.where(k.equal(MaxIndex.reshaped((count, width))[owner, j], i), above, 0)
     elif kind in ("FIRST", "LAST"):
         above = k.where(k.equal(i, start if kind == "FIRST" else end - 1), above, 0)
     elif kind in ("AVERAGE", "SQRT"):
         above = above / weight(k, end - start, kind, d_X.type.dtype)
-    k.store(d_X.seen_as((rows, width)), (i, j), above)
+    k.store(d_X.reshaped((rows, width)), (i, j), above)

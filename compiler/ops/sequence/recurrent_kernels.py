@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import DeviceOperand, HostValue, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    HostValue,
+    KernelBuilder,
+    Number,
+    Operand,
+)
 from compiler.ir.types import DType
 from compiler.ops.sequence.time_steps import steps_of
 from compiler.ops.shared_kernels import fill
@@ -37,14 +43,14 @@ class Block:
 class Steps:
     """All steps over the rows of sequences."""
 
-    def __init__(self, k: Lanes, level: Operand, rows: Size, backwards: bool) -> None:
+    def __init__(self, k: KernelBuilder, level: Operand, rows: Size, backwards: bool) -> None:
         self.k = k
         self.rows = rows
         self.sequences: Size = level.shape[0] - 1
-        self._found = k.here(steps_of, level, backwards)
-        self.first: Size = k.size_of(self._found[0].length(), "first")
-        self.order = k.there(self._found[0], (self.first,))
-        self.row_at = k.there(self._found[1], (rows,))
+        self._found = k.on_host(steps_of, level, backwards)
+        self.first: Size = k.as_size(self._found[0].length(), "first")
+        self.order = k.to_device(self._found[0], (self.first,))
+        self.row_at = k.to_device(self._found[1], (rows,))
 
     @property
     def onwards(self) -> HostValue:
@@ -58,20 +64,20 @@ class Steps:
 
     def places_before(self) -> DeviceOperand:
         """For each place of the order, that of the state before it in a stack."""
-        return self.k.there(self._found[2], (self.rows,))
+        return self.k.to_device(self._found[2], (self.rows,))
 
     def stack(self, initial: DeviceOperand | None, width: Size, dtype: DType) -> DeviceOperand:
         """A stack of states of which only the initial ones are set: to 0 where none are given."""
         k = self.k
         states = k.scratch((self.sequences + self.rows, width), dtype)
-        i, j = k.lanes(self.first, width)
+        i, j = k.grid(self.first, width)
         k.store(states, (i, j), 0.0 if initial is None else initial[self.order[i], j])
         return states
 
     def stacked(self, initial: DeviceOperand | None, states: DeviceOperand) -> DeviceOperand:
         """States of the rows of sequences in the order, stacked on the initial ones."""
         k, stack = self.k, self.stack(initial, states.shape[-1], states.type.dtype)
-        p, j = k.lanes(self.rows, states.shape[-1])
+        p, j = k.grid(self.rows, states.shape[-1])
         k.store(stack, (p + k.size(self.first), j), states[self.row_at[p], j])
         return stack
 
@@ -81,7 +87,7 @@ class Steps:
         return d_initial
 
 
-def activated(k: Lanes, value: Number, kind: str) -> Number:
+def activated(k: KernelBuilder, value: Number, kind: str) -> Number:
     """An activation; "sigmoid" is that of a value held within -40 and 13, "logistic" of any."""
     if kind == "sigmoid":
         return 1.0 / (k.exp(k.clip(-value, -13.0, 40.0)) + 1.0)
@@ -92,7 +98,7 @@ def activated(k: Lanes, value: Number, kind: str) -> Number:
     return k.maximum(value, 0.0) if kind == "relu" else value
 
 
-def slope(k: Lanes, active: Number, kind: str) -> Number:
+def slope(k: KernelBuilder, active: Number, kind: str) -> Number:
     """The derivative of an activation, by what it gave."""
     if kind in ("sigmoid", "logistic"):
         return active * (1.0 - active)
@@ -101,11 +107,11 @@ def slope(k: Lanes, active: Number, kind: str) -> Number:
     return k.where(active > 0.0, 1.0, 0.0) if kind == "relu" else 1.0
 
 
-def clipped(k: Lanes, value: Number, clip: float) -> Number:
+def clipped(k: KernelBuilder, value: Number, clip: float) -> Number:
     """A number within ± a clip; 0 is none."""
     return k.clip(value, -clip, clip) if clip > 0.0 else value
 
 
-def within(k: Lanes, value: Number, clip: float) -> Number:
+def within(k: KernelBuilder, value: Number, clip: float) -> Number:
     """1 where a clip leaves a number as it is, 0 where it holds it."""
     return k.where(k.absolute(value) < clip, 1.0, 0.0) if clip > 0.0 else 1.0

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence import gru_kernels as gru_lanes
 from compiler.ops.sequence import recurrent_kernels as step_lanes
@@ -74,13 +74,13 @@ class LstmUnit(OpDef, op="lstm_unit"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         C_prev: DeviceOperand,
         C: DeviceOperand | None,
         H: DeviceOperand | None,
     ) -> None:
-        i, j = k.lanes(*C_prev.shape)
+        i, j = k.grid(*C_prev.shape)
         inlet, forget, outlet, candidate = self.gates(k, X, C_prev.shape[1], i, j)
         cell = forget * C_prev[i, j] + inlet * candidate
         for out, value in ((C, cell), (H, outlet * k.tanh(cell))):
@@ -89,7 +89,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         C_prev: DeviceOperand,
         C: DeviceOperand,
@@ -98,7 +98,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
         d_X: DeviceOperand | None,
         d_C_prev: DeviceOperand | None,
     ) -> None:
-        i, j = k.lanes(*C_prev.shape)
+        i, j = k.grid(*C_prev.shape)
         width = C_prev.shape[1]
         inlet, forget, outlet, candidate = gates = self.gates(k, X, width, i, j)
         active, above = k.tanh(C[i, j]), d_H[i, j]
@@ -113,7 +113,7 @@ class LstmUnit(OpDef, op="lstm_unit"):
             k.store(d_C_prev, (i, j), d_cell * forget)
 
     def gates(
-        self, k: Lanes, X: DeviceOperand, width: Size, i: Number, j: Number
+        self, k: KernelBuilder, X: DeviceOperand, width: Size, i: Number, j: Number
     ) -> tuple[Number, ...]:
         """The activated gates in a lane: input, forget, output, candidate."""
         parts = [X[i, j + k.size(width * part)] for part in range(4)]
@@ -210,7 +210,7 @@ class GruUnit(OpDef, op="gru_unit"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         HiddenPrev: DeviceOperand,
         Weight: DeviceOperand,
@@ -227,7 +227,7 @@ class GruUnit(OpDef, op="gru_unit"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         HiddenPrev: DeviceOperand,
         Weight: DeviceOperand,
         Bias: DeviceOperand | None,
@@ -251,7 +251,7 @@ class GruUnit(OpDef, op="gru_unit"):
         if d_Bias is not None:
             gru_lanes.bias_gradient(k, d_gates, d_Bias)
 
-    def unit(self, k: Lanes, Weight: DeviceOperand) -> gru_lanes.Unit:
+    def unit(self, k: KernelBuilder, Weight: DeviceOperand) -> gru_lanes.Unit:
         """The weights and the rule, for kernels."""
         kinds = unit_activation(self.gate_activation), unit_activation(self.activation)
         return gru_lanes.Unit(k, Weight, kinds, self.origin_mode)

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, reads, reads_lod, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.sequence import even_offsets, require_one_level, window_values
 from compiler.ops.sequence.sequence_kernels import rows_bounds
@@ -61,7 +61,7 @@ class RowConv(OpDef, op="row_conv"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand] | None,
         Filter: DeviceOperand,
@@ -69,14 +69,14 @@ class RowConv(OpDef, op="row_conv"):
     ) -> None:
         table = self.table(X.shape)
         rows_in = self.bounds_there(k, X.shape, X_lod)
-        i, j = k.lanes(*table)
+        i, j = k.grid(*table)
         step = k.loop(Filter.shape[0])
-        seen = X.seen_as(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
-        k.store(Out.seen_as(table), (i, j), k.sum(seen * Filter[step, j], step))
+        seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
+        k.store(Out.reshaped(table), (i, j), k.sum(seen * Filter[step, j], step))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand] | None,
         Filter: DeviceOperand,
@@ -85,24 +85,26 @@ class RowConv(OpDef, op="row_conv"):
         d_Filter: DeviceOperand | None,
     ) -> None:
         table = self.table(X.shape)
-        rows_in, above = self.bounds_there(k, X.shape, X_lod), d_Out.seen_as(table)
+        rows_in, above = self.bounds_there(k, X.shape, X_lod), d_Out.reshaped(table)
         if d_X is not None:
-            i, j = k.lanes(*table)
+            i, j = k.grid(*table)
             step = k.loop(Filter.shape[0])
             given = above.at(i - step, j, where=i - step >= rows_in[0, i], other=0)
-            k.store(d_X.seen_as(table), (i, j), k.sum(given * Filter[step, j], step))
+            k.store(d_X.reshaped(table), (i, j), k.sum(given * Filter[step, j], step))
         if d_Filter is not None:
-            step, j = k.lanes(*Filter.shape)
+            step, j = k.grid(*Filter.shape)
             i = k.loop(table[0])
-            seen = X.seen_as(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
+            seen = X.reshaped(table).at(i + step, j, where=i + step < rows_in[1, i], other=0)
             k.store(d_Filter, (step, j), k.sum(seen * above[i, j], i))
 
     def table(self, X: Shape) -> tuple[Size, Size]:
         """Rows and numbers in one."""
         return product(X[:-1]), X[-1]
 
-    def bounds_there(self, k: Lanes, X: Shape, X_lod: list[Operand] | None) -> DeviceOperand:
+    def bounds_there(
+        self, k: KernelBuilder, X: Shape, X_lod: list[Operand] | None
+    ) -> DeviceOperand:
         """For each row where its sequence begins and ends: int64 [2, rows]."""
         rows = self.table(X)[0]
-        level = X_lod[-1] if X_lod else k.here(even_offsets, X[0], X[1])
+        level = X_lod[-1] if X_lod else k.on_host(even_offsets, X[0], X[1])
         return rows_bounds(k, level, rows)

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, reads, reads_lod, required, writes, writes_lod
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.sequence.sequence import (
@@ -50,7 +50,7 @@ def joined_offsets(lods: list[Array]) -> Array:
 class JoinOffsets(OpDef, op="join_offsets"):
     """Out = the offsets of tensors that stand one behind the other: a level of their LoD."""
 
-    stays_on_host = "offsets are the host's"
+    no_kernel_reason = "offsets are the host's"
 
     X = reads(many=True, no_grad=True)
     Out = writes()
@@ -105,22 +105,24 @@ class SequenceConcat(OpDef, op="sequence_concat"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: list[DeviceOperand],
         X_lod: list[Operand],
         Out: DeviceOperand,
         Out_lod: list[Operand] | None,
     ) -> None:
         for index, part in enumerate(X):
-            move_rows(k, part, k.there(k.here(joined_places, X_lod, index), part.shape[:1]), Out)
+            move_rows(
+                k, part, k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1]), Out
+            )
         for level in Out_lod or []:
-            k.keep(level, k.here(joined_offsets, X_lod))
+            k.write_host(level, k.on_host(joined_offsets, X_lod))
 
     def triton_grad(
-        self, k: Lanes, X_lod: list[Operand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
+        self, k: KernelBuilder, X_lod: list[Operand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
     ) -> None:
         for index, part in enumerate(d_X):
-            places = k.there(k.here(joined_places, X_lod, index), part.shape[:1])
+            places = k.to_device(k.on_host(joined_places, X_lod, index), part.shape[:1])
             take_rows(k, d_Out, places, part, 0)
 
 
@@ -139,8 +141,10 @@ class SequenceReverse(OpDef, op="sequence_reverse"):
     def numpy(self, X: Array, X_lod: list[Array]) -> Array:
         return X.take(reversed_rows(X_lod[0]), axis=0)
 
-    def triton(self, k: Lanes, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand) -> None:
-        rows = k.there(k.here(reversed_rows, X_lod[0]), X.shape[:1])
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, X_lod: list[Operand], Y: DeviceOperand
+    ) -> None:
+        rows = k.to_device(k.on_host(reversed_rows, X_lod[0]), X.shape[:1])
         take_rows(k, X, rows, Y, 0)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -169,7 +173,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
     """
 
     lod_like = ""
-    tells_sizes = True
+    sets_output_sizes = True
 
     X = reads()
     X_lod = reads_lod("X")
@@ -206,7 +210,7 @@ class SequenceSlice(OpDef, op="sequence_slice"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         Offset: Operand,
@@ -214,22 +218,22 @@ class SequenceSlice(OpDef, op="sequence_slice"):
         Out: DeviceOperand,
         Out_lod: list[Operand] | None,
     ) -> None:
-        rows = k.here(sliced_rows, X_lod[0], Offset, Length)
-        k.tell(Out.shape[0], rows.length())
-        take_rows(k, X, k.there(rows, Out.shape[:1]), Out, 0)
+        rows = k.on_host(sliced_rows, X_lod[0], Offset, Length)
+        k.set_size(Out.shape[0], rows.length())
+        take_rows(k, X, k.to_device(rows, Out.shape[:1]), Out, 0)
         for level in Out_lod or []:
-            k.keep(level, k.here(offsets_after, Length))
+            k.write_host(level, k.on_host(offsets_after, Length))
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X_lod: list[Operand],
         Offset: Operand,
         Length: Operand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
-        rows = k.there(k.here(sliced_rows, X_lod[0], Offset, Length), d_Out.shape[:1])
+        rows = k.to_device(k.on_host(sliced_rows, X_lod[0], Offset, Length), d_Out.shape[:1])
         fill(k, d_X, 0.0)
         move_rows(k, d_Out, rows, d_X)
 
@@ -277,16 +281,16 @@ class SequenceReshape(OpDef, op="sequence_reshape"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_lod: list[Operand],
         Out: DeviceOperand,
         Out_lod: list[Operand],
     ) -> None:
-        offsets = k.here(reshaped_offsets, X_lod[0], X.shape[1], self.new_dim)
+        offsets = k.on_host(reshaped_offsets, X_lod[0], X.shape[1], self.new_dim)
         for level in Out_lod:
-            k.keep(level, offsets)
+            k.write_host(level, offsets)
         copy(k, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)

@@ -14,7 +14,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.type_checks import differ
 
@@ -50,13 +50,13 @@ def require_column(op: str, type: TensorType) -> None:
         raise ShapeError(f"{op}: X is {type}, expected [rows, 1]")
 
 
-def of_lod(k: Kernel, expression: str, offsets: Operand, hint: str) -> str:
+def of_lod(k: SourceBuilder, expression: str, offsets: Operand, hint: str) -> str:
     """An expression over a LoD level, worked out once a step where the level is fed.
 
     A level that an op wrote stays in place, and so `once` would not look at it again.
     """
     steady = getattr(offsets, "steady", True)
-    return expression if steady else k.once(expression, [offsets], hint)
+    return expression if steady else k.at_bind(expression, [offsets], hint)
 
 
 def offsets_after(lengths: Array) -> Array:

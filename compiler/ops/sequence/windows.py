@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.ir.dims import Size
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
 from compiler.ir.types import Array
 from compiler.ops.sequence.sequence import of_lod, row_places, window_index
 
@@ -25,7 +25,7 @@ def padding_index(places: tuple[Array, Array], start: int, length: int) -> Array
     return np.where(index < len(positions), index, len(positions) + beyond)
 
 
-def lower_index(k: Kernel, offsets: Operand, start: int, length: int, padded: bool) -> str:
+def lower_index(k: SourceBuilder, offsets: Operand, start: int, length: int, padded: bool) -> str:
     """An expression for what windows see."""
     places = of_lod(k, f"{k.function(row_places)}({offsets})", offsets, "places")
     function = k.function(padding_index if padded else window_index)
@@ -33,14 +33,14 @@ def lower_index(k: Kernel, offsets: Operand, start: int, length: int, padded: bo
 
 
 def lower_windows(
-    k: Kernel, values: Operand, index: str, length: Size, border: Operand | None
+    k: SourceBuilder, values: Operand, index: str, length: Size, border: Operand | None
 ) -> Operand:
     """Gather windows over values, and over zeros or a border below them: [rows, length, size]."""
     (rows, size), dtype = values.shape, values.type.dtype
     height = rows + (1 if border is None else border.shape[0])
     below, seen = k.scratch((height, size), dtype), k.scratch((rows, length, size), dtype)
-    k.line(f"np.copyto({k.once(f'{below}[:{rows}]', [below], 'rows')}, {values})")
-    rest = k.once(f"{below}[{rows}:]", [below], "border")
+    k.line(f"np.copyto({k.at_bind(f'{below}[:{rows}]', [below], 'rows')}, {values})")
+    rest = k.at_bind(f"{below}[{rows}:]", [below], "border")
     k.line(f"{rest}.fill(0.0)" if border is None else f"np.copyto({rest}, {border})")
     k.line(f"{below}.take({index}, axis=0, out={seen}, mode='clip')")
     return seen

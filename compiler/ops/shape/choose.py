@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.shape.join import common
 from compiler.ops.shared_kernels import fill
@@ -43,18 +43,18 @@ class Multiplex(OpDef, op="multiplex"):
         return {"X": [np.where(chosen == index, d_Out, 0) for index in range(len(X))]}
 
     def triton(
-        self, k: Lanes, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand
+        self, k: KernelBuilder, X: list[DeviceOperand], Ids: DeviceOperand, Out: DeviceOperand
     ) -> None:
         fill(k, Out, 0)
         for number, part in enumerate(X):
-            indices = k.lanes(*Out.shape)
+            indices = k.grid(*Out.shape)
             chosen = k.equal(Ids[indices[0], 0], number)
             k.store(Out, indices, part.at(*indices, where=chosen, other=0), chosen)
 
     def triton_grad(
-        self, k: Lanes, Ids: DeviceOperand, d_Out: DeviceOperand, d_X: list[DeviceOperand]
+        self, k: KernelBuilder, Ids: DeviceOperand, d_Out: DeviceOperand, d_X: list[DeviceOperand]
     ) -> None:
         for number, part in enumerate(d_X):
-            indices = k.lanes(*d_Out.shape)
+            indices = k.grid(*d_Out.shape)
             chosen = k.equal(Ids[indices[0], 0], number)
             k.store(part, indices, d_Out.at(*indices, where=chosen, other=0))

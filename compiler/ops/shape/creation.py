@@ -12,7 +12,7 @@ from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, attr_list, reads, reads_lod, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
 from compiler.ir.opdef.global_reductions import Whole
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import (
     Sizes,
@@ -95,18 +95,20 @@ class FillConstant(Whole, op="fill_constant"):
             return np.full(sizes, ValueTensor.reshape(-1)[0], dtype)
         return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
 
-    def lower(self, k: Kernel, ValueTensor: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, ValueTensor: Operand | None, Out: Operand) -> None:
         number = number_from(self.str_value, self.value, element_type(self.dtype))
         if ValueTensor is None:
             k.line(f"{Out}.fill({number_text(number)})")
         else:
             k.line(f"{Out}.fill({ValueTensor.view((1,))}[0])")
 
-    def triton(self, k: Lanes, ValueTensor: DeviceOperand | None, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, ValueTensor: DeviceOperand | None, Out: DeviceOperand
+    ) -> None:
         if ValueTensor is None:
             fill(k, Out, number_from(self.str_value, self.value, element_type(self.dtype)))
             return
-        indices = k.lanes(*Out.shape)
+        indices = k.grid(*Out.shape)
         k.store(Out, indices, number(k, ValueTensor))
 
     def measure(self, xp: Xp) -> dict[str, Value]:
@@ -187,10 +189,10 @@ class FillAnyLike(OpDef, op="fill_any_like"):
         dtype = X.dtype if self.dtype < 0 else element_type(self.dtype)
         return np.full(X.shape, self.value, dtype)
 
-    def lower(self, k: Kernel, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, Out: Operand) -> None:
         k.line(f"{Out}.fill({number_text(number_from('', self.value, Out.type.dtype.numpy))})")
 
-    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         fill(k, Out, number_from("", self.value, Out.type.dtype.numpy))
 
 
@@ -260,9 +262,9 @@ class FillConstantBatchSizeLike(BatchSizeLike, op="fill_constant_batch_size_like
         sizes = sizes_like(self.shape, self.output_dim_idx, like, self.input_dim_idx)
         return np.full(sizes, number_from(self.str_value, self.value, dtype), dtype)
 
-    def lower(self, k: Kernel, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, Out: Operand) -> None:
         number = number_from(self.str_value, self.value, Out.type.dtype.numpy)
         k.line(f"{Out}.fill({number_text(number)})")
 
-    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         fill(k, Out, number_from(self.str_value, self.value, Out.type.dtype.numpy))

@@ -10,7 +10,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, place
 
@@ -36,8 +36,8 @@ class Eye(OpDef, op="eye"):
         columns = self.num_rows if self.num_columns == -1 else self.num_columns
         return np.eye(self.num_rows, columns, dtype=element_type(self.dtype))
 
-    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
-        i, j = k.lanes(*Out.shape)
+    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
+        i, j = k.grid(*Out.shape)
         k.store(Out, (i, j), k.where(k.equal(i, j), 1, 0))
 
 
@@ -57,8 +57,8 @@ class Diag(OpDef, op="diag"):
     def numpy(self, Diagonal: Array) -> Array:
         return np.diag(Diagonal)
 
-    def triton(self, k: Lanes, Diagonal: DeviceOperand, Out: DeviceOperand) -> None:
-        i, j = k.lanes(*Out.shape)
+    def triton(self, k: KernelBuilder, Diagonal: DeviceOperand, Out: DeviceOperand) -> None:
+        i, j = k.grid(*Out.shape)
         k.store(Out, (i, j), Diagonal.at(i, where=k.equal(i, j), other=0))
 
 
@@ -94,13 +94,13 @@ class DiagV2(OpDef, op="diag_v2"):
             Out = np.where(there, Out, X.dtype.type(self.padding_value))
         return Out
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         down, right = max(-self.offset, 0), max(self.offset, 0)
         if X.type.rank == 2:
-            (n,) = k.lanes(*Out.shape)
+            (n,) = k.grid(*Out.shape)
             k.store(Out, (n,), X[n + down, n + right])
             return
-        i, j = k.lanes(*Out.shape)
+        i, j = k.grid(*Out.shape)
         there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
         k.store(Out, (i, j), X.at(i - down, where=there, other=self.padding_value))
 
@@ -140,11 +140,11 @@ class DiagEmbed(OpDef, op="diag_embed"):
         whole[..., rows, rows + self.offset] = Input
         return np.moveaxis(whole, (-2, -1), (self.dim1, self.dim2))
 
-    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         rank = Out.type.rank
         rows, columns = self.dim1 % rank, self.dim2 % rank
         down, right = max(-self.offset, 0), max(self.offset, 0)
-        indices = k.lanes(*Out.shape)
+        indices = k.grid(*Out.shape)
         i, j = indices[rows], indices[columns]
         there = k.equal(i + right, j + down) & (i >= down) & (j >= right)
         others = [index for axis, index in enumerate(indices) if axis not in (rows, columns)]
@@ -178,11 +178,11 @@ class TrilTriu(OpDef, op="tril_triu"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": triangle(d_Out, self.diagonal, self.lower)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        indices = k.lanes(*X.shape)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        indices = k.grid(*X.shape)
         row, column = indices[-2] + self.diagonal, indices[-1]
         kept = column <= row if self.lower else column >= row
         k.store(Out, indices, k.where(kept, X[indices], 0))
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.triton(k, d_Out, d_X)

@@ -13,8 +13,8 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import Again, OpDef, Pointwise, Value, Xp, attr, call, reads, writes
-from compiler.ir.opdef.kernel_builder import Kernel, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.opdef.memory_rules import Types
 from compiler.ir.philox import NUMBERS
 from compiler.ir.types import Array, DType, Shape, TensorType
@@ -75,10 +75,10 @@ class Dropout(OpDef, op="dropout"):
             raise ShapeError(f"dropout: X is {X}, expected floating point")
         return {"Out": X, "Mask": X.with_dtype(DType.UINT8)}
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """The same over turned values, unless a seed says which elements are left out."""
         free = not self.fix_seed and "Seed" not in types
-        return Turned(frozenset({"X", "Out", "Mask"})) if free else None
+        return PermutedOp(frozenset({"X", "Out", "Mask"})) if free else None
 
     def factor(self) -> float:
         """What the elements that are kept are multiplied by."""
@@ -103,7 +103,7 @@ class Dropout(OpDef, op="dropout"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         Seed: Operand | None,
         Out: Operand | None,
@@ -118,17 +118,17 @@ class Dropout(OpDef, op="dropout"):
         dtype = self.noise(X.type.dtype)
         chance = result if dtype is X.type.dtype else k.scratch(X.shape, dtype)
         mask = Mask or k.scratch(X.shape, DType.UINT8)
-        kept = k.once(f"{mask}.view(np.bool_)", [mask], "kept")
+        kept = k.at_bind(f"{mask}.view(np.bool_)", [mask], "kept")
         k.line(f"{self.source(k, Seed)}.random(dtype=np.{dtype.numpy.name}, out={chance})")
         k.line(f"np.greater_equal({chance}, {self.dropout_prob!r}, out={kept})")
         k.line(f"np.multiply({X}, {kept}, out={result})")
         if self.factor() != 1.0:
             k.line(f"np.multiply({result}, {self.factor()!r}, out={result})")
 
-    def source(self, k: Kernel, Seed: Operand | None) -> str:
+    def source(self, k: SourceBuilder, Seed: Operand | None) -> str:
         """Where chance comes from in generated code; one source serves all unseeded steps."""
         if Seed is None and not self.fix_seed:
-            return k.once("np.random.default_rng()", [], "generator")
+            return k.at_bind("np.random.default_rng()", [], "generator")
         return f"{k.function(dropout_source)}({Seed}, {self.fix_seed}, {self.seed})"
 
 
@@ -152,7 +152,7 @@ class DropoutByKey(Pointwise, op="dropout_by_key"):
         """One key serves all elements."""
         return {"Key": (1,)} if "Key" in types else {}
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         """None: an element's chance hangs on its place."""
         return None
 

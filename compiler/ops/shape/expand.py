@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, listed_count, open_shape, spread, whole_numbers
 from compiler.ops.shared_kernels import tiled, untiled
@@ -21,10 +21,10 @@ class Repeated(OpDef):
     X = reads()
     Out = writes()
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         tiled(k, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         untiled(k, d_Out, d_X)
 
 

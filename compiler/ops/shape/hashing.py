@@ -75,7 +75,7 @@ class Hash(OpDef, op="hash"):
     X is int32 or int64 [rows, width], Out [rows, `num_hash`, 1]. Reference: hash_op.h.
     """
 
-    stays_on_host = "bytes are mixed in 64 bits without a sign"
+    no_kernel_reason = "bytes are mixed in 64 bits without a sign"
 
     X = reads(no_grad=True)
     Out = writes()

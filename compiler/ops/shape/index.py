@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, Value, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import blank, expect_inside, open_shape, place, spread, whole_numbers
 from compiler.ops.shared_kernels import (
@@ -82,14 +82,14 @@ class Gather(OpDef, op="gather"):
             np.add.at(d_X, taken, d_Out)
         return {"X": d_X}
 
-    def lower(self, k: Kernel, X: Operand, Index: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Index: Operand, Out: Operand) -> None:
         rows = Index.view((Index.type.numel,))
         axis = self.axis % X.type.rank
         k.line(f"{k.function(expect_inside)}({Index}, {X.shape[axis]}, 'gather')")
         k.line(f"np.take({X}, {rows}, axis={axis}, out={Out}, mode='clip')")
 
     def lower_grad(
-        self, k: Kernel, Index: Operand, Axis: Operand | None, d_Out: Operand, d_X: Operand
+        self, k: SourceBuilder, Index: Operand, Axis: Operand | None, d_Out: Operand, d_X: Operand
     ) -> None:
         rows, rank = Index.view((Index.type.numel,)), d_X.type.rank
         taken = f"({'slice(None), ' * (self.axis % rank)}{rows},)"
@@ -101,11 +101,13 @@ class Gather(OpDef, op="gather"):
         else:
             k.line(f"np.add.at({d_X}, {taken}, {d_Out})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         take_rows(k, X, Index, Out, self.axis % X.type.rank)
 
     def triton_grad(
-        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         if self.overwrite:
             put_rows(k, d_Out, Index, d_X, self.axis % d_X.type.rank)
@@ -141,11 +143,13 @@ class IndexSelect(OpDef, op="index_select"):
         np.add.at(d_X, axis_index(Index.reshape(-1), self.dim % d_X.ndim), d_Out)
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         take_rows(k, X, Index, Out, self.dim % X.type.rank)
 
     def triton_grad(
-        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
         add_rows(k, d_Out, Index, d_X, self.dim % d_X.type.rank)
@@ -176,16 +180,18 @@ class IndexSample(OpDef, op="index_sample"):
         np.add.at(d_X, (np.arange(len(Index))[:, np.newaxis], Index), d_Out)
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
-        i, j = k.lanes(*Out.shape)
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
+    ) -> None:
+        i, j = k.grid(*Out.shape)
         place = Index[i, j]
         k.store(Out, (i, j), X.at(i, place, where=inside(k, place, X.shape[1]), other=0))
 
     def triton_grad(
-        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
-        i, j = k.lanes(*d_Out.shape)
+        i, j = k.grid(*d_Out.shape)
         place = Index[i, j]
         k.add(d_X, (i, place), d_Out[i, j], inside(k, place, d_X.shape[1]))
 
@@ -235,13 +241,15 @@ class GatherNd(OpDef, op="gather_nd"):
         np.add.at(d_X, tuple(np.moveaxis(Index, -1, 0)), d_Out)
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Index: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         lanes, places, where = listed_places(k, Index, X.shape)
         value = X.at(*places, where=where, other=0)
         k.store(Out, lanes, value)
 
     def triton_grad(
-        self, k: Lanes, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, Index: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         fill(k, d_X, 0)
         lanes, places, where = listed_places(k, Index, d_X.shape)
@@ -289,7 +297,7 @@ class Scatter(OpDef, op="scatter"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Ids: DeviceOperand,
         Updates: DeviceOperand,
@@ -299,13 +307,13 @@ class Scatter(OpDef, op="scatter"):
             put_rows(k, Updates, Ids, Out, 0, below=X)
             return
         last = last_uses(k, Ids, X.shape[0])
-        indices = k.lanes(*X.shape)
+        indices = k.grid(*X.shape)
         k.store(Out, indices, k.where(last[indices[0]] >= 0, 0, X[indices]))
         add_rows(k, Updates, Ids, Out)
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Ids: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand | None,
@@ -353,7 +361,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         Index: DeviceOperand,
         Updates: DeviceOperand,
@@ -365,7 +373,7 @@ class ScatterNdAdd(OpDef, op="scatter_nd_add"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Index: DeviceOperand,
         d_Out: DeviceOperand,
         d_X: DeviceOperand | None,

@@ -73,7 +73,7 @@ class FilterByTag(OpDef, op="filter_by_instag"):
     Reference: filter_by_instag_op.h.
     """
 
-    stays_on_host = "only data decides how many rows are kept"
+    no_kernel_reason = "only data decides how many rows are kept"
 
     lod_like = ""
 

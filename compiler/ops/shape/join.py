@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import AlongAxis
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
@@ -45,10 +45,10 @@ def shares_along(whole: str, part: str, sizes: Sequence[Size], axis: int) -> lis
     return [Share((whole, 0), (part, i), axis, starts[i], size) for i, size in enumerate(sizes)]
 
 
-def copy_part(k: Kernel, part: Operand, whole: Operand, share: Share) -> None:
+def copy_part(k: SourceBuilder, part: Operand, whole: Operand, share: Share) -> None:
     """Write a copy of a part of a whole, unless the part lies in it."""
-    if share.size is not None and not k.lies_in(part, whole, share):
-        piece = k.once(f"{whole}{_cut(share, share.size)}", [whole], "piece")
+    if share.size is not None and not k.is_view_of(part, whole, share):
+        piece = k.at_bind(f"{whole}{_cut(share, share.size)}", [whole], "piece")
         k.line(f"np.copyto({part}, {piece})")
 
 
@@ -116,22 +116,22 @@ class Concat(AlongAxis, OpDef, op="concat"):
         part = whole.replace("Out", "X")
         return shares_along(whole, part, [each.shape[axis] for each in types["X"]], axis)
 
-    def lower(self, k: Kernel, X: list[Operand], Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: list[Operand], Out: Operand) -> None:
         axis = self.axis % Out.type.rank
         shares = shares_along("Out", "X", [each.shape[axis] for each in X], axis)
-        copied = [not k.lies_in(part, Out, each) for part, each in zip(X, shares, strict=True)]
+        copied = [not k.is_view_of(part, Out, each) for part, each in zip(X, shares, strict=True)]
         if all(copied):
-            parts = k.once(f"({', '.join(map(str, X))},)", X, "parts")
+            parts = k.at_bind(f"({', '.join(map(str, X))},)", X, "parts")
             k.line(f"np.concatenate({parts}, axis={self.axis}, out={Out})")
             return
         for part, share, needed in zip(X, shares, copied, strict=True):
             if needed:
-                place = k.once(f"{Out}{_cut(share, part.shape[axis])}", [Out], "place")
+                place = k.at_bind(f"{Out}{_cut(share, part.shape[axis])}", [Out], "place")
                 k.line(f"np.copyto({place}, {part})")
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: list[Operand],
         AxisTensor: Operand | None,
         d_Out: Operand,
@@ -147,26 +147,30 @@ class Concat(AlongAxis, OpDef, op="concat"):
         for part, share in zip(d_X, shares, strict=True):
             copy_part(k, part, d_Out, share)
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         join_parts(k, X, Out, self.axis % Out.type.rank)
 
     def triton_grad(
-        self, k: Lanes, X: list[DeviceOperand], d_Out: DeviceOperand, d_X: list[DeviceOperand]
+        self,
+        k: KernelBuilder,
+        X: list[DeviceOperand],
+        d_Out: DeviceOperand,
+        d_X: list[DeviceOperand],
     ) -> None:
         cut_parts(k, d_Out, d_X, self.axis % d_Out.type.rank)
 
 
-def join_parts(k: Lanes, parts: list[DeviceOperand], Out: DeviceOperand, axis: int) -> None:
+def join_parts(k: KernelBuilder, parts: list[DeviceOperand], Out: DeviceOperand, axis: int) -> None:
     """Kernels that write tensors into Out, one behind the other along an axis."""
     start: Size = 0
     for part in parts:
-        indices = k.lanes(*part.shape)
+        indices = k.grid(*part.shape)
         moved = [i + k.size(start) if a == axis else i for a, i in enumerate(indices)]
         k.store(Out, moved, part[indices])
         start = start + part.shape[axis]
 
 
-def cut_parts(k: Lanes, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
+def cut_parts(k: KernelBuilder, X: DeviceOperand, parts: list[DeviceOperand], axis: int) -> None:
     """Kernels that read tensors out of X, one behind the other along an axis."""
     start: Size = 0
     for part in parts:
@@ -254,7 +258,7 @@ class Split(AlongAxis, OpDef, op="split"):
         outputs = {"Out": [grad(op.inputs["X"][0])]}
         return [OpDesc("concat", inputs, outputs, {"axis": self.axis})]
 
-    def lower(self, k: Kernel, X: Operand, Out: list[Operand]) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: list[Operand]) -> None:
         axis = self.axis % X.type.rank
         sizes = self.sizes(X.type, axis, False)
         if not isinstance(X.shape[axis], int):
@@ -275,7 +279,7 @@ class Split(AlongAxis, OpDef, op="split"):
         sizes = self.sizes(types["X"][0], axis, "SectionsTensorList" in types)
         return shares_along("X", "Out", sizes, axis)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         cut_parts(k, X, Out, self.axis % X.type.rank)
 
 
@@ -326,11 +330,11 @@ class Stack(OpDef, op="stack"):
     def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
         return {"X": slices_along(d_Y, self.axis, len(X))}
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Y: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
         axis = self.axis % Y.type.rank
         join_parts(k, [with_axis(each, axis) for each in X], Y, axis)
 
-    def triton_grad(self, k: Lanes, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
         axis = self.axis % d_Y.type.rank
         cut_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
 
@@ -361,11 +365,11 @@ class Unstack(OpDef, op="unstack"):
     def grad(self, d_Y: list[Array]) -> dict[str, Array]:
         return {"X": np.stack(d_Y, axis=self.axis)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
         cut_parts(k, X, [with_axis(each, axis) for each in Y], axis)
 
-    def triton_grad(self, k: Lanes, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
         axis = self.axis % d_X.type.rank
         join_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
 
@@ -390,7 +394,7 @@ class Unbind(OpDef, op="unbind"):
     def numpy(self, X: Array) -> dict[str, list[Array]]:
         return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
         axis = self.axis % X.type.rank
         cut_parts(k, X, [with_axis(each, axis) for each in Out], axis)
 

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, attr_list, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import number_from, number_text
@@ -56,13 +56,13 @@ class AssignValue(OpDef, op="assign_value"):
         values = lists.get(self.dtype, self.fp32_values)
         return np.array(values, element_type(self.dtype)).reshape(self.shape)
 
-    def lower(self, k: Kernel, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, Out: Operand) -> None:
         dtype = repr(Out.type.dtype.numpy.name)
         listed = ", ".join(map(number_text, self.values()))
-        values = k.once(f"np.array([{listed}], {dtype})", [], "values")
+        values = k.at_bind(f"np.array([{listed}], {dtype})", [], "values")
         k.line(f"np.copyto({Out}, {values}.reshape({tuple(self.shape)}))")
 
-    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         numbers_of(k, Out, self.values())
 
     def host_only(self, types: Mapping[str, Any]) -> str:
@@ -87,7 +87,7 @@ class Fill(OpDef, op="fill"):
     def numpy(self) -> Array:
         return np.array(self.value).astype(element_type(self.dtype)).reshape(self.shape)
 
-    def triton(self, k: Lanes, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Out: DeviceOperand) -> None:
         dtype = Out.type.dtype.numpy
         numbers_of(k, Out, [number_from("", each, dtype) for each in self.value])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.reduce import sum_axes
 from compiler.ops.shape.join import numbered
@@ -41,11 +41,13 @@ class Meshgrid(OpDef, op="meshgrid"):
             ]
         }
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: list[DeviceOperand]) -> None:
         for axis, (vector, each) in enumerate(zip(X, Out, strict=True)):
-            indices = k.lanes(*each.shape)
+            indices = k.grid(*each.shape)
             k.store(each, indices, vector[indices[axis]])
 
-    def triton_grad(self, k: Lanes, d_Out: list[DeviceOperand], d_X: list[DeviceOperand]) -> None:
+    def triton_grad(
+        self, k: KernelBuilder, d_Out: list[DeviceOperand], d_X: list[DeviceOperand]
+    ) -> None:
         for axis, (each, vector) in enumerate(zip(d_Out, d_X, strict=True)):
             sum_axes(k, each, tuple(a for a in range(len(d_Out)) if a != axis), vector)

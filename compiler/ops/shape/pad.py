@@ -9,8 +9,8 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Types, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
-from compiler.ir.opdef.layout_rules import Order, Turned
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
+from compiler.ir.opdef.layout_rules import Order, PermutedOp
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.image.windows import turned_layout
 from compiler.ops.math.axes import Sizes, blank, whole_numbers
@@ -116,9 +116,9 @@ class Pad(OpDef, op="pad"):
     paddings = attr_list(int)
     pad_value = attr(0.0)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         paddings = [n for axis in order for n in self.paddings[2 * axis : 2 * axis + 2]]
-        return Turned(frozenset({"X", "Out"}), {"paddings": paddings})
+        return PermutedOp(frozenset({"X", "Out"}), {"paddings": paddings})
 
     def infer(self, X: TensorType) -> TensorType:
         if len(self.paddings) != 2 * X.rank or min(self.paddings, default=0) < 0:
@@ -137,10 +137,10 @@ class Pad(OpDef, op="pad"):
     def grad(self, d_Out: Array) -> dict[str, Array]:
         return {"X": padded_constant(d_Out, in_pairs([-n for n in self.paddings]), 0.0)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, [-before for before in self.paddings[::2]], self.pad_value)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, self.paddings[::2])
 
 
@@ -154,7 +154,7 @@ class SpatialPad(OpDef):
     modes = ("constant", "reflect", "edge")
     axes = 2
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
         layout = self.attributes["data_format"]
         return turned_layout("data_format", layout, order, "X", "Out")
 
@@ -193,27 +193,29 @@ class SpatialPad(OpDef):
                 raise ShapeError(f"{self.kind}: X is {X}: {error}") from None
 
     def around(
-        self, k: Lanes, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float
+        self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, edges: Edges, value: float
     ) -> None:
         """A kernel for Out = X with edges filled as `mode` says."""
         before = [-first for first, _ in edges]
         if self.attributes["mode"] == "constant":
             window(k, X, Out, before, value)
             return
-        indices = k.lanes(*Out.shape)
+        indices = k.grid(*Out.shape)
         k.store(Out, indices, X[self.sources(k, indices, X.shape, edges)])
 
-    def around_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand, edges: Edges) -> None:
+    def around_grad(
+        self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand, edges: Edges
+    ) -> None:
         """Kernels for the gradient of X: what an element gave to several places is summed."""
         if self.attributes["mode"] == "constant":
             window(k, d_Out, d_X, [first for first, _ in edges])
             return
         fill(k, d_X, 0)
-        indices = k.lanes(*d_Out.shape)
+        indices = k.grid(*d_Out.shape)
         k.add(d_X, self.sources(k, indices, d_X.shape, edges), d_Out[indices])
 
     def sources(
-        self, k: Lanes, indices: Sequence[Number], sizes: Shape, edges: Edges
+        self, k: KernelBuilder, indices: Sequence[Number], sizes: Shape, edges: Edges
     ) -> tuple[Number, ...]:
         """Where each place of the padded tensor has its element from."""
         triples = zip(indices, sizes, edges, strict=True)
@@ -221,7 +223,7 @@ class SpatialPad(OpDef):
             self.source(k, i - edge[0], size) if any(edge) else i for i, size, edge in triples
         )
 
-    def source(self, k: Lanes, place: Number, size: Size) -> Number:
+    def source(self, k: KernelBuilder, place: Number, size: Size) -> Number:
         """The place of an axis that a place around it stands for."""
         mode, last = self.attributes["mode"], k.size(size) - 1
         if mode in ("edge", "replicate"):
@@ -261,10 +263,10 @@ class Pad2d(SpatialPad, op="pad2d"):
             return {"X": unpadded(d_Out, X, edges)}
         return {"X": folded_back(d_Out, X, edges, self.mode)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         self.around(k, X, Out, spatial(self.paddings, self.data_format), self.pad_value)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         self.around_grad(k, d_Out, d_X, spatial(self.paddings, self.data_format))
 
 
@@ -304,11 +306,11 @@ class Pad3d(SpatialPad, op="pad3d"):
             return {"X": unpadded(d_Out, X, edges)}
         return {"X": folded_back(d_Out, X, edges, self.mode)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         edges = spatial(outermost_last(self.paddings), self.data_format)
         self.around(k, X, Out, edges, self.value)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         edges = spatial(outermost_last(self.paddings), self.data_format)
         self.around_grad(k, d_Out, d_X, edges)
 
@@ -343,8 +345,8 @@ class PadConstantLike(OpDef, op="pad_constant_like"):
     def grad(self, Y: Shape, d_Out: Array) -> dict[str, Array]:
         return {"Y": unpadded(d_Out, Y, behind_only(d_Out.shape, Y))}
 
-    def triton(self, k: Lanes, Y: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Y: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Y, Out, [0] * Y.type.rank, self.pad_value)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Y: DeviceOperand) -> None:
         window(k, d_Out, d_Y, [0] * d_Y.type.rank)

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.shape.join import common
 from compiler.ops.shared_kernels import inside
@@ -63,15 +63,20 @@ class Partial(OpDef):
             return rows, self.length
         return rows, -self.start_index if self.start_index < 0 else width - self.start_index
 
-    def place(self, k: Lanes, table: Shape) -> Number:
+    def place(self, k: KernelBuilder, table: Shape) -> Number:
         """The first column that is taken of a table."""
         return self.start_index + (k.size(table[1]) if self.start_index < 0 else 0)
 
     def put_back(
-        self, k: Lanes, d_Out: DeviceOperand, d_table: DeviceOperand, number: int, parts: int
+        self,
+        k: KernelBuilder,
+        d_Out: DeviceOperand,
+        d_table: DeviceOperand,
+        number: int,
+        parts: int,
     ) -> None:
         """A kernel for a table of zeros but for its columns in a part of `d_Out`."""
-        i, j = k.lanes(*d_table.shape)
+        i, j = k.grid(*d_table.shape)
         width = d_Out.shape[1] // parts
         own = j - self.place(k, d_table.shape)
         value = d_Out.at(i, own + number * k.size(width), where=inside(k, own, width), other=0)
@@ -96,13 +101,15 @@ class PartialConcat(Partial, op="partial_concat"):
         pieces = np.split(d_Out, len(X), axis=1)
         return {"X": [spread(each, X[0], self.start_index, self.length) for each in pieces]}
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
         count = Out.shape[1] // len(X)
         for number, table in enumerate(X):
-            i, j = k.lanes(Out.shape[0], count)
+            i, j = k.grid(Out.shape[0], count)
             k.store(Out, (i, j + number * k.size(count)), table[i, j + self.place(k, table.shape)])
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]) -> None:
+    def triton_grad(
+        self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
+    ) -> None:
         for number, table in enumerate(d_X):
             if table is not None:
                 self.put_back(k, d_Out, table, number, len(d_X))
@@ -125,13 +132,15 @@ class PartialSum(Partial, op="partial_sum"):
     def grad(self, X: list[Shape], d_Out: Array) -> dict[str, list[Array]]:
         return {"X": [spread(d_Out, X[0], self.start_index, self.length)] * len(X)}
 
-    def triton(self, k: Lanes, X: list[DeviceOperand], Out: DeviceOperand) -> None:
-        i, j = k.lanes(*Out.shape)
+    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Out: DeviceOperand) -> None:
+        i, j = k.grid(*Out.shape)
         first, total = self.place(k, X[0].shape), None
         for table in X:
             total = table[i, j + first] if total is None else total + table[i, j + first]
         k.store(Out, (i, j), total)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]) -> None:
+    def triton_grad(
+        self, k: KernelBuilder, d_Out: DeviceOperand, d_X: list[DeviceOperand | None]
+    ) -> None:
         for table in (each for each in d_X if each is not None):
             self.put_back(k, d_Out, table, 0, 1)

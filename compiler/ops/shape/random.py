@@ -17,7 +17,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.philox import below_by_key, fine_by_key, normal_by_key, uniform_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type, whole_numbers
@@ -159,7 +159,7 @@ class FilledRows(Filled):
     first_row = attr(0)
     row_step = attr(1)
 
-    def has_no_kernel(self) -> str:
+    def no_kernel_for_attributes(self) -> str:
         """Rows of a whole are drawn by the host."""
         return rows_on_host(self)
 
@@ -198,7 +198,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
         whole = write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
         return wanted_rows(self, sizes, whole)
 
-    def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
         lower_numbers(k, "random", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.max - self.min!r}, out={Out})")
         k.line(f"np.add({Out}, {self.min!r}, out={Out})")
@@ -207,7 +207,7 @@ class UniformRandom(FilledRows, op="uniform_random"):
             flat = Out.view((Out.type.numel,))
             k.line(f"{flat}[:{self.diag_num * step}:{step}] = {self.diag_val!r}")
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
         draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
 
@@ -229,16 +229,16 @@ class GaussianRandom(FilledRows, op="gaussian_random"):
         drawn = normal_from(Key, self.place, self.seed, drawn_shape(self, sizes), dtype)
         return wanted_rows(self, sizes, drawn * dtype(self.std) + dtype(self.mean))
 
-    def lower(self, k: Kernel, Key: Operand | None, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, Key: Operand | None, Out: Operand) -> None:
         lower_numbers(k, "standard_normal", Key, self, Out)
         k.line(f"np.multiply({Out}, {self.std!r}, out={Out})")
         k.line(f"np.add({Out}, {self.mean!r}, out={Out})")
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
-def lower_numbers(k: Kernel, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
+def lower_numbers(k: SourceBuilder, law: str, Key: Operand | None, op: Any, Out: Operand) -> None:
     """Fill Out in generated code; one source serves all unseeded steps of a binding."""
     dtype = f"np.{Out.type.dtype.numpy.name}"
     shape, rows = f"{Out}.shape", ""
@@ -250,7 +250,7 @@ def lower_numbers(k: Kernel, law: str, Key: Operand | None, op: Any, Out: Operan
         k.line(f"np.copyto({Out}, {draw}({Key}, {op.place}, 0, {shape}, {dtype}){rows})")
         return
     made = f"np.random.default_rng({op.seed % SEEDS if op.seed else ''})"
-    source = made if op.seed else k.once(made, [], "generator")
+    source = made if op.seed else k.at_bind(made, [], "generator")
     if rows:
         k.line(f"np.copyto({Out}, {source}.{law}({shape}, {dtype}){rows})")
         return
@@ -277,7 +277,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
     first_row = attr(0)
     row_step = attr(1)
 
-    def has_no_kernel(self) -> str:
+    def no_kernel_for_attributes(self) -> str:
         """Rows of a whole are drawn by the host."""
         return rows_on_host(self)
 
@@ -295,7 +295,7 @@ class TruncatedGaussianRandom(OpDef, op="truncated_gaussian_random"):
             drawn = truncated(np, even_from(Key, self.place, 0, sizes, dtype.type))
         return wanted_rows(self, self.shape, (drawn * self.std + self.mean).astype(dtype))
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_truncated(k, Key, self.place, Out, self.mean, self.std)
 
 
@@ -324,7 +324,7 @@ class RandomIntegers(Filled, op="randint"):
             drawn = below_by_key(Key, self.place, sizes, self.high - self.low) + self.low
         return drawn.astype(element_type(self.dtype))
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_whole(k, Key, self.place, Out, self.low, self.high)
 
 
@@ -356,5 +356,5 @@ class RandomPermutation(OpDef, op="randperm"):
         """Why it has no kernel; empty if it has."""
         return f"it puts more than {LONGEST} numbers in order" if self.n > LONGEST else ""
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_order(k, Key, self.place, Out)

@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.ir.dims import Size
 from compiler.ir.opdef import Value, Xp
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType
 from compiler.ops.math.cumulative import Cumsum
@@ -44,18 +44,20 @@ def order_by_key(Key: Array, place: int, count: int) -> Array:
 # ---- kernels ------------------------------------------------------------------------------------
 
 
-def _each(k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand) -> tuple[Number, Number]:
+def _each(
+    k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand
+) -> tuple[Number, Number]:
     """Begin a kernel with a lane for each element; gives the key and the lane's place."""
-    (i,) = k.lanes(out.type.numel)
+    (i,) = k.grid(out.type.numel)
     return k.key(Key, place), i
 
 
-def _put(k: Lanes, out: DeviceOperand, i: Number, value: Number) -> None:
-    k.store(out.seen_as((out.type.numel,)), (i,), value)
+def _put(k: KernelBuilder, out: DeviceOperand, i: Number, value: Number) -> None:
+    k.store(out.reshaped((out.type.numel,)), (i,), value)
 
 
 def draw_even(
-    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, low: float, high: float,
+    k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: float, high: float,
     diagonal: tuple[int, int, float],
 ) -> None:  # fmt: skip
     """A kernel for numbers from low to high; `diagonal` is a count, a step and a value for each."""
@@ -68,7 +70,7 @@ def draw_even(
 
 
 def draw_normal(
-    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
+    k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
     """A kernel for normal numbers."""
     key, i = _each(k, Key, place, out)
@@ -76,7 +78,7 @@ def draw_normal(
 
 
 def draw_truncated(
-    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
+    k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, mean: float, std: float
 ) -> None:
     """A kernel for normal numbers within two deviations."""
     key, i = _each(k, Key, place, out)
@@ -84,47 +86,47 @@ def draw_truncated(
 
 
 def draw_whole(
-    k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand, low: int, high: int
+    k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand, low: int, high: int
 ) -> None:
     """A kernel for whole numbers from low up to but without high."""
     key, i = _each(k, Key, place, out)
-    _put(k, out, i, k.below(key, i, high - low) + low)
+    _put(k, out, i, k.randint(key, i, high - low) + low)
 
 
 def draw_hits(
-    k: Lanes, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand
+    k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand
 ) -> None:
     """A kernel for 1 with the probability that X says, else 0."""
     key, i = _each(k, Key, place, out)
     dtype = X.type.dtype
-    hit = k.uniform(key, i, dtype) < X.seen_as((X.type.numel,))[i]
+    hit = k.uniform(key, i, dtype) < X.reshaped((X.type.numel,))[i]
     _put(k, out, i, k.astype(hit, dtype))
 
 
 def draw_chosen(
-    k: Lanes, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand,
+    k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, place: int, out: DeviceOperand,
     low: float, high: float,
 ) -> None:  # fmt: skip
     """Kernels for the place where the weights of each row, added up, pass a number of chance."""
     rows, width = X.shape
     sums = k.scratch(X.shape, X.type.dtype)
     Cumsum({"axis": 1}).triton(k, X, sums)
-    (i,) = k.lanes(rows)
+    (i,) = k.grid(rows)
     r = k.loop(width)
     drawn = k.uniform(k.key(Key, place), i, X.type.dtype) * (high - low) + low
     passed = k.where(sums[i, r] > drawn, r, k.size(width) - 1)
-    k.store(out.seen_as((rows,)), (i,), k.min(k.astype(passed, DType.INT32), r))
+    k.store(out.reshaped((rows,)), (i,), k.min(k.astype(passed, DType.INT32), r))
 
 
-def draw_order(k: Lanes, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
+def draw_order(k: KernelBuilder, Key: DeviceOperand, place: int, out: DeviceOperand) -> None:
     """Kernels for the numbers from 0 up in a random order: sorted by what is drawn for each."""
     count: Size = out.type.numel
     drawn = k.scratch((count,), DType.INT64)
-    (i,) = k.lanes(count)
-    k.store(drawn, (i,), k.below(k.key(Key, place), i, ORDER))
-    (i,) = k.lanes(count)
+    (i,) = k.grid(count)
+    k.store(drawn, (i,), k.randint(k.key(Key, place), i, ORDER))
+    (i,) = k.grid(count)
     r = k.loop(count)
     own, other = drawn[i], drawn[r]
     ahead = (other < own) | (k.equal(other, own) & (r < i))
     rank = k.sum(k.astype(ahead, DType.INT32), r)
-    k.store(out.seen_as((count,)), (rank,), i)
+    k.store(out.reshaped((count,)), (rank,), i)

@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import BadAttribute
 from compiler.ir.opdef import OpDef, attr_list, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import Kernel
+from compiler.ir.opdef.kernel_builder import SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 
 KEYS = 2**63
@@ -46,7 +46,7 @@ class RandomKeys(OpDef, op="random_keys"):
     def numpy(self) -> Array:
         return made_keys(np.random.default_rng(), self.seeds)
 
-    def filled(self, k: Kernel) -> str:
+    def filled(self, k: SourceBuilder) -> str:
         """Keys of a step as an expression, which a device copies; one source serves all steps."""
-        source = k.once("np.random.default_rng()", [], "generator")
+        source = k.at_bind("np.random.default_rng()", [], "generator")
         return f"{k.function(made_keys)}({source}, {tuple(self.seeds)})"

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import Size
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.shape.creation import BatchSizeLike, sizes_like
@@ -46,7 +46,7 @@ class UniformRandomBatchSizeLike(BatchSizeLike, op="uniform_random_batch_size_li
         Out = drawn * dtype(self.max - self.min) + dtype(self.min)
         return write_diagonal(Out, self.diag_num, self.diag_step, self.diag_val)
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         diagonal = (self.diag_num, self.diag_step + 1, self.diag_val)
         draw_even(k, Key, self.place, Out, self.min, self.max, diagonal)
 
@@ -72,7 +72,7 @@ class GaussianRandomBatchSizeLike(BatchSizeLike, op="gaussian_random_batch_size_
         drawn = normal_from(Key, self.place, self.seed, sizes, dtype)
         return drawn * dtype(self.std) + dtype(self.mean)
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
         draw_normal(k, Key, self.place, Out, self.mean, self.std)
 
 
@@ -96,7 +96,9 @@ class Bernoulli(OpDef, op="bernoulli"):
     def numpy(self, X: Array, Key: Array | None) -> Array:
         return (even_from(Key, self.place, 0, X.shape, X.dtype.type) < X).astype(X.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         draw_hits(k, X, Key, self.place, Out)
 
 
@@ -132,5 +134,7 @@ class SamplingId(OpDef, op="sampling_id"):
         passed[:, -1] = True
         return np.argmax(passed, axis=1)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, Key: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         draw_chosen(k, X, Key, self.place, Out, self.min, self.max)

@@ -7,7 +7,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN
 from compiler.ir.opdef import OpDef, attr, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.axes import element_type
 from compiler.ops.type_checks import differ, require_same_dtype
@@ -18,7 +18,7 @@ class Range(OpDef, op="range"):
 
     lod_like = ""
 
-    tells_sizes = True
+    sets_output_sizes = True
 
     Start = reads(no_grad=True, on_host=True)
     End = reads(no_grad=True, on_host=True)
@@ -36,11 +36,11 @@ class Range(OpDef, op="range"):
         return np.cumsum(steps, dtype=steps.dtype)
 
     def triton(
-        self, k: Lanes, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
+        self, k: KernelBuilder, Start: Operand, End: Operand, Step: Operand, Out: DeviceOperand
     ) -> None:
-        k.tell(Out.shape[0], k.here(range_count, Start, End, Step))
-        start, step = (k.there(each, (1,), Out.type.dtype) for each in (Start, Step))
-        (i,) = k.lanes(Out.shape[0])
+        k.set_size(Out.shape[0], k.on_host(range_count, Start, End, Step))
+        start, step = (k.to_device(each, (1,), Out.type.dtype) for each in (Start, Step))
+        (i,) = k.grid(Out.shape[0])
         wide = DType.FP64 if Out.type.dtype.is_float else Out.type.dtype
         k.store(Out, (i,), k.astype(start[0], wide) + k.astype(step[0], wide) * k.astype(i, wide))
 
@@ -65,7 +65,7 @@ class Linspace(OpDef, op="linspace"):
 
     lod_like = ""
 
-    tells_sizes = True
+    sets_output_sizes = True
 
     Start = reads(no_grad=True, on_host=True)
     Stop = reads(no_grad=True, on_host=True)
@@ -86,11 +86,11 @@ class Linspace(OpDef, op="linspace"):
         return np.linspace(start, stop, count).astype(dtype)
 
     def triton(
-        self, k: Lanes, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
+        self, k: KernelBuilder, Start: Operand, Stop: Operand, Num: Operand, Out: DeviceOperand
     ) -> None:
-        k.tell(Out.shape[0], k.here(linspace_count, Num))
-        given = [k.there(each, (1,), each.type.dtype) for each in (Start, Stop)]
-        (i,), last = k.lanes(Out.shape[0]), k.size(Out.shape[0]) - 1
+        k.set_size(Out.shape[0], k.on_host(linspace_count, Num))
+        given = [k.to_device(each, (1,), each.type.dtype) for each in (Start, Stop)]
+        (i,), last = k.grid(Out.shape[0]), k.size(Out.shape[0]) - 1
         start, stop = (k.astype(each[0], DType.FP64) for each in given)
         step = (stop - start) / k.astype(k.maximum(last, 1), DType.FP64)
         value = start + k.astype(i, DType.FP64) * step

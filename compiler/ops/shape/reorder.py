@@ -10,7 +10,7 @@ from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, blank, hoped, open_shape, place, whole_numbers
@@ -20,10 +20,10 @@ from compiler.ops.shared_kernels import window
 # ---- directions ---------------------------------------------------------------------------------
 
 
-def backwards(k: Lanes, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]) -> None:
+def backwards(k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int]) -> None:
     """A kernel for Out = X, backwards along axes."""
     turned = {axis % X.type.rank for axis in axes}
-    indices = k.lanes(*Out.shape)
+    indices = k.grid(*Out.shape)
     from_end = [k.size(size) - 1 - i for i, size in zip(indices, Out.shape, strict=True)]
     k.store(
         Out, indices, X[tuple(from_end[a] if a in turned else i for a, i in enumerate(indices))]
@@ -31,18 +31,22 @@ def backwards(k: Lanes, X: DeviceOperand, Out: DeviceOperand, axes: Sequence[int
 
 
 def rolled(
-    k: Lanes, X: DeviceOperand, Out: DeviceOperand, shifts: Sequence[int], axes: Sequence[int]
+    k: KernelBuilder,
+    X: DeviceOperand,
+    Out: DeviceOperand,
+    shifts: Sequence[int],
+    axes: Sequence[int],
 ) -> None:
     """A kernel for Out = X, moved on along axes, or through all elements where there are none."""
     shape = Out.shape if axes else (Out.type.numel,)
-    indices = k.lanes(*shape)
+    indices = k.grid(*shape)
     taken = list(indices)
     for shift, axis in zip(shifts, axes or [0], strict=True):
         # An axis may come twice; what is added is never negative.
         size = k.size(shape[axis])
         back = size - k.mod(shift, size) if shift >= 0 else k.mod(-shift, size)
         taken[axis] = k.mod(taken[axis] + back, size)
-    k.store(Out.seen_as(shape), indices, X.seen_as(shape)[tuple(taken)])
+    k.store(Out.reshaped(shape), indices, X.reshaped(shape)[tuple(taken)])
 
 
 class Reverse(OpDef, op="reverse"):
@@ -64,7 +68,7 @@ class Reverse(OpDef, op="reverse"):
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple({axis % X.ndim for axis in self.axis}))
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         backwards(k, X, Out, self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -91,7 +95,7 @@ class Flip(OpDef, op="flip"):
     def numpy(self, X: Array) -> Array:
         return np.flip(X, axis=tuple(self.dims or self.axis))
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         backwards(k, X, Out, self.dims or self.axis)
 
     def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
@@ -129,10 +133,10 @@ class Roll(OpDef, op="roll"):
         axes = self.dims or self.axis
         return {"X": np.roll(d_Out, shifts, axes) if axes else np.roll(d_Out, shifts[0])}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         rolled(k, X, Out, self.shifts, self.dims or self.axis)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         rolled(k, d_Out, d_X, [-each for each in self.shifts], self.dims or self.axis)
 
 
@@ -203,10 +207,10 @@ class Crop(OpDef, op="crop"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, self.offsets)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, [-each for each in self.offsets])
 
 
@@ -274,8 +278,8 @@ class CropTensor(CropInputs, op="crop_tensor"):
         d_X[crop_index(d_X.shape, offsets, list(d_Out.shape))] = d_Out
         return {"X": d_X}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, X, Out, self.offsets)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         window(k, d_Out, d_X, [-each for each in self.offsets])

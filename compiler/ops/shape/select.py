@@ -42,7 +42,7 @@ class WhereIndex(OpDef, op="where_index"):
     Reference: where_index_op.cc.
     """
 
-    stays_on_host = "only data decides how many elements are found"
+    no_kernel_reason = "only data decides how many elements are found"
 
     lod_like = ""
 
@@ -59,7 +59,7 @@ class WhereIndex(OpDef, op="where_index"):
 class MaskedSelect(OpDef, op="masked_select"):
     """Y = the elements of X where Mask holds, [count]. From Paddle 2.0, for models saved there."""
 
-    stays_on_host = "only data decides how many elements are chosen"
+    no_kernel_reason = "only data decides how many elements are chosen"
 
     lod_like = ""
 

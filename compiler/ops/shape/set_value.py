@@ -11,7 +11,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Number
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Number
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type, place, whole_numbers
 from compiler.ops.shared_kernels import among, broadcast_at, numbers_of, too_many
@@ -151,7 +151,7 @@ class SetValue(OpDef, op="set_value"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Input: DeviceOperand,
         ValueTensor: DeviceOperand | None,
         Out: DeviceOperand,
@@ -161,7 +161,7 @@ class SetValue(OpDef, op="set_value"):
             value = k.scratch(self.shape or [1], Input.type.dtype)
             numbers_of(k, value, self.attributes[_LISTS[self.dtype]])
         ranges = self.ranges(Input.shape)
-        own = k.lanes(*Input.shape)
+        own = k.grid(*Input.shape)
         at, known = among(k, own, ranges)
         sizes = tuple(
             size if places is None else len(places)
@@ -190,7 +190,7 @@ class SetValue(OpDef, op="set_value"):
         return "" if types.get("ValueTensor") else too_many(math.prod(self.shape))
 
 
-def position(k: Lanes, indices: Sequence[Number], shape: Shape) -> Number:
+def position(k: KernelBuilder, indices: Sequence[Number], shape: Shape) -> Number:
     """The flat position of an element in a shape."""
     flat: Number = 0
     for index, size in zip(indices, shape, strict=True):

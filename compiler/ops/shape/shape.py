@@ -14,7 +14,7 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, Share, Types, Value, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, hoped, listed_count, open_shape, place, whole_numbers
 from compiler.ops.shared_kernels import copy
@@ -25,7 +25,7 @@ class InOrder(OpDef):
     """Out has the elements of X in their order; where both share memory nothing is done."""
 
     is_cheap = True
-    widens = False
+    computes_in_fp32 = False
 
     X = reads()
     Out = writes(inplace="X")
@@ -38,19 +38,19 @@ class InOrder(OpDef):
         """So are their gradients."""
         return [Share(("Out@GRAD", 0), ("X@GRAD", 0))]
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
         if Out is not None and not k.aliased(X, Out):
             k.line(f"np.copyto({Out.view(X.shape)}, {X})")
 
-    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
+    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
         if not k.aliased(d_Out, d_X):
             k.line(f"np.copyto({d_X.view(d_Out.shape)}, {d_Out})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
         if Out is not None:
             copy(k, X, Out)
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
         copy(k, d_Out, d_X)
 
 
@@ -143,7 +143,7 @@ class Reshaping(ShapeInputs):
         return tuple(sizes)
 
     def lower(
-        self, k: Kernel, X: Operand, Out: Operand | None, Shape: Operand | None = None
+        self, k: SourceBuilder, X: Operand, Out: Operand | None, Shape: Operand | None = None
     ) -> None:
         if Shape is not None and Out is not None:
             sizes = "".join(f"{size}, " for size in Out.shape)

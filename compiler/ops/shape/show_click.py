@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, reads, reads_lod, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.sequence.sequence_kernels import owner_rows
 from compiler.ops.shared_kernels import inside
@@ -65,8 +65,8 @@ class ShowClick(OpDef, op="cvm"):
         rest = d_Y[:, 2:] if self.use_cvm else d_Y
         return {"X": np.concatenate([counts_of_rows(CVM, rows, X_lod), rest], axis=1)}
 
-    def triton(self, k: Lanes, X: DeviceOperand, Y: DeviceOperand) -> None:
-        i, j = k.lanes(*Y.shape)
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: DeviceOperand) -> None:
+        i, j = k.grid(*Y.shape)
         if not self.use_cvm:
             k.store(Y, (i, j), X[i, j + 2])
             return
@@ -76,14 +76,14 @@ class ShowClick(OpDef, op="cvm"):
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X_lod: list[Operand] | None,
         CVM: DeviceOperand,
         d_Y: DeviceOperand,
         d_X: DeviceOperand,
     ) -> None:
         owners = owner_rows(k, X_lod[0], d_X.shape[0]) if X_lod else None
-        i, j = k.lanes(*d_X.shape)
+        i, j = k.grid(*d_X.shape)
         row = i if owners is None else owners[i]
         counts = CVM.at(row, j, where=(j < 2) & inside(k, row, CVM.shape[0]), other=0)
         rest = d_Y.at(i, j if self.use_cvm else j - 2, where=j >= 2, other=0)

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.philox import below_by_key
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.math.sort_kernels import LONGEST
@@ -28,11 +28,11 @@ def next_seed(Seed: Array) -> Array:
     return np.full(Seed.shape, below_by_key(Seed, 0, [1], SEED_RANGE, NEXT)[0], np.int64)
 
 
-def draw_next_seed(k: Lanes, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
+def draw_next_seed(k: KernelBuilder, Seed: DeviceOperand, SeedOut: DeviceOperand | None) -> None:
     """A kernel for the seed of the next step."""
     if SeedOut is not None:
-        (i,) = k.lanes(1)
-        k.store(SeedOut.seen_as((1,)), (i,), k.below(k.key(Seed, 0), i, SEED_RANGE, NEXT))
+        (i,) = k.grid(1)
+        k.store(SeedOut.reshaped((1,)), (i,), k.randint(k.key(Seed, 0), i, SEED_RANGE, NEXT))
 
 
 def require_seed(op: str, Seed: TensorType) -> TensorType:
@@ -62,9 +62,9 @@ class SeedOf(OpDef, op="seed"):
             drawn = int(below_by_key(Key, self.place, [1], SEED_RANGE - 1)[0]) + 1
         return np.array([self.seed or drawn], np.int32)
 
-    def triton(self, k: Lanes, Key: DeviceOperand, Out: DeviceOperand) -> None:
-        (i,) = k.lanes(1)
-        k.store(Out, (i,), self.seed or k.below(k.key(Key, self.place), i, SEED_RANGE - 1) + 1)
+    def triton(self, k: KernelBuilder, Key: DeviceOperand, Out: DeviceOperand) -> None:
+        (i,) = k.grid(1)
+        k.store(Out, (i,), self.seed or k.randint(k.key(Key, self.place), i, SEED_RANGE - 1) + 1)
 
 
 class RandomCrop(OpDef, op="random_crop"):
@@ -107,25 +107,27 @@ class RandomCrop(OpDef, op="random_crop"):
         return {"Out": Out.reshape(sizes), "SeedOut": next_seed(Seed)}
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand,
+        self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand,
         Out: DeviceOperand | None, SeedOut: DeviceOperand | None,
     ) -> None:  # fmt: skip
         if Out is not None:
             self.crop(k, X, Seed, Out)
         draw_next_seed(k, Seed, SeedOut)
 
-    def crop(self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand) -> None:
+    def crop(
+        self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         """A kernel for the parts: each element draws where its instance's part begins."""
         ahead = len(X.shape) - len(self.shape)
         count = product(X.shape[:ahead])
-        i, *places = k.lanes(count, *self.shape)
+        i, *places = k.grid(count, *self.shape)
         key, source = k.key(Seed, 0), [i]
         for axis, (size, part, place) in enumerate(
             zip(X.shape[ahead:], self.shape, places, strict=True)
         ):
-            source.append(k.below(key, i, k.size(size) - (part - 1), axis) + place)
-        value = X.seen_as((count, *X.shape[ahead:]))[tuple(source)]
-        k.store(Out.seen_as((count, *self.shape)), (i, *places), value)
+            source.append(k.randint(key, i, k.size(size) - (part - 1), axis) + place)
+        value = X.reshaped((count, *X.shape[ahead:]))[tuple(source)]
+        k.store(Out.reshaped((count, *self.shape)), (i, *places), value)
 
 
 class ShuffleBatch(OpDef, op="shuffle_batch"):
@@ -161,14 +163,14 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return f"it puts more than {LONGEST} rows in order" if many else ""
 
     def triton(
-        self, k: Lanes, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
+        self, k: KernelBuilder, X: DeviceOperand, Seed: DeviceOperand, Out: DeviceOperand | None,
         ShuffleIdx: DeviceOperand | None, SeedOut: DeviceOperand | None,
     ) -> None:  # fmt: skip
         rows, width = product(X.shape[:-1]), X.shape[-1]
         order = ShuffleIdx or k.scratch((rows,), DType.INT64)
         draw_order(k, Seed, 0, order)
         if Out is not None:
-            take_rows(k, X.seen_as((rows, width)), order, Out.seen_as((rows, width)), 0)
+            take_rows(k, X.reshaped((rows, width)), order, Out.reshaped((rows, width)), 0)
         draw_next_seed(k, Seed, SeedOut)
 
     def infer_grad(self, ShuffleIdx: TensorType, d_Out: TensorType) -> dict[str, TensorType]:
@@ -179,9 +181,9 @@ class ShuffleBatch(OpDef, op="shuffle_batch"):
         return {"X": table[np.argsort(ShuffleIdx)].reshape(d_Out.shape)}
 
     def triton_grad(
-        self, k: Lanes, ShuffleIdx: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
+        self, k: KernelBuilder, ShuffleIdx: DeviceOperand, d_Out: DeviceOperand, d_X: DeviceOperand
     ) -> None:
         rows, width = product(d_Out.shape[:-1]), d_Out.shape[-1]
-        i, j = k.lanes(rows, width)
-        value = d_Out.seen_as((rows, width))[i, j]
-        k.store(d_X.seen_as((rows, width)), (ShuffleIdx[i], j), value)
+        i, j = k.grid(rows, width)
+        value = d_Out.reshaped((rows, width))[i, j]
+        k.store(d_X.reshaped((rows, width)), (ShuffleIdx[i], j), value)

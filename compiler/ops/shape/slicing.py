@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import OpDef, Share, Types, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
-from compiler.ir.opdef.layout_rules import Order, Turned, axes_in
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, permuted_axes
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, blank, listed_count, place, whole_numbers, without
 from compiler.ops.shared_kernels import window
@@ -60,7 +60,7 @@ def dropped(sizes: Sizes, axes: list[int]) -> list[int]:
 
 
 def numbers_text(
-    k: Kernel, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
+    k: SourceBuilder, listing: Operand | None, single: list[Operand] | None, attribute: list[int]
 ) -> str:
     """Code for a list of numbers that stand in one tensor, in a tensor each, or in an attribute."""
     if listing is None and not single:
@@ -72,7 +72,7 @@ def numbers_text(
 class Slicing(OpDef):
     """What a slice reads: numbers as attributes, in one tensor, or in a tensor each."""
 
-    widens = False
+    computes_in_fp32 = False
 
     Input = reads()
     StartsTensor = reads(optional=True, no_grad=True)
@@ -86,9 +86,9 @@ class Slicing(OpDef):
     infer_flags = attr_list(int)
     decrease_axis = attr_list(int)
 
-    def turned(self, types: Types, order: Order) -> Turned | None:
-        axes = {"axes": axes_in(self.axes, order)}
-        return None if self.decrease_axis else Turned(frozenset({"Input", "Out"}), axes)
+    def permuted(self, types: Types, order: Order) -> PermutedOp | None:
+        axes = {"axes": permuted_axes(self.axes, order)}
+        return None if self.decrease_axis else PermutedOp(frozenset({"Input", "Out"}), axes)
 
     def known(
         self,
@@ -129,7 +129,7 @@ class Slicing(OpDef):
         """A part seen with the axes of the whole: those that were left out have size 1."""
         gone = [axis % whole.type.rank for axis in self.decrease_axis]
         rest = iter(part.shape)
-        return part.seen_as([1 if a in gone else next(rest) for a in range(whole.type.rank)])
+        return part.reshaped([1 if a in gone else next(rest) for a in range(whole.type.rank)])
 
 
 class Slice(Slicing, op="slice"):
@@ -194,7 +194,7 @@ class Slice(Slicing, op="slice"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Input: Operand,
         StartsTensor: Operand | None,
         EndsTensor: Operand | None,
@@ -205,7 +205,7 @@ class Slice(Slicing, op="slice"):
         starts = numbers_text(k, StartsTensor, StartsTensorList, self.starts)
         ends = numbers_text(k, EndsTensor, EndsTensorList, self.ends)
         share = self.share(Input.type)
-        if share is None or not k.lies_in(Out, Input, share):
+        if share is None or not k.is_view_of(Out, Input, share):
             part = self.part(k, Input, starts, ends)
             k.line(f"np.copyto({self.whole_view(Out, Input)}, {part})")
 
@@ -227,7 +227,7 @@ class Slice(Slicing, op="slice"):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         StartsTensor: Operand | None,
         EndsTensor: Operand | None,
         StartsTensorList: list[Operand] | None,
@@ -241,12 +241,12 @@ class Slice(Slicing, op="slice"):
         k.line(f"{d_Input}.fill(0)")
         k.line(f"np.copyto({part}, {self.whole_view(d_Out, d_Input)})")
 
-    def part(self, k: Kernel, whole: Operand, starts: str, ends: str) -> str:
+    def part(self, k: SourceBuilder, whole: Operand, starts: str, ends: str) -> str:
         """Code for the part of a tensor; made once where the places are attributes."""
         places = f"{self.axes}, {starts}, {ends}, {self.decrease_axis}"
         part = f"{whole}[{k.function(cut_index)}({whole}.shape, {places})]"
         fixed = starts == str(self.starts) and ends == str(self.ends)
-        return k.once(part, [whole], "part") if fixed else part
+        return k.at_bind(part, [whole], "part") if fixed else part
 
     def whole_view(self, part: Operand, whole: Operand) -> str:
         """A part with the axes of the whole: those that were left out have size 1."""
@@ -254,10 +254,10 @@ class Slice(Slicing, op="slice"):
         rest = iter(part.shape)
         return part.view([1 if a in gone else next(rest) for a in range(whole.type.rank)])
 
-    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         window(k, Input, self.whole(Out, Input), self.first(Input.shape))
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
         first = [0 - each for each in self.first(d_Input.shape)]
         window(k, self.whole(d_Out, d_Input), d_Input, first)
 

@@ -8,7 +8,7 @@ from typing import Any
 from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.opdef import attr_list, reads
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, blank, place, whole_numbers
 from compiler.ops.shape.slicing import Slicing, dropped
@@ -129,15 +129,15 @@ class StridedSlice(Slicing, op="strided_slice"):
         taken[...] = d_Out.reshape(taken.shape)
         return {"Input": d_Input}
 
-    def triton(self, k: Lanes, Input: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: DeviceOperand, Out: DeviceOperand) -> None:
         out, ranges = self.whole(Out, Input), self.ranges(Input.shape)
-        indices = k.lanes(*out.shape)
+        indices = k.grid(*out.shape)
         pairs = zip(indices, ranges, strict=True)
         taken = [i if places is None else i * places.step + places.start for i, places in pairs]
         k.store(out, indices, Input[tuple(taken)])
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
-        own, above = k.lanes(*d_Input.shape), self.whole(d_Out, d_Input)
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_Input: DeviceOperand) -> None:
+        own, above = k.grid(*d_Input.shape), self.whole(d_Out, d_Input)
         taken, known = among(k, own, self.ranges(d_Input.shape))
         k.store(d_Input, own, above.at(*taken, where=known, other=0))
 

@@ -10,7 +10,7 @@ import numpy as np
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, product
 from compiler.ir.opdef import OpDef, Pointwise, Value, Xp, attr, reads, required, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Lanes
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.math.axes import element_type
@@ -77,7 +77,7 @@ class ShapeOf(About, op="shape"):
     def numpy(self, Input: Shape) -> Array:
         return np.array(Input, np.int32)
 
-    def triton(self, k: Lanes, Input: Shape, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
         numbers_of(k, Out, Input)
 
 
@@ -90,7 +90,7 @@ class Size(About, op="size"):
     def numpy(self, Input: Shape) -> Array:
         return np.prod(np.array([Input], np.int64), axis=1)
 
-    def triton(self, k: Lanes, Input: Shape, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, Input: Shape, Out: DeviceOperand) -> None:
         numbers_of(k, Out, [product(Input)])
 
 
@@ -108,8 +108,8 @@ class IsEmpty(OpDef, op="is_empty"):
     def numpy(self, X: Shape) -> Array:
         return np.array([0 in X])
 
-    def triton(self, k: Lanes, X: Shape, Out: DeviceOperand) -> None:
-        (one,), count = k.lanes(1), product(X)
+    def triton(self, k: KernelBuilder, X: Shape, Out: DeviceOperand) -> None:
+        (one,), count = k.grid(1), product(X)
         empty = count == 0 if isinstance(count, int) else k.equal(k.size(count), 0)
         k.store(Out, (one,), empty)
 
@@ -148,9 +148,9 @@ class OneHot(OpDef, op="one_hot"):
         depth = self.depth if depth_tensor is None else int(depth_tensor.reshape(-1)[0])
         return hot_rows(X[..., 0], depth, self.allow_out_of_range, self.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
-        indices = k.lanes(*Out.shape)
-        hot = X.seen_as(Out.shape[:-1])[indices[:-1]]
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
+        indices = k.grid(*Out.shape)
+        hot = X.reshaped(Out.shape[:-1])[indices[:-1]]
         k.store(Out, indices, k.where(k.equal(hot, indices[-1]), 1, 0))
 
 
@@ -208,9 +208,9 @@ class ShardIndex(OpDef, op="shard_index"):
         size = -(-self.index_num // self.nshards)
         return np.where(X // size == self.shard_id, X % size, self.ignore_value).astype(X.dtype)
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         size = -(-self.index_num // self.nshards)
-        indices = k.lanes(*X.shape)
+        indices = k.grid(*X.shape)
         known = inside(k, X[indices], self.index_num)
         index = k.maximum(X[indices], 0)
         mine = known & k.equal(k.div(index, size), self.shard_id)

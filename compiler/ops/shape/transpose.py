@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.errors import ShapeError
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.type_checks import require_same_shape
 
@@ -19,7 +19,7 @@ class Transposing(OpDef):
 
     linear_in = (("X",),)
     is_cheap = True
-    widens = False
+    computes_in_fp32 = False
     lod_like = ""
 
     X = reads()
@@ -37,22 +37,22 @@ class Transposing(OpDef):
         """The order of axes that undoes this one."""
         return tuple(self.axis.index(axis) for axis in range(len(self.axis)))
 
-    def lower(self, k: Kernel, X: Operand, Out: Operand | None) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, Out: Operand | None) -> None:
         if Out is not None:
-            moved = k.once(f"{X}.transpose({tuple(self.axis)})", [X], "moved")
+            moved = k.at_bind(f"{X}.transpose({tuple(self.axis)})", [X], "moved")
             k.line(f"np.copyto({Out}, {moved})")
 
-    def lower_grad(self, k: Kernel, d_Out: Operand, d_X: Operand) -> None:
-        moved = k.once(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
+    def lower_grad(self, k: SourceBuilder, d_Out: Operand, d_X: Operand) -> None:
+        moved = k.at_bind(f"{d_Out}.transpose({self.back()})", [d_Out], "moved")
         k.line(f"np.copyto({d_X}, {moved})")
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand | None) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand | None) -> None:
         if Out is not None:
-            indices = k.lanes(*Out.shape)
+            indices = k.grid(*Out.shape)
             k.store(Out, indices, X[tuple(indices[axis] for axis in self.back())])
 
-    def triton_grad(self, k: Lanes, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
-        indices = k.lanes(*d_X.shape)
+    def triton_grad(self, k: KernelBuilder, d_Out: DeviceOperand, d_X: DeviceOperand) -> None:
+        indices = k.grid(*d_X.shape)
         k.store(d_X, indices, d_Out[tuple(indices[axis] for axis in self.axis)])
 
 

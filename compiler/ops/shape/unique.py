@@ -47,7 +47,7 @@ class Unique(OpDef, op="unique"):
     Reference: unique_op.h.
     """
 
-    stays_on_host = "only data decides how many numbers there are"
+    no_kernel_reason = "only data decides how many numbers there are"
 
     lod_like = ""
 
@@ -96,7 +96,7 @@ class Unique(OpDef, op="unique"):
 class UniqueWithCounts(OpDef, op="unique_with_counts"):
     """`unique`, and Count = how often each value comes. Reference: unique_with_counts_op.h."""
 
-    stays_on_host = "only data decides how many numbers there are"
+    no_kernel_reason = "only data decides how many numbers there are"
 
     lod_like = ""
 

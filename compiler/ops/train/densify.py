@@ -6,7 +6,7 @@ import numpy as np
 
 from compiler.ir.opdef import OpDef, reads, reads_rows, required, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, TensorType
 from compiler.ops.shared_kernels import add_rows, copy, fill
 from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
@@ -28,11 +28,13 @@ class DensifyRows(OpDef, op="densify_rows"):
         np.add.at(Out, X_rows, X)
         return Out
 
-    def lower(self, k: Kernel, X: Operand, X_rows: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, X: Operand, X_rows: Operand, Out: Operand) -> None:
         k.line(f"{Out}.fill(0)")
         lower_add_rows(k, Out, X_rows, X)
 
-    def triton(self, k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, X: DeviceOperand, X_rows: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         fill(k, Out, 0)
         add_rows(k, X, X_rows, Out)
 
@@ -52,5 +54,5 @@ class RowNumbers(OpDef, op="row_numbers"):
             raise ValueError("row_numbers takes sparse rows, but X is dense")
         return X_rows
 
-    def triton(self, k: Lanes, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X_rows: DeviceOperand, Out: DeviceOperand) -> None:
         copy(k, X_rows, Out)

@@ -74,7 +74,7 @@ class Dgc(OpDef, op="dgc"):
     """
 
     lod_like = ""
-    stays_on_host = "only data decides which elements are largest"
+    no_kernel_reason = "only data decides which elements are largest"
 
     U = reads()
     V = reads()
@@ -130,7 +130,7 @@ class DgcAllReduce(Collective, op="dgc_allreduce_sum"):
     """
 
     lod_like = "X"
-    stays_on_host = "only data decides how many elements are sent"
+    no_kernel_reason = "only data decides how many elements are sent"
 
     X = reads()
     current_step = reads()

@@ -8,7 +8,13 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import product
 from compiler.ir.opdef import OpDef, attr, attr_list, reads, writes
 from compiler.ir.opdef.attribute_bounds import WIDE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array, DType, Shape, TensorType
 from compiler.ops.shared_kernels import add_rows, copy, fill, inside
 from compiler.ops.train.sparse_rows import lower_add_rows, rows_type
@@ -94,7 +100,7 @@ class Lookup(OpDef):
         np.add.at(d_W, ids, values)
         return {"W": d_W}
 
-    def lower(self, k: Kernel, W: Operand, Ids: Operand, Out: Operand) -> None:
+    def lower(self, k: SourceBuilder, W: Operand, Ids: Operand, Out: Operand) -> None:
         count = Ids.type.numel
         ids, out = Ids.view((count,)), Out.view((count, W.shape[1]))
         k.line(f"{k.function(look_up)}({W}, {ids}, {out}, {str(W)!r})")
@@ -103,7 +109,7 @@ class Lookup(OpDef):
 
     def lower_grad(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Ids: Operand,
         d_Out: Operand,
         d_W: Operand | None,
@@ -122,21 +128,23 @@ class Lookup(OpDef):
         if padding >= 0:
             k.line(f"{d_W}[{f'{ids} == {padding}' if self.is_sparse else padding}] = 0.0")
 
-    def triton(self, k: Lanes, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(
+        self, k: KernelBuilder, W: DeviceOperand, Ids: DeviceOperand, Out: DeviceOperand
+    ) -> None:
         count = Ids.type.numel
-        n, j = k.lanes(count, W.shape[1])
-        row = Ids.seen_as((count,))[n]
+        n, j = k.grid(count, W.shape[1])
+        row = Ids.reshaped((count,))[n]
         found = W.at(row, j, where=self.counts(k, row, W), other=0)
-        k.store(Out.seen_as((count, W.shape[1])), (n, j), found)
+        k.store(Out.reshaped((count, W.shape[1])), (n, j), found)
 
-    def counts(self, k: Lanes, row: Number, W: DeviceOperand) -> Number:
+    def counts(self, k: KernelBuilder, row: Number, W: DeviceOperand) -> Number:
         """Whether a row is one of the table's, and not the padding."""
         known = inside(k, row, W.shape[0])
         return known & k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else known
 
     def triton_grad(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Ids: DeviceOperand,
         d_Out: DeviceOperand,
         d_W: DeviceOperand | None,
@@ -148,8 +156,8 @@ class Lookup(OpDef):
             fill(k, d_W, 0)
             add_rows(k, d_Out, Ids, d_W, 0, self.padding_idx)
         elif d_W is not None:
-            n, j = k.lanes(*d_W.shape)
-            row, above = Ids.seen_as((d_W.shape[0],))[n], d_Out.seen_as(d_W.shape)[n, j]
+            n, j = k.grid(*d_W.shape)
+            row, above = Ids.reshaped((d_W.shape[0],))[n], d_Out.reshaped(d_W.shape)[n, j]
             kept = k.not_equal(row, self.padding_idx) if self.padding_idx >= 0 else None
             k.store(d_W, (n, j), above if kept is None else k.where(kept, above, 0))
 

@@ -15,7 +15,13 @@ import numpy as np
 from compiler.errors import ShapeError
 from compiler.ir.dims import Size, product
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, writes
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Number, Operand
+from compiler.ir.opdef.kernel_builder import (
+    DeviceOperand,
+    KernelBuilder,
+    Number,
+    Operand,
+    SourceBuilder,
+)
 from compiler.ir.types import Array
 from compiler.ops.duplicate_rows import merged
 from compiler.ops.shared_kernels import add_rows, copy, number
@@ -52,7 +58,7 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Param: Operand,
         Grad: Operand,
         Grad_rows: Operand,
@@ -66,7 +72,7 @@ class SgdRows(RowsUpdate, op="sgd_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Param: DeviceOperand,
         Grad: DeviceOperand,
         Grad_rows: DeviceOperand,
@@ -106,7 +112,7 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Param: Operand,
         Grad: Operand,
         Grad_rows: Operand,
@@ -122,7 +128,7 @@ class AdagradRows(RowsUpdate, op="adagrad_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Param: DeviceOperand,
         Grad: DeviceOperand,
         Grad_rows: DeviceOperand,
@@ -210,7 +216,7 @@ class AdamRows(RowsUpdate, op="adam_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         Param: Operand,
         Grad: Operand,
         Grad_rows: Operand,
@@ -239,7 +245,7 @@ class AdamRows(RowsUpdate, op="adam_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         Param: DeviceOperand,
         Grad: DeviceOperand,
         Grad_rows: DeviceOperand,
@@ -268,11 +274,11 @@ class AdamRows(RowsUpdate, op="adam_rows"):
         at.write(ParamOut, at.read(ParamOut) - rate * (first / (k.sqrt(second) + self.epsilon)))
         at.write(Moment1Out, first)
         at.write(Moment2Out, second)
-        (one,) = k.lanes(1)
-        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.seen_as((1,))[one]
-        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.seen_as((1,))[one]
-        k.store(Beta1PowOut.seen_as((1,)), (one,), Beta1Pow.seen_as((1,))[one] * beta1)
-        k.store(Beta2PowOut.seen_as((1,)), (one,), Beta2Pow.seen_as((1,))[one] * beta2)
+        (one,) = k.grid(1)
+        beta1 = self.beta1 if Beta1Tensor is None else Beta1Tensor.reshaped((1,))[one]
+        beta2 = self.beta2 if Beta2Tensor is None else Beta2Tensor.reshaped((1,))[one]
+        k.store(Beta1PowOut.reshaped((1,)), (one,), Beta1Pow.reshaped((1,))[one] * beta1)
+        k.store(Beta2PowOut.reshaped((1,)), (one,), Beta2Pow.reshaped((1,))[one] * beta2)
 
 
 @dataclass(frozen=True)
@@ -282,7 +288,7 @@ class _Rows:
     `total` is the sum of its parts; `leads` is true in the lanes that have it.
     """
 
-    k: Lanes
+    k: KernelBuilder
     row: Number
     j: Number
     total: Number
@@ -291,26 +297,26 @@ class _Rows:
 
     @staticmethod
     def found(
-        k: Lanes, Grad: DeviceOperand, Grad_rows: DeviceOperand, shape: Sequence[Size]
+        k: KernelBuilder, Grad: DeviceOperand, Grad_rows: DeviceOperand, shape: Sequence[Size]
     ) -> _Rows:
         """Find them, and begin a kernel with a lane for each element that may be one."""
         count, width = Grad_rows.type.numel, product(shape[1:])
         rows = merged(k, Grad_rows, shape[0])
-        n, j = k.lanes(count, width)
+        n, j = k.grid(count, width)
         total, leads = rows.sums(k, Grad, n, j), rows.length[n] > 0
-        row = Grad_rows.seen_as((count,))[n]
+        row = Grad_rows.reshaped((count,))[n]
         return _Rows(k, row, j, total, leads, (shape[0], width))
 
     def read(self, table: DeviceOperand) -> Number:
         """The element of a table."""
-        return table.seen_as(self.shape).at(self.row, self.j, where=self.leads, other=0)
+        return table.reshaped(self.shape).at(self.row, self.j, where=self.leads, other=0)
 
     def write(self, table: DeviceOperand, value: Number) -> None:
         """Store the element of a table."""
-        self.k.store(table.seen_as(self.shape), (self.row, self.j), value, self.leads)
+        self.k.store(table.reshaped(self.shape), (self.row, self.j), value, self.leads)
 
 
-def keep_state(k: Kernel, before: Operand, after: Operand) -> None:
+def keep_state(k: SourceBuilder, before: Operand, after: Operand) -> None:
     """Write the copy of what is updated to where it is updated, unless that is one place."""
     if not k.aliased(before, after):
         k.line(f"np.copyto({after}, {before})")

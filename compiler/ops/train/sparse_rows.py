@@ -15,7 +15,7 @@ from compiler.errors import ShapeError
 from compiler.ir.dims import UNKNOWN, Size, product
 from compiler.ir.opdef import OpDef, attr, reads, reads_rows, required, writes, writes_rows
 from compiler.ir.opdef.attribute_bounds import FINITE
-from compiler.ir.opdef.kernel_builder import DeviceOperand, Kernel, Lanes, Operand
+from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.types import Array, DType, TensorType
 from compiler.ops.duplicate_rows import Merged, places, summed
 from compiler.ops.shape.join import join_parts
@@ -38,18 +38,18 @@ def merge_repeated(values: Array, rows: Array) -> tuple[Array, Array]:
     return merge_rows(values, rows)
 
 
-def lower_places(k: Kernel, rows: Operand, width: Size) -> str:
+def lower_places(k: SourceBuilder, rows: Operand, width: Size) -> str:
     """Write where the elements of rows lie in a flat table: an expression for int64 positions."""
     count = rows.type.numel
     places = k.scratch((count, width), DType.INT64)
-    columns = k.once(f"np.arange({width})", [], "columns")
+    columns = k.at_bind(f"np.arange({width})", [], "columns")
     k.line(f"np.multiply({rows.view((count, 1))}, {width}, out={places})")
     k.line(f"np.add({places}, {columns}, out={places})")
     return places.view((count * width,))
 
 
 def lower_add_rows(
-    k: Kernel, table: Operand, rows: Operand, values: Operand, function: str = "add"
+    k: SourceBuilder, table: Operand, rows: Operand, values: Operand, function: str = "add"
 ) -> None:
     """Write table[row] += value for every row, or -= with the function `subtract`.
 
@@ -87,7 +87,7 @@ class MergeSelectedRows(OpDef, op="merge_selected_rows"):
     Reference: merge_selected_rows_op.h.
     """
 
-    stays_on_host = "only data decides how many rows are left"
+    no_kernel_reason = "only data decides how many rows are left"
 
     X = reads()
     X_rows = reads_rows("X")
@@ -121,7 +121,7 @@ class GetTensorFromSelectedRows(OpDef, op="get_tensor_from_selected_rows"):
     def numpy(self, X: Array) -> Array:
         return X
 
-    def triton(self, k: Lanes, X: DeviceOperand, Out: DeviceOperand) -> None:
+    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         copy(k, X, Out)
 
 
@@ -145,7 +145,7 @@ class SumRows(OpDef, op="sum_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: list[Operand],
         X_rows: list[Operand],
         Out: Operand | None,
@@ -157,7 +157,7 @@ class SumRows(OpDef, op="sum_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: list[DeviceOperand],
         X_rows: list[DeviceOperand],
         Out: DeviceOperand | None,
@@ -200,7 +200,7 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         X_rows: Operand,
         Y: Operand,
@@ -214,7 +214,7 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_rows: DeviceOperand,
         Y: DeviceOperand,
@@ -222,7 +222,7 @@ class ElementwiseMulRows(SparseToSparse, op="elementwise_mul_rows"):
         Out_rows: DeviceOperand | None,
     ) -> None:
         if Out is not None:
-            indices = k.lanes(*X.shape)
+            indices = k.grid(*X.shape)
             k.store(Out, indices, X[indices] * number(k, Y))
         if Out_rows is not None:
             copy(k, X_rows, Out_rows)
@@ -242,7 +242,7 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
 
     def lower(
         self,
-        k: Kernel,
+        k: SourceBuilder,
         X: Operand,
         X_rows: Operand,
         ScaleTensor: Operand | None,
@@ -257,7 +257,7 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_rows: DeviceOperand,
         ScaleTensor: DeviceOperand | None,
@@ -265,7 +265,7 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
         Out_rows: DeviceOperand | None,
     ) -> None:
         if Out is not None:
-            indices = k.lanes(*X.shape)
+            indices = k.grid(*X.shape)
             factor = float(self.scale) if ScaleTensor is None else number(k, ScaleTensor)
             k.store(Out, indices, X[indices] * factor)
         if Out_rows is not None:
@@ -273,7 +273,7 @@ class ScaleRows(SparseToSparse, op="scale_rows"):
 
 
 def put_merged(
-    k: Lanes, X: DeviceOperand, X_rows: DeviceOperand, Out_rows: DeviceOperand | None
+    k: KernelBuilder, X: DeviceOperand, X_rows: DeviceOperand, Out_rows: DeviceOperand | None
 ) -> tuple[Merged, DeviceOperand, DeviceOperand]:
     """Kernels for the merged rows of X, their places among all, and their numbers at these places.
 
@@ -282,10 +282,10 @@ def put_merged(
     found, totals = summed(k, X, X_rows)
     place = places(k, X_rows, found)
     if Out_rows is not None:
-        (n,) = k.lanes(totals.shape[0])
+        (n,) = k.grid(totals.shape[0])
         r = k.loop(totals.shape[0])
         k.store(Out_rows, (n,), k.min(X_rows[r], r))
-        (n,) = k.lanes(totals.shape[0])
+        (n,) = k.grid(totals.shape[0])
         k.store(Out_rows, (place[n],), X_rows[n], found.length[n] > 0)
     return found, totals, place
 
@@ -303,7 +303,7 @@ class MergeRows(SparseToSparse, op="merge_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_rows: DeviceOperand,
         Out: DeviceOperand | None,
@@ -312,8 +312,8 @@ class MergeRows(SparseToSparse, op="merge_rows"):
         found, totals, place = put_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
-            n, j = k.lanes(*totals.shape)
-            whole = Out.seen_as(totals.shape)
+            n, j = k.grid(*totals.shape)
+            whole = Out.reshaped(totals.shape)
             k.store(whole, (place[n], j), totals[n, j], found.length[n] > 0)
 
 
@@ -336,7 +336,7 @@ class ClipRows(SparseToSparse, op="clip_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_rows: DeviceOperand,
         Min: DeviceOperand | None,
@@ -347,11 +347,11 @@ class ClipRows(SparseToSparse, op="clip_rows"):
         found, totals, place = put_merged(k, X, X_rows, Out_rows)
         if Out is not None:
             fill(k, Out, 0)
-            n, j = k.lanes(*totals.shape)
+            n, j = k.grid(*totals.shape)
             low = self.min if Min is None else number(k, Min)
             high = self.max if Max is None else number(k, Max)
             value = k.minimum(k.maximum(totals[n, j], low), high)
-            k.store(Out.seen_as(totals.shape), (place[n], j), value, found.length[n] > 0)
+            k.store(Out.reshaped(totals.shape), (place[n], j), value, found.length[n] > 0)
 
 
 class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
@@ -367,7 +367,7 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
 
     def triton(
         self,
-        k: Lanes,
+        k: KernelBuilder,
         X: DeviceOperand,
         X_rows: DeviceOperand,
         Out: DeviceOperand | None,
@@ -376,11 +376,11 @@ class ClipByNormRows(SparseToSparse, op="clip_by_norm_rows"):
         if Out is not None:
             totals = summed(k, X, X_rows)[1]
             norm = k.scratch((1,), X.type.dtype)
-            (one,) = k.lanes(1)
+            (one,) = k.grid(1)
             r = k.loop(totals.type.numel)
-            total = totals.seen_as((totals.type.numel,))[r]
+            total = totals.reshaped((totals.type.numel,))[r]
             k.store(norm, (one,), k.sqrt(k.sum(total * total, r)))
-            indices = k.lanes(*X.shape)
+            indices = k.grid(*X.shape)
             factor = self.max_norm / k.maximum(norm[0], self.max_norm)
             k.store(Out, indices, X[indices] * factor)
         if Out_rows is not None:

@@ -21,7 +21,7 @@ class AssignTargets(Pass):
     """
 
     name = "assign_targets"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def __init__(self, supports: Supports) -> None:
         self._supports = supports
@@ -32,7 +32,7 @@ class AssignTargets(Pass):
             why = self._supports(op)
             op.target = None if why else TRITON
             if why:
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
         _Crossings(g).place()
 
 

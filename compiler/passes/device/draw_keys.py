@@ -37,7 +37,7 @@ class DrawKeys(Pass):
 
     name = "draw_keys"
     preserves = False
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def __init__(self, supports: Supports) -> None:
         self._supports = supports
@@ -77,7 +77,7 @@ class DrawKeys(Pass):
         attrs = _told(op, place)
         why = _refuse(g, op, mask, readers) if mask is not None else ""
         if why:
-            ctx.miss(self.name, op, why)
+            ctx.note_missed(self.name, op, why)
         outputs = op.outputs if why else {"Out": op.outputs["Out"]}
         for each in [] if why else readers:
             given = {"X": each.inputs["Out@GRAD"], KEY: [keys]}

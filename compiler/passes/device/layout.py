@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import networkx as nx
 
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef.layout_rules import Turned, channels_last
+from compiler.ir.opdef.layout_rules import PermutedOp, channels_last
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.device.permuted_values import Twins, can_be_seen, images_of, is_free
 from compiler.passes.memory.schedules import nbytes
@@ -37,7 +37,7 @@ class Layout(Pass):
     """
 
     name = "layout"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Ask every op, cut, rewrite what turns, and tell why its neighbours do not."""
@@ -45,7 +45,7 @@ class Layout(Pass):
         chosen = _cheapest(g, turns, ctx.typical)
         kept = {op: turns[op] for op in turns if op in chosen}
         for op, why in _left_out(g, turns, kept):
-            ctx.miss(self.name, op, why)
+            ctx.note_missed(self.name, op, why)
         if kept:
             Twins(g, kept, ctx).rewrite()
 
@@ -53,7 +53,7 @@ class Layout(Pass):
 # ---- what may turn ----
 
 
-def _turned(g: Graph, op: Op) -> Turned | None:
+def _turned(g: Graph, op: Op) -> PermutedOp | None:
     """An op over turned values, where it and all of those can be."""
     vars = [*op.reads(), *op.writes()]
     rank = max((var.type.rank for var in vars), default=0)
@@ -61,7 +61,7 @@ def _turned(g: Graph, op: Op) -> Turned | None:
         return None
     slots = {**op.inputs, **op.outputs}
     types = {slot: [var.type for var in held] for slot, held in slots.items()}
-    found = op.defn.turned(types, channels_last(rank))
+    found = op.defn.permuted(types, channels_last(rank))
     if found is None or not all(_may_turn(g, var, rank) for var in images_of(op, found)):
         return None
     if not all(
@@ -80,7 +80,7 @@ def _may_turn(g: Graph, var: Var, rank: int) -> bool:
 # ---- what shall turn ----
 
 
-def _cheapest(g: Graph, turns: Mapping[Op, Turned], typical: int) -> set[Op]:
+def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
     """The ops that turn where the fewest bytes are moved for nothing."""
     net: nx.DiGraph[_Node] = nx.DiGraph()
     net.add_nodes_from((_TURNED, _WRITTEN))
@@ -98,12 +98,12 @@ def _cheapest(g: Graph, turns: Mapping[Op, Turned], typical: int) -> set[Op]:
     return {op for op in turns if op in turning}
 
 
-def _side(op: Op | None, var: Var, turns: Mapping[Op, Turned]) -> _Node:
+def _side(op: Op | None, var: Var, turns: Mapping[Op, PermutedOp]) -> _Node:
     """The node that decides how a var lies for an op: the op, where it may turn with the var."""
     return op if op is not None and op in turns and var in images_of(op, turns[op]) else _WRITTEN
 
 
-def _readers(g: Graph, var: Var, turns: Mapping[Op, Turned]) -> list[_Node]:
+def _readers(g: Graph, var: Var, turns: Mapping[Op, PermutedOp]) -> list[_Node]:
     """The nodes that decide how a var must lie."""
     found = [_side(op, var, turns) for op in g.readers(var)]
     return found + [_WRITTEN] * (var in g.results)
@@ -124,7 +124,7 @@ def _join(
 
 
 def _left_out(
-    g: Graph, turns: Mapping[Op, Turned], kept: Mapping[Op, Turned]
+    g: Graph, turns: Mapping[Op, PermutedOp], kept: Mapping[Op, PermutedOp]
 ) -> Iterator[tuple[Op, str]]:
     """Ops that stay as written though they prefer not to, or though others around them turn."""
     around = {var for op in kept for var in images_of(op, kept[op]) if not is_free(var)}

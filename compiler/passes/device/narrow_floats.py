@@ -39,7 +39,7 @@ class NarrowFloats(Pass):
     """
 
     name = "narrow_floats"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
     preserves = False
 
     def __init__(self, dtype: str = "fp16") -> None:
@@ -56,7 +56,7 @@ class NarrowFloats(Pass):
             wanted = op.kind in PRODUCTS or follows
             why = _refuse(g, op) if wanted else ""
             if why:
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
             elif wanted:
                 narrow |= set(op.writes())
             order += self._narrowed(g, op, twins) if wanted and not why else [op]

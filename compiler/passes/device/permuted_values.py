@@ -11,12 +11,12 @@ from collections.abc import Container, Mapping, Sequence
 
 from compiler.ir.dims import Dim
 from compiler.ir.graph import Graph, Op, Var
-from compiler.ir.opdef.layout_rules import Order, Turned, back, channels_last, in_order
+from compiler.ir.opdef.layout_rules import Order, PermutedOp, back, channels_last, in_order
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, role_of
 
 
-def images_of(op: Op, turned: Turned) -> list[Var]:
+def images_of(op: Op, turned: PermutedOp) -> list[Var]:
     """The values of an op that turn with it."""
     slots = {**op.inputs, **op.outputs}
     return [var for slot, vars in slots.items() if slot in turned.slots for var in vars]
@@ -41,7 +41,7 @@ def _view_of(shape: Shape, other: Shape) -> list[int]:
 class Twins:
     """Ops that turn, rewritten over the twins of what they read and make."""
 
-    def __init__(self, g: Graph, kept: Mapping[Op, Turned], ctx: Context) -> None:
+    def __init__(self, g: Graph, kept: Mapping[Op, PermutedOp], ctx: Context) -> None:
         self.g = g
         self.kept = kept
         self.constants = _constants(g, ctx)
@@ -64,7 +64,7 @@ class Twins:
         mine = {*images_of(op, self.kept[op])} if op in self.kept else set[Var]()
         return [var for var in op.reads() if var not in mine]
 
-    def _turn(self, op: Op, turned: Turned, wanted: set[Var]) -> None:
+    def _turn(self, op: Op, turned: PermutedOp, wanted: set[Var]) -> None:
         """The op over twins in its place, behind what makes those that are not there yet."""
         order = channels_last(max(var.type.rank for var in op.reads() + op.writes()))
         for var in _in(op.inputs, turned.slots):
@@ -83,7 +83,7 @@ class Twins:
         for var in _in(op.outputs, turned.views):
             self._reshape(seen[var], var, op)
 
-    def _turned_ahead(self, op: Op, turned: Turned) -> dict[Var, Var]:
+    def _turned_ahead(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
         """Twins of the constants that an op reads better turned; of all of them, or none."""
         found = {v: axes for s, axes in turned.ahead.items() for v in op.inputs.get(s, ())}
         if not all(var in self.constants for var in found):
@@ -94,7 +94,7 @@ class Twins:
                 self._transpose(var, self.ahead[var], axes, op)
         return {var: self.ahead[var] for var in found}
 
-    def _seen(self, op: Op, turned: Turned) -> dict[Var, Var]:
+    def _seen(self, op: Op, turned: PermutedOp) -> dict[Var, Var]:
         """Other shapes of what an op reads and makes that does not turn."""
         found = dict[Var, Var]()
         for slot, shape in turned.views.items():

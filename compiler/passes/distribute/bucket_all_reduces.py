@@ -55,7 +55,7 @@ class BucketAllReduces(Pass):
     """
 
     name = "bucket_all_reduces"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def __init__(
         self, bucket_bytes: int | None = None, overlap: bool = True, compress: str | None = None
@@ -68,7 +68,9 @@ class BucketAllReduces(Pass):
         """Cut runs of all-reduces into buckets, write those, and put communication in its place."""
         for op in g.ops():
             if op.kind == "c_allreduce_sum" and not may_join(op):
-                ctx.miss(self.name, op, "it is persistable, done at once, or of unknown size")
+                ctx.note_missed(
+                    self.name, op, "it is persistable, done at once, or of unknown size"
+                )
         buckets = {each.at: each for run in runs(g) for each in self._buckets(g, run)}
         members = {op for bucket in buckets.values() for op in bucket.ops}
         order = [op for op in g.ops() if op.defn.is_ordered() and op.outputs.get("After")]

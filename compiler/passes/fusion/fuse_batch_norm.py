@@ -69,7 +69,7 @@ class FuseBatchNorm(Pass):
     """
 
     name = "fuse_batch_norm"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit batch norms in order, so that of two in a row the first is folded first."""
@@ -77,7 +77,7 @@ class FuseBatchNorm(Pass):
             found = _match(g, norm)
             why = found if isinstance(found, str) else _refuse(g, found, ctx)
             if why or isinstance(found, str):
-                ctx.miss(self.name, norm, why)
+                ctx.note_missed(self.name, norm, why)
                 continue
             _rewrite(g, found, ctx)
 
@@ -95,7 +95,7 @@ def _match(g: Graph, norm: Op) -> _Match | str:
     return _Match(layer, bias, norm)
 
 
-# ---- refusals ----------------------------------------------------------------------------------
+# ---- missed ----------------------------------------------------------------------------------
 
 
 def _refuse(g: Graph, match: _Match, ctx: Context) -> str:

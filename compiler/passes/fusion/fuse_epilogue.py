@@ -28,8 +28,8 @@ class FuseEpilogue(Pass):
     """
 
     name = "fuse_epilogue"
-    gives = frozenset({Fact.GROUPED})
-    loses = frozenset({Fact.ORDERED, Fact.STORED})
+    establishes = frozenset({Fact.GROUPED})
+    invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """One walk over the kernels in order; new labels go on where the old ones end."""
@@ -57,7 +57,7 @@ class FuseEpilogue(Pass):
             why = _refuse(g, head, heads[head], kernel, kernel_of)
             if not why:
                 return head
-            ctx.miss(self.name, head, why)
+            ctx.note_missed(self.name, head, why)
         return None
 
 
@@ -71,7 +71,7 @@ def _heads(g: Graph, kernel: _Kernel) -> Iterable[tuple[Op, Var]]:
     for var in dict.fromkeys(var for op in kernel.ops for var in op.reads()):
         maker = g.producer(var)
         if maker is not None and var in maker.outputs.get(
-            maker.defn.goes_on_with(maker.target), ()
+            maker.defn.epilogue_output(maker.target), ()
         ):
             yield maker, var
 

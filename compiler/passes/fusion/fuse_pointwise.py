@@ -41,8 +41,8 @@ class FusePointwise(Pass):
     """
 
     name = "fuse_pointwise"
-    gives = frozenset({Fact.GROUPED})
-    loses = frozenset({Fact.ORDERED, Fact.STORED})
+    establishes = frozenset({Fact.GROUPED})
+    invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """One walk in order; kernels of one op get no label."""

@@ -23,8 +23,8 @@ class GroupUpdates(Pass):
     """
 
     name = "group_updates"
-    gives = frozenset({Fact.GROUPED})
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    establishes = frozenset({Fact.GROUPED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Join what belongs to a parameter, then parts that are alike, and label them."""
@@ -40,7 +40,7 @@ class GroupUpdates(Pass):
         _label(g, units)
         for op in (op for op in g.ops() if runs_on_device(op) and "Grad" in op.inputs):
             if op.part is None and _updates(op):
-                ctx.miss(self.name, op, _reason(op))
+                ctx.note_missed(self.name, op, _reason(op))
 
 
 def _belongs(op: Op) -> bool:

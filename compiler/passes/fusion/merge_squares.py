@@ -15,7 +15,7 @@ class MergeSquares(Pass):
     """
 
     name = "merge_squares"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Look at every sum whose terms a square makes."""
@@ -24,7 +24,7 @@ class MergeSquares(Pass):
             if square is None:
                 continue
             if why := _refuse(g, square, op):
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
                 continue
             g.remove(square)
             source = _of_known_size(g, square["X"])

@@ -18,7 +18,7 @@ class SplitBatchNorm(Pass):
     """
 
     name = "split_batch_norm"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every batch norm once."""
@@ -26,7 +26,7 @@ class SplitBatchNorm(Pass):
             if not is_frozen(norm.defn.attributes):
                 continue
             if why := _refuse(g, norm, ctx):
-                ctx.miss(self.name, norm, why)
+                ctx.note_missed(self.name, norm, why)
                 continue
             _split(g, norm, ctx)
 

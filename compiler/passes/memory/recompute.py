@@ -22,9 +22,9 @@ class Recompute(Pass):
     """
 
     name = "recompute"
-    needs = frozenset({Fact.ORDERED})
-    gives = frozenset({Fact.ORDERED})
-    loses = frozenset({Fact.STORED})
+    requires = frozenset({Fact.ORDERED})
+    establishes = frozenset({Fact.ORDERED})
+    invalidates = frozenset({Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Choose while there is something to gain, then write what was chosen."""
@@ -37,7 +37,9 @@ class Recompute(Pass):
         if timeline.peak > budget:
             full = timeline.steps[min(timeline.fullest(), len(timeline.steps) - 1)]
             missing = f"{timeline.peak:,d} bytes are alive here, {budget:,d} are the budget"
-            ctx.miss(self.name, full[0], f"{missing}; nothing else of it can be made again cheaply")
+            ctx.note_missed(
+                self.name, full[0], f"{missing}; nothing else of it can be made again cheaply"
+            )
         _Writer(g, timeline).write()
 
 

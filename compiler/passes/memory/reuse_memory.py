@@ -26,9 +26,9 @@ class ReuseMemory(Pass):
     """
 
     name = "reuse_memory"
-    needs = frozenset({Fact.ORDERED})
-    gives = frozenset({Fact.STORED})
-    loses = frozenset({Fact.STORED})
+    requires = frozenset({Fact.ORDERED})
+    establishes = frozenset({Fact.STORED})
+    invalidates = frozenset({Fact.STORED})
 
     def __init__(self, parts: bool = True) -> None:
         self.parts = parts

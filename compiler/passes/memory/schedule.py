@@ -26,8 +26,8 @@ class Schedule(Pass):
     """
 
     name = "schedule"
-    gives = frozenset({Fact.ORDERED})
-    loses = frozenset({Fact.ORDERED, Fact.STORED})
+    establishes = frozenset({Fact.ORDERED})
+    invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def __init__(self, search: bool = True) -> None:
         self.search = search

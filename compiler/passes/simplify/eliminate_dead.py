@@ -13,7 +13,7 @@ class EliminateDead(Pass):
     """
 
     name = "eliminate_dead"
-    loses = frozenset({Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Keep what the roots depend on, walking producers; remove the rest."""

@@ -32,7 +32,7 @@ class FoldConstants(Pass):
     """
 
     name = "fold_constants"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Compute from the beginning of every chain; write down from its end."""
@@ -50,7 +50,7 @@ class FoldConstants(Pass):
     def _write_down(self, g: Graph, op: Op, values: Mapping[Var, Array], ctx: Context) -> None:
         wanted = [var for var in op.writes() if is_wanted(g, var)]
         if ctx.params is None and not all(_is_uniform(values[var]) for var in wanted):
-            ctx.miss(
+            ctx.note_missed(
                 self.name, op, "its value is not one number, and no params are lent to hold it"
             )
             return
@@ -137,7 +137,7 @@ def _define(g: Graph, var: Var, array: Array, op: Op, ctx: Context) -> None:
         role = role_of(op)
         g.op("assign", {"X": [held]}, {"Out": [var]}, role, op.source, place=op.position)
     else:
-        g.hand_over(var, held)
+        g.replace_uses(var, held)
 
 
 def _number(number: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class MergeCommon(Pass):
     """
 
     name = "merge_common"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Walk in order: once readers of c read b, what they compute is the same too."""
@@ -32,7 +32,7 @@ class MergeCommon(Pass):
                 continue
             known = first.setdefault(_key(op), op)
             if known is not op and (why := _merge(g, op, known)):
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
 
 
 def _is_pure(op: Op) -> bool:
@@ -76,5 +76,5 @@ def _merge(g: Graph, op: Op, known: Op) -> str:
             return why
     g.remove(op)
     for copy, original in pairs:
-        g.hand_over(copy, original)
+        g.replace_uses(copy, original)
     return ""

@@ -23,7 +23,7 @@ class MergeReshapes(Pass):
     """
 
     name = "merge_reshapes"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Walk in order, so that three in a row become one."""
@@ -32,7 +32,7 @@ class MergeReshapes(Pass):
             if below is None or below.kind not in _RESHAPES:
                 continue
             if why := _merge(g, op, below):
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
 
 
 def _merge(g: Graph, op: Op, below: Op) -> str:

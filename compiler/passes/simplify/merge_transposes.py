@@ -23,7 +23,7 @@ class MergeTransposes(Pass):
     """
 
     name = "merge_transposes"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Walk in order, so that three in a row become one."""
@@ -33,7 +33,7 @@ class MergeTransposes(Pass):
             if op.kind in _FLAGS:
                 why = _absorb(g, op)
             if why:
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
 
 
 def _transposed(g: Graph, var: Var) -> Op | None:

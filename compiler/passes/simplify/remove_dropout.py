@@ -15,13 +15,13 @@ class RemoveDropout(Pass):
     """
 
     name = "remove_dropout"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Visit every dropout once."""
         for op in [op for op in g.ops() if op.kind == "dropout"]:
             if why := _remove(g, op):
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
 
 
 def _remove(g: Graph, op: Op) -> str:

@@ -31,7 +31,7 @@ class RemoveIdentities(Pass):
     """
 
     name = "remove_identities"
-    loses = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
+    invalidates = frozenset({Fact.GROUPED, Fact.ORDERED, Fact.STORED})
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Statistics first, last writer first, so that a chain of them goes whole."""
@@ -42,7 +42,7 @@ class RemoveIdentities(Pass):
         for op in g.ops():
             original = _handed_on(op)
             if original is not None and (why := merge(g, op, op["Out"], original)):
-                ctx.miss(self.name, op, why)
+                ctx.note_missed(self.name, op, why)
             elif original is None:
                 _share(g, op)
 
@@ -63,7 +63,7 @@ def _share(g: Graph, op: Op) -> None:
     else:
         g.remove(op)
     for made, given in same.items():
-        g.hand_over(made, given)
+        g.replace_uses(made, given)
         if others:
             g.drop(made)
 
@@ -95,7 +95,7 @@ def _let_go(g: Graph, norm: Op) -> None:
     outputs = {s: vars for s, vars in norm.outputs.items() if s.removesuffix("Out") not in pairs}
     g.replace(norm, norm.kind, norm.inputs, outputs, norm.attrs)
     for given, made in pairs.values():
-        g.hand_over(made[0], given)
+        g.replace_uses(made[0], given)
         g.drop(made[0])
 
 

@@ -24,7 +24,7 @@ def merge(g: Graph, op: Op, copy: Var, original: Var) -> str:
     if copy in g.results:
         return _take_over(g, op, copy, original)
     g.remove(op)
-    g.hand_over(copy, original)
+    g.replace_uses(copy, original)
     return ""
 
 

@@ -13,7 +13,7 @@ from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.trace import Expr
 from compiler.codegen.triton.emit import Written
 from compiler.codegen.triton.expressions import held_in
-from compiler.codegen.triton.kernel_ir import Lanes, Ref
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref
 from compiler.codegen.triton.multi_tensor.blocks import Block
 from compiler.codegen.triton.multi_tensor.kernels import Argument, Launch, blockwise, told
 from compiler.codegen.triton.multi_tensor.operand_tables import Columns
@@ -38,7 +38,7 @@ def emit_whole(
     columns = Columns(frame, step.parts)
     said = told(columns, comment)
     op = columns.model[0]
-    lanes = Lanes(name, (columns.width,))
+    lanes = KernelBody(name, (columns.width,))
     terms = cast("dict[str, Expr]", _said(op, "measure", columns, lanes, {}))
     held = max((held_in(term.dtype) for term in terms.values()), key=_wide, default=DType.FP32)
     arguments, totals = dict[str, Argument](), dict[str, str]()
@@ -62,7 +62,7 @@ def _added_up(number: int, count: int) -> str:
     return f"tl.sum(tl.load(sums + (row * {count} + {number}) * LANES + turn, own, 0))"
 
 
-def _summed(launch: Launch, lanes: Lanes, terms: Mapping[str, Expr], held: DType) -> Written:
+def _summed(launch: Launch, lanes: KernelBody, terms: Mapping[str, Expr], held: DType) -> Written:
     """The kernel of the first launch."""
     block = Block(lanes, f"{launch.name}_block", (), known=launch.columns.numbers)
     function = block.returned(list(terms.values()), [held] * len(terms))
@@ -85,9 +85,9 @@ def _summed(launch: Launch, lanes: Lanes, terms: Mapping[str, Expr], held: DType
 
 def _updates(
     op: PlannedOp, columns: Columns, name: str, terms: Sequence[str], held: DType
-) -> tuple[Lanes | None, Lanes | None]:
+) -> tuple[KernelBody | None, KernelBody | None]:
     """What the second launch does for each element, and to single numbers."""
-    lanes, lone = Lanes(name, (columns.width,)), Lanes(name, (1,))
+    lanes, lone = KernelBody(name, (columns.width,)), KernelBody(name, (1,))
     type = TensorType(held, (1,))
     totals = {
         term: NumpyOperand(columns.frame, term, type, True, (Place.INNER, term, WHOLE))
@@ -106,7 +106,7 @@ def _updates(
 
 
 def _said(
-    op: PlannedOp, body: str, columns: Columns, lanes: Lanes, given: Mapping[str, Expr]
+    op: PlannedOp, body: str, columns: Columns, lanes: KernelBody, given: Mapping[str, Expr]
 ) -> Any:
     """What a body of the op makes of the elements in its slots."""
     slots = {
@@ -116,7 +116,7 @@ def _said(
     return call(op.defn, body, {**slots, **given}, lanes)
 
 
-def _element(columns: Columns, lanes: Lanes, value: Value) -> Expr:
+def _element(columns: Columns, lanes: KernelBody, value: Value) -> Expr:
     """An element, or a number; narrow floats are widened, as what is summed."""
     column = columns.column(value)
     if column.is_number:

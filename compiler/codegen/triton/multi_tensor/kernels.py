@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from compiler.codegen.bind_and_run import Frame, NumpyOperand
 from compiler.codegen.triton.cost import Access, Sizes, Traffic, whole, work_on
 from compiler.codegen.triton.emit import Written
-from compiler.codegen.triton.kernel_ir import Lanes
+from compiler.codegen.triton.kernel_ir import KernelBody
 from compiler.codegen.triton.multi_tensor.blocks import Block
 from compiler.codegen.triton.multi_tensor.operand_tables import Columns, width
 from compiler.codegen.triton.pointwise import kernels_of
@@ -89,11 +89,11 @@ class Launch:
     arguments: dict[str, Argument] = field(default_factory=dict[str, Argument])
     totals: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def update(self, wide: Lanes | None, lone: Lanes | None) -> Written:
+    def update(self, wide: KernelBody | None, lone: KernelBody | None) -> Written:
         """The kernel that updates tensors block by block, and numbers at last."""
         known = self.columns.numbers | set(self.totals)
-        block = Block(wide or Lanes(self.name, ()), f"{self.name}_block", (), known=known)
-        last = Block(lone or Lanes(self.name, ()), self.name, (), known=known)
+        block = Block(wide or KernelBody(self.name, ()), f"{self.name}_block", (), known=known)
+        last = Block(lone or KernelBody(self.name, ()), self.name, (), known=known)
         function = block.stored() if wide is not None else []
         closing = last.advanced(1 if wide is None else 2)
         body = self.opening([block, last])

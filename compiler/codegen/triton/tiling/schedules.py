@@ -10,27 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.codegen.triton.expressions import levels_of, loop_of, power_of_two, reach_of, roots_of
-from compiler.codegen.triton.kernel_ir import Lanes
+from compiler.codegen.triton.kernel_ir import KernelBody
 from compiler.codegen.triton.tiling.strides import turns_lie_apart
 from compiler.ir.dims import Dim, Size, evaluate, product
 
 LANES = 1024
-"""Lanes of a program without loops."""
+"""Elements of a program (thread block) without loops."""
 
 ELEMENTS = 4096
-"""Lanes times turns that a program of four warps holds."""
+"""KernelBody times turns that a program of four warps holds."""
 
 HELD = 4 * ELEMENTS
 """Numbers that sixteen warps hold to read them but once; twice as many where there is one kind."""
 
 LEAST = 1024
-"""Lanes times turns of a program below which more programs gain nothing."""
+"""KernelBody times turns of a program below which more programs gain nothing."""
 
 ENOUGH = 132
 """Programs that keep a large GPU busy."""
 
 SIDE = 16
-"""Lanes at least that stand side by side where neighbours are read along lanes."""
+"""KernelBody at least that stand side by side where neighbours are read along lanes."""
 
 STEP = {False: 1024, True: 64}
 """Turns of a loop that is run through tile by tile, for turns side by side and apart."""
@@ -47,9 +47,9 @@ TYPICAL = 64
 
 @dataclass(frozen=True)
 class Form:
-    """Lanes of a program; of each loop the turns side by side, and whether these are all of it.
+    """Elements of a program; for each loop the iterations held at once, and whether that is all.
 
-    Lanes stand in a column and turns in a row, or the other way where lanes are `across`.
+    Elements are along axis 0 and iterations along axis 1, or the other way where `across` is set.
     """
 
     lanes: int
@@ -64,7 +64,7 @@ def guess(size: Size) -> int:
     return evaluate(size, dict.fromkeys(size.names, TYPICAL)) if isinstance(size, Dim) else size
 
 
-def form_of(lanes: Lanes) -> Form:
+def form_of(lanes: KernelBody) -> Form:
     """The form of a kernel."""
     if not lanes.loops:
         return Form(LANES)
@@ -91,7 +91,7 @@ def form_of(lanes: Lanes) -> Form:
     return Form(count, tuple(turns), whole, across, warps)
 
 
-def _open_form(lanes: Lanes) -> Form:
+def _open_form(lanes: KernelBody) -> Form:
     """The form of a kernel some of whose loops end where data says: few turns, more lanes."""
     sizes = [lanes.run(n) for n in range(len(lanes.loops))]
     whole = tuple(
@@ -114,26 +114,26 @@ def _step(size: Size, across: bool) -> int:
     return min(STEP[across], _bound(size))
 
 
-def _most(lanes: Lanes, again: bool, across: bool) -> int:
+def _most(lanes: KernelBody, again: bool, across: bool) -> int:
     """Turns that a program holds at once: of those it needs again, as many as fit."""
     if not again:
         return STEP[True] if across else ELEMENTS
     return (HELD // SIDE if across else HELD) * (1 + _has_one_kind(lanes))
 
 
-def _has_one_kind(lanes: Lanes) -> bool:
+def _has_one_kind(lanes: KernelBody) -> bool:
     """True where a turn reads one number, and needs few others beside it."""
     reach = reach_of(lanes)
     loads = [part for part in reach if part.fn == "load" and reach[part]]
     return len(loads) == 1 and not _takes_moments(lanes)
 
 
-def _takes_moments(lanes: Lanes) -> bool:
+def _takes_moments(lanes: KernelBody) -> bool:
     """True where each turn keeps a count, a mean and squares of its own."""
     return any(part.extra == "moments" for level in levels_of(lanes.stores) for part in level)
 
 
-def _read_again(lanes: Lanes) -> set[int]:
+def _read_again(lanes: KernelBody) -> set[int]:
     """The loops that are gone through more than once."""
     reach = reach_of(lanes)
     passes = [loop_of(parts[0]) for parts in levels_of(lanes.stores)]
@@ -141,13 +141,13 @@ def _read_again(lanes: Lanes) -> set[int]:
     return {n for n in passes if passes.count(n) > 1} | _held_loops(lanes, "scan", "order")
 
 
-def _held_loops(lanes: Lanes, *functions: str) -> set[int]:
+def _held_loops(lanes: KernelBody, *functions: str) -> set[int]:
     """The loops in which functions need all turns at once."""
     return {loop_of(part) for part in reach_of(lanes) if part.fn in functions}
 
 
 def _lanes(count: Size, turns: int, least: int, elements: int) -> int:
-    """Lanes of a program: fewer where there would be too few programs."""
+    """Elements of a program: fewer where there would be too few programs."""
     width = max(least, elements // turns)
     if isinstance(count, Dim):
         return width

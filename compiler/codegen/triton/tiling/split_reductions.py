@@ -16,7 +16,7 @@ from typing import cast
 from compiler.codegen.bind_and_run import NumpyOperand
 from compiler.codegen.trace import Expr, Term, ordered
 from compiler.codegen.triton.expressions import held_in, levels_of, reach_of, roots_of
-from compiler.codegen.triton.kernel_ir import Lanes, Ref, Store
+from compiler.codegen.triton.kernel_ir import KernelBody, Ref, Store
 from compiler.codegen.triton.tiling.schedules import ELEMENTS, ENOUGH, STEP, form_of, guess
 from compiler.ir.dims import Size, product
 from compiler.ir.types import DType, Shape
@@ -31,13 +31,13 @@ SHORT = 4 * ELEMENTS
 """Numbers that one program may as well go through by itself, for each time it does."""
 
 
-def split(lanes: Lanes, scratch: Scratch) -> list[Lanes]:
+def split(lanes: KernelBody, scratch: Scratch) -> list[KernelBody]:
     """A kernel as several in their order, where its sums are long and its lanes few."""
     cut = _cut(lanes)
     return [lanes] if cut is None else _Split(lanes, *cut, scratch).kernels()
 
 
-def _cut(lanes: Lanes) -> tuple[int, Size] | None:
+def _cut(lanes: KernelBody) -> tuple[int, Size] | None:
     """How many parts, and how many turns each has; None where one kernel does as well."""
     count = product(lanes.shape)
     levels = levels_of(lanes.stores)
@@ -57,16 +57,16 @@ def _cut(lanes: Lanes) -> tuple[int, Size] | None:
 class _Split:
     """Writes the kernels of a split one, level by level of its reductions."""
 
-    whole: Lanes
+    whole: KernelBody
     count: int
     part: Size
     scratch: Scratch
     totals: dict[Expr, list[NumpyOperand]] = field(default_factory=dict[Expr, "list[NumpyOperand]"])
 
-    def kernels(self) -> list[Lanes]:
+    def kernels(self) -> list[KernelBody]:
         """Parts and joins in turn, and what is stored of them."""
         *levels, last = levels_of(self.whole.stores)
-        made: list[Lanes] = []
+        made: list[KernelBody] = []
         for level in levels:
             partial = self._room(level, (self.count, *self.whole.shape))
             made += [self._parts(partial), self._join(partial)]
@@ -83,9 +83,9 @@ class _Split:
             for part in level
         }
 
-    def _parts(self, partial: dict[Expr, list[NumpyOperand]]) -> Lanes:
+    def _parts(self, partial: dict[Expr, list[NumpyOperand]]) -> KernelBody:
         """A kernel with a lane for each part of each lane."""
-        lanes = Lanes(f"{self.whole.name}_parts", (self.count, *self.whole.shape))
+        lanes = KernelBody(f"{self.whole.name}_parts", (self.count, *self.whole.shape))
         lanes.part = self.part
         known = self._known(lanes, lanes.indices[1:], lanes.loop(self.whole.loops[0]))
         for part, rooms in partial.items():
@@ -94,25 +94,25 @@ class _Split:
                 lanes.store(Ref(lanes, room, lanes.shape), lanes.indices, value)
         return lanes
 
-    def _join(self, partial: dict[Expr, list[NumpyOperand]]) -> Lanes:
+    def _join(self, partial: dict[Expr, list[NumpyOperand]]) -> KernelBody:
         """A kernel that goes through the parts of each lane, and keeps what they make."""
-        lanes = Lanes(f"{self.whole.name}_join", self.whole.shape)
+        lanes = KernelBody(f"{self.whole.name}_join", self.whole.shape)
         self.totals |= self._room(list(partial), self.whole.shape or (1,))
         for part, values in self._values(lanes, partial).items():
             for room, value in zip(self.totals[part], values, strict=True):
                 lanes.store(Ref(lanes, room, lanes.shape), lanes.indices, value)
         return lanes
 
-    def _joined_and_stored(self, partial: dict[Expr, list[NumpyOperand]]) -> Lanes:
+    def _joined_and_stored(self, partial: dict[Expr, list[NumpyOperand]]) -> KernelBody:
         """A kernel that goes through the parts of each lane, and stores what the whole one does."""
-        lanes = Lanes(self.whole.name, self.whole.shape)
+        lanes = KernelBody(self.whole.name, self.whole.shape)
         known = self._known(lanes, lanes.indices, None)
         for part, values in self._values(lanes, partial).items():
             known |= zip(_told(self.whole, part), values, strict=True)
         return self._stored(lanes, self.whole.stores, known)
 
     def _values(
-        self, lanes: Lanes, partial: dict[Expr, list[NumpyOperand]]
+        self, lanes: KernelBody, partial: dict[Expr, list[NumpyOperand]]
     ) -> dict[Expr, list[Expr]]:
         """What the parts of each reduction make."""
         r, shape = lanes.loop(self.count), (self.count, *self.whole.shape)
@@ -121,29 +121,31 @@ class _Split:
             for part, own in partial.items()
         }
 
-    def _stores(self) -> list[Lanes]:
+    def _stores(self) -> list[KernelBody]:
         """Kernels for what is stored once a lane, and for what is stored in every turn."""
         groups: dict[bool, list[Store]] = {}
         for store in self.whole.stores:
             groups.setdefault(self._turning(store), []).append(store)
         return [self._every(own) if turning else self._once(own) for turning, own in groups.items()]
 
-    def _once(self, stores: list[Store]) -> Lanes:
-        lanes = Lanes(self.whole.name, self.whole.shape)
+    def _once(self, stores: list[Store]) -> KernelBody:
+        lanes = KernelBody(self.whole.name, self.whole.shape)
         return self._stored(lanes, stores, self._known(lanes, lanes.indices, None))
 
-    def _every(self, stores: list[Store]) -> Lanes:
+    def _every(self, stores: list[Store]) -> KernelBody:
         """A lane for each turn of each lane; what lies side by side goes last."""
         size, shape = self.whole.loops[0], self.whole.shape
         if form_of(self.whole).across:
-            lanes = Lanes(self.whole.name, (size, *shape))
+            lanes = KernelBody(self.whole.name, (size, *shape))
             turn, *own = lanes.indices
         else:
-            lanes = Lanes(self.whole.name, (*shape, size))
+            lanes = KernelBody(self.whole.name, (*shape, size))
             *own, turn = lanes.indices
         return self._stored(lanes, stores, self._known(lanes, own, turn))
 
-    def _stored(self, lanes: Lanes, stores: list[Store], known: dict[Expr, Term]) -> Lanes:
+    def _stored(
+        self, lanes: KernelBody, stores: list[Store], known: dict[Expr, Term]
+    ) -> KernelBody:
         """Stores of the whole kernel in one of its lanes."""
         for store in stores:
             indices, value, where = store.indices, store.value, store.where
@@ -154,7 +156,9 @@ class _Split:
             put(out, place, _again(lanes, value, known), guard)
         return lanes
 
-    def _known(self, lanes: Lanes, indices: Sequence[Expr], turn: Expr | None) -> dict[Expr, Term]:
+    def _known(
+        self, lanes: KernelBody, indices: Sequence[Expr], turn: Expr | None
+    ) -> dict[Expr, Term]:
         """What stands for the whole kernel's indices, turns and finished reductions."""
         known: dict[Expr, Term] = dict(zip(self.whole.indices, indices, strict=True))
         if turn is not None:
@@ -169,14 +173,14 @@ class _Split:
         return any(reach[root] for root in roots_of([store]))
 
 
-def _told(lanes: Lanes, part: Expr) -> list[Expr]:
+def _told(lanes: KernelBody, part: Expr) -> list[Expr]:
     """The numbers that a reduction gives: itself, or count, mean and squares."""
     if part.extra != "moments":
         return [part]
     return [lanes.node("moment", (part,), part.dtype, n) for n in range(3)]
 
 
-def _joined(lanes: Lanes, part: Expr, own: list[Expr], r: Expr) -> list[Expr]:
+def _joined(lanes: KernelBody, part: Expr, own: list[Expr], r: Expr) -> list[Expr]:
     """What a loop over parts makes of what each gave.
 
     Reference for moments: Chan, Golub, LeVeque, 1983.
@@ -190,7 +194,7 @@ def _joined(lanes: Lanes, part: Expr, own: list[Expr], r: Expr) -> list[Expr]:
     return [total, middle, lanes.sum(squares + count * (apart * apart), r)]
 
 
-def _again(lanes: Lanes, term: Term, known: dict[Expr, Term]) -> Term:
+def _again(lanes: KernelBody, term: Term, known: dict[Expr, Term]) -> Term:
     """A term of one kernel in another."""
     if not isinstance(term, Expr):
         return term

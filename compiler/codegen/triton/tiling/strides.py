@@ -11,12 +11,12 @@ from typing import cast
 
 from compiler.codegen.trace import Expr, Term, all_parts, ordered
 from compiler.codegen.triton.expressions import roots_of
-from compiler.codegen.triton.kernel_ir import Lanes, Source, number_of, size_of
+from compiler.codegen.triton.kernel_ir import KernelBody, Source, number_of, size_of
 from compiler.ir.dims import Size, product
 from compiler.ir.types import Shape
 
 
-def turns_lie_apart(lanes: Lanes) -> bool:
+def turns_lie_apart(lanes: KernelBody) -> bool:
     """True where more of what differs in lanes and turns lies side by side along the lanes.
 
     A column of a matrix is summed so: its turns are a row apart, its lanes are neighbours.
@@ -30,13 +30,13 @@ def turns_lie_apart(lanes: Lanes) -> bool:
     return votes > 0
 
 
-def _inner_axis(lanes: Lanes) -> int | None:
+def _inner_axis(lanes: KernelBody) -> int | None:
     """The axis along which lanes go first."""
     axes = [axis for axis, size in enumerate(lanes.shape) if size != 1]
     return axes[-1] if axes else None
 
 
-def _places(lanes: Lanes) -> Iterator[tuple[Sequence[Term], Shape]]:
+def _places(lanes: KernelBody) -> Iterator[tuple[Sequence[Term], Shape]]:
     """The indices of each element that is read or written, and the shape they are in."""
     for part in all_parts(roots_of(lanes.stores)):
         if part.fn == "load":
