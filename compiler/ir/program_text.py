@@ -26,8 +26,14 @@ def program_text(program: Program) -> str:
 
 
 def program_digest(program: Program) -> str:
-    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when."""
-    return hashlib.sha256(program_text(program).encode()).hexdigest()
+    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when.
+
+    It is computed once for each version of a program.
+    """
+    if program.known_digest is None or program.known_digest[0] != program.version:
+        digest = hashlib.sha256(program_text(program).encode()).hexdigest()
+        program.known_digest = program.version, digest
+    return program.known_digest[1]
 
 
 def _program_lines(program: Program) -> Iterator[str]:
