@@ -29,7 +29,7 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.errors import ParseError
 from compiler.options import Cache, Options
-from compiler.private_folders import is_private
+from compiler.private_folders import is_private, trim
 from compiler.record import Record
 
 _PACKAGE = Path(__file__).parent
@@ -74,17 +74,7 @@ class ModuleStore:
             with NamedTemporaryFile("w", dir=self.root, prefix=".draft-", delete=False) as draft:
                 json.dump(_entry(module), draft)
             Path(draft.name).replace(self._place(key))
-            self._trim()
-
-    def _trim(self) -> None:
-        """Let entries go until the rest is within the limit, those not used for longest first."""
-        found = {each: each.stat() for each in self.root.iterdir()}
-        excess = sum(each.st_size for each in found.values()) - self.limit
-        for place in sorted(found, key=lambda each: found[each].st_mtime):
-            if excess <= 0:
-                return
-            place.unlink()
-            excess -= found[place].st_size
+            trim({each: each for each in self.root.iterdir()}, self.limit)
 
     def _place(self, key: str) -> Path:
         return self.root / f"{key}.json"
