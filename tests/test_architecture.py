@@ -71,6 +71,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.errors",
         "compiler.options",
         "compiler.private_folders",
+        "compiler.ir.types",
         "compiler.codegen.module",
         "compiler.record",
     ),

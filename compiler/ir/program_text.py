@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from compiler.errors import UnknownOp
-from compiler.ir.literal import attributes_text, name_text
+from compiler.ir.literal import attributes_text, name_text, value_text
 from compiler.ir.opdef import find
 from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.slots import Slot
@@ -36,14 +36,30 @@ def program_digest(program: Program) -> str:
     return program.known_digest[1]
 
 
-def _program_lines(program: Program) -> Iterator[str]:
+def recorded_digest(program: Program) -> str:
+    """The SHA-256 of a program as it was recorded or saved, in hex; no op is loaded for it.
+
+    Programs of one digest are equal; equal ones that say defaults and leave them out have two.
+    """
+    lines = "\n".join(_program_lines(program, _recorded_line))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _recorded_line(op: OpDesc) -> str:
+    attrs = {name: value_text(op.attrs[name]) for name in sorted(op.attrs)}
+    return f"{op.type!r} {op.inputs} {op.outputs} {attrs}"
+
+
+def _program_lines(
+    program: Program, line: Callable[[OpDesc], str] = lambda op: desc_line(op)
+) -> Iterator[str]:
     yield "program {"
     for block in program.blocks:
         yield f"{INDENT}block {block.idx}{_relations(block)} {{"
         for var in block.vars.values():
             yield f"{INDENT * 2}var {_desc_declaration(var)}"
         for op in block.ops:
-            yield INDENT * 2 + desc_line(op) + source_text(op.source)
+            yield INDENT * 2 + line(op) + source_text(op.source)
         yield f"{INDENT}}}"
     yield "}"
 
