@@ -1,9 +1,13 @@
 """Modules for the CPU on disk, so that the next process need not compile an equal program.
 
-An entry is one JSON file named by the digest of all that decides the code: the program, feeds,
-fetches, options, the compiler's own files and the versions of Python and NumPy. It appears whole or
-not at all; one whose bytes are not those that were written is thrown away. Entries that were not
-used for longest go when there is too much of them.
+A module that was compiled over parameters is kept with the arrays that the compilation computed of
+them, such as folded weights; the digest of the parameters is part of what decides its name.
+
+An entry is a JSON file, with a file of bytes beside it where there are arrays. It is named by the
+digest of all that decides the code: the program, feeds, fetches, options, the compiler's own files
+and the versions of Python and NumPy. It appears whole or not at all; one whose bytes are not those
+that were written is thrown away. Entries that were not used for longest go when there is too much
+of them.
 
 The source is executed as it is found, so the folder has to be the user's alone, which
 `compiler.private_folders` checks; digests detect damage, and would not stop an attacker.
@@ -16,10 +20,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import accumulate
+from math import prod
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -28,8 +34,9 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.errors import ParseError
+from compiler.ir.types import Array, DType
 from compiler.options import Cache, Options
-from compiler.private_folders import is_private
+from compiler.private_folders import is_private, trim
 from compiler.record import Record
 
 _PACKAGE = Path(__file__).parent
@@ -52,39 +59,58 @@ class ModuleStore:
         usable = kept.limit > 0 and is_private(kept.folder, "FLUID_CACHE")
         return ModuleStore(kept.folder, kept.limit) if usable else None
 
-    def find(self, key: str, options: Options) -> Module | None:
-        """The module that was put under a key; None where there is none, or a damaged one."""
+    def find(
+        self, key: str, options: Options, params: MutableMapping[str, Array] | None = None
+    ) -> Module | None:
+        """The module that was put under a key; None where there is none, or a damaged one.
+
+        The arrays that were put with it are added to `params`.
+        """
         place = self._place(key)
         try:
             if place.stat().st_size > _LARGEST:
                 return None
-            module = _module(json.loads(place.read_bytes()), options)
-            os.utime(place)  # the time of its last use
+            entry = json.loads(place.read_bytes())
+            module = _module(entry, options)
+            arrays = _arrays(self._beside(key), entry["arrays"])
+            for used in (place, self._beside(key))[: 1 + bool(arrays)]:
+                os.utime(used)  # the time of its last use
         except FileNotFoundError:
             return None
         except _DAMAGES:
             with suppress(OSError):
                 place.unlink()
             return None
+        if params is not None:
+            params.update(arrays)
         return module
 
-    def put(self, key: str, module: Module) -> None:
-        """Keep a module. A disk that is full or locked keeps nothing."""
+    def put(self, key: str, module: Module, arrays: Mapping[str, Array] | None = None) -> None:
+        """Keep a module, with arrays. A disk that is full or locked keeps nothing, nor are arrays
+        kept that take more than half of the limit.
+        """
+        added = arrays or {}
+        if 2 * sum(each.nbytes for each in added.values()) > self.limit:
+            return
+        data = b"".join(each.tobytes() for each in added.values())
+        held: dict[str, Any] = {}
         with suppress(OSError):
-            with NamedTemporaryFile("w", dir=self.root, prefix=".draft-", delete=False) as draft:
-                json.dump(_entry(module), draft)
-            Path(draft.name).replace(self._place(key))
-            self._trim()
+            if added:
+                each = [[name, array.dtype.name, array.shape] for name, array in added.items()]
+                held = {"each": each, "sha256": hashlib.sha256(data).hexdigest()}
+                self._write(self._beside(key), data)
+            self._write(self._place(key), json.dumps(_entry(module, held)).encode())
+            trim({each: each for each in self.root.iterdir()}, self.limit)
 
-    def _trim(self) -> None:
-        """Let entries go until the rest is within the limit, those not used for longest first."""
-        found = {each: each.stat() for each in self.root.iterdir()}
-        excess = sum(each.st_size for each in found.values()) - self.limit
-        for place in sorted(found, key=lambda each: found[each].st_mtime):
-            if excess <= 0:
-                return
-            place.unlink()
-            excess -= found[place].st_size
+    def _write(self, place: Path, data: bytes) -> None:
+        """Make a file that is whole or is not there."""
+        with NamedTemporaryFile(dir=self.root, prefix=".draft-", delete=False) as draft:
+            draft.write(data)
+        Path(draft.name).replace(place)
+
+    def _beside(self, key: str) -> Path:
+        """The file with the arrays of an entry."""
+        return self.root / f"{key}.arrays"
 
     def _place(self, key: str) -> Path:
         return self.root / f"{key}.json"
@@ -96,6 +122,17 @@ def module_key(target: str, options: Options, *made_of: object) -> str:
     chosen["disable"] = sorted(options.disable)
     decided = (target, chosen, made_of, _compiler_digest(), sys.version_info[:3], np.__version__)
     return hashlib.sha256(repr(decided).encode()).hexdigest()
+
+
+def params_digest(params: Mapping[str, Array], names: Iterable[str]) -> str:
+    """The digest of those of `names` that are in `params`: types, shapes and every byte."""
+    digest = hashlib.sha256()
+    for name in sorted({*names}):
+        array = params.get(name)
+        if array is not None:
+            digest.update(repr((name, array.dtype.name, array.shape)).encode())
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 @cache
@@ -114,20 +151,39 @@ def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
                 yield each.path, about.st_mtime_ns, about.st_size
 
 
-def _entry(module: Module) -> dict[str, Any]:
+def _entry(module: Module, held: Mapping[str, Any]) -> dict[str, Any]:
     """What is written of a module; its options are part of the key."""
     record = module.record
     made = {} if record is None else {
         "packed": base64.b64encode(record.packed).decode(),
         "milliseconds": dict(record.milliseconds),
     }  # fmt: skip
-    return {"source": module.source, "made": made, "sha256": _sum(module.source, made)}
+    digest = _sum(module.source, made, held)
+    return {"source": module.source, "made": made, "arrays": held, "sha256": digest}
+
+
+def _arrays(place: Path, held: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays of an entry, each in memory of its own; ValueError where they were damaged."""
+    if not held:
+        return {}
+    types = [(name, DType.of(dtype).numpy, shape) for name, dtype, shape in held["each"]]
+    sizes = [dtype.itemsize * prod(shape) for _, dtype, shape in types]
+    if place.stat().st_size != sum(sizes):
+        raise ValueError("the arrays were damaged")
+    data = place.read_bytes()
+    if hashlib.sha256(data).hexdigest() != held["sha256"]:
+        raise ValueError("the arrays were damaged")
+    found: dict[str, Array] = {}
+    for (name, dtype, shape), start in zip(types, accumulate(sizes, initial=0), strict=False):
+        flat = np.frombuffer(data, dtype, prod(shape), start)
+        found[name] = flat.reshape(shape).copy()
+    return found
 
 
 def _module(entry: Mapping[str, Any], options: Options) -> Module:
     """The module of an entry; ValueError where it is not what was written."""
     source, made = entry["source"], entry["made"]
-    if entry["sha256"] != _sum(source, made):
+    if entry["sha256"] != _sum(source, made, entry["arrays"]):
         raise ValueError("the entry was damaged")
     module = Module.parse(source)
     record = None
@@ -137,5 +193,6 @@ def _module(entry: Mapping[str, Any], options: Options) -> Module:
     return replace(module, record=record, memory_limit=options.memory_limit_bytes)
 
 
-def _sum(source: str, made: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps([source, made], sort_keys=True).encode()).hexdigest()
+def _sum(source: str, made: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    text = json.dumps([source, made, arrays], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

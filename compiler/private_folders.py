@@ -1,4 +1,4 @@
-"""Whether a cache of compiled code belongs to its user alone.
+"""Whether a cache of compiled code belongs to its user alone, and how it is kept small.
 
 The code in a cache is executed as it is found there. That is sound in a folder that only its user
 can write to, who could as well change the program. The digests in a cache detect damage, not
@@ -8,8 +8,11 @@ malice, since whoever can write the code can write its digest too.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import warnings
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 PRIVATE = 0o700
@@ -54,3 +57,43 @@ def _reason(place: Path) -> str:
     if found.st_mode & _OTHERS_WRITE:
         return f"others may write to {place}, its mode is {stat.S_IMODE(found.st_mode):o}"
     return ""
+
+
+def trim(entries: Mapping[Path, Path], limit: int) -> None:
+    """Remove the least recently used entries until the others take `limit` bytes at most.
+
+    An entry is a file or a folder of files, given with the file whose time is that of its last use.
+    One that another process removes meanwhile counts as empty; one that cannot be removed remains.
+    """
+    sizes = {
+        place: _size(place) for place in sorted(entries, key=lambda each: _used(entries[each]))
+    }
+    excess = sum(sizes.values()) - limit
+    for place, size in sizes.items():
+        if excess <= 0:
+            return
+        _remove(place)
+        excess -= size
+
+
+def _used(file: Path) -> tuple[float, str]:
+    """The time of a file, and its path for those of one time."""
+    with suppress(OSError):
+        return file.stat().st_mtime, str(file)
+    return 0.0, str(file)
+
+
+def _size(place: Path) -> int:
+    """The bytes of a file, or of the files in a folder."""
+    with suppress(OSError):
+        files = place.iterdir() if place.is_dir() else [place]
+        return sum(file.stat().st_size for file in files)
+    return 0
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    with suppress(OSError):
+        place.unlink()

@@ -7,45 +7,73 @@ be imported from here, each loaded from its file at the first use. Nothing here 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import NoReturn
 
 from compiler.errors import did_you_mean
+from compiler.ir.opdef.lazy_loading import lazy_names
 
-FILES = {
-    "fleet.openks": (
-        "BaseDistributedAlgorithm BaseDistributedOptimizer CPUDistributedAlgorithm "
-        "GPUDistributedAlgorithm GeneralDistributedOptimizer HeterogeneousDistributedOptimizer "
-        "KSDistributedFactory"
-    ),
-    "fleet.openks_strategies": (
-        "ASyncModelConfig CPUStrategy CollectiveMode GPUStrategy GeoSGDModelConfig GradAllreduce "
-        "HalfSyncModelConfig HierarchicalAllreduce LocalSGD NCCL2Mode NumThreadsConfig "
-        "SyncModeConfig TablesOnServers"
-    ),
-    "fleet.roles.base": "Role RoleMakerBase",
-    "fleet.roles.cloud": "PaddleCloudRoleMaker",
-    "fleet.roles.general": "GeneralRoleMaker",
-    "fleet.roles.mpi": "MPISymetricRoleMaker",
-    "fleet.roles.user_defined": "UserDefinedCollectiveRoleMaker UserDefinedRoleMaker",
-    "fleet.algorithm": "Mode",
-    "fleet.few_shot.classes": "Open_KS_Character Open_KS_ImageNet",
-    "fleet.few_shot.datasets": "Open_KS_Read_Character Open_KS_read",
-}
-"""Where the public names are."""
-HOMES = {name: file for file, names in FILES.items() for name in names.split()}
+__all__ = [
+    "ASyncModelConfig",
+    "BaseDistributedAlgorithm",
+    "BaseDistributedOptimizer",
+    "CPUDistributedAlgorithm",
+    "CPUStrategy",
+    "CollectiveMode",
+    "GPUDistributedAlgorithm",
+    "GPUStrategy",
+    "GeneralDistributedOptimizer",
+    "GeneralRoleMaker",
+    "GeoSGDModelConfig",
+    "GradAllreduce",
+    "HalfSyncModelConfig",
+    "HeterogeneousDistributedOptimizer",
+    "HierarchicalAllreduce",
+    "KSDistributedFactory",
+    "LocalSGD",
+    "MPISymetricRoleMaker",
+    "Mode",
+    "NCCL2Mode",
+    "NumThreadsConfig",
+    "Open_KS_Character",
+    "Open_KS_ImageNet",
+    "Open_KS_Read_Character",
+    "Open_KS_read",
+    "PaddleCloudRoleMaker",
+    "Role",
+    "RoleMakerBase",
+    "SyncModeConfig",
+    "TablesOnServers",
+    "UserDefinedCollectiveRoleMaker",
+    "UserDefinedRoleMaker",
+]
 
-__all__ = sorted(HOMES)
+
+def _missing(name: str) -> NoReturn:
+    hint = did_you_mean(name, __all__) if name[:1] != "_" else ""
+    raise AttributeError(f"fleet has no {name!r}; {hint}".rstrip("; "))
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, loaded at its first use. Raises AttributeError for another."""
-    if name not in HOMES:
-        hint = did_you_mean(name, list(HOMES)) if name[:1] != "_" else ""
-        raise AttributeError(f"fleet has no {name!r}; {hint}".rstrip("; "))
-    found = globals()[name] = getattr(import_module(HOMES[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *HOMES})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fleet.openks": (
+            "BaseDistributedAlgorithm BaseDistributedOptimizer CPUDistributedAlgorithm "
+            "GPUDistributedAlgorithm GeneralDistributedOptimizer HeterogeneousDistributedOptimizer "
+            "KSDistributedFactory"
+        ),
+        "fleet.openks_strategies": (
+            "ASyncModelConfig CPUStrategy CollectiveMode GPUStrategy GeoSGDModelConfig "
+            "GradAllreduce HalfSyncModelConfig HierarchicalAllreduce LocalSGD NCCL2Mode "
+            "NumThreadsConfig SyncModeConfig TablesOnServers"
+        ),
+        "fleet.roles.base": "Role RoleMakerBase",
+        "fleet.roles.cloud": "PaddleCloudRoleMaker",
+        "fleet.roles.general": "GeneralRoleMaker",
+        "fleet.roles.mpi": "MPISymetricRoleMaker",
+        "fleet.roles.user_defined": "UserDefinedCollectiveRoleMaker UserDefinedRoleMaker",
+        "fleet.algorithm": "Mode",
+        "fleet.few_shot.classes": "Open_KS_Character Open_KS_ImageNet",
+        "fleet.few_shot.datasets": "Open_KS_Read_Character Open_KS_read",
+    },
+    otherwise=_missing,
+)

@@ -1,17 +1,15 @@
 """The names of Paddle 1.x `fluid`: layers and optimizers record programs, an executor runs them."""
 
+from compiler.ir.opdef.lazy_loading import lazy_names
 from fluid import (
     average,
     backward,
     clip,
-    communicator,
     compiler,
-    contrib,
     core,
     data_feeder,
     dataloader,
     dataset,
-    dygraph,
     evaluator,
     executor,
     framework,
@@ -27,7 +25,6 @@ from fluid import (
     profiler,
     reader,
     regularizer,
-    transpiler,
     unique_name,
 )
 from fluid.backward import gradients
@@ -44,29 +41,6 @@ from fluid.data import data
 from fluid.data_feed_desc import DataFeedDesc as DataFeedDesc
 from fluid.data_feeder import DataFeeder
 from fluid.dataset import DatasetFactory, InMemoryDataset, QueueDataset
-from fluid.dygraph.layers import Layer as Layer
-from fluid.dygraph.nn import NCE as NCE
-from fluid.dygraph.nn import BatchNorm as BatchNorm
-from fluid.dygraph.nn import BCELoss as BCELoss
-from fluid.dygraph.nn import BilinearTensorProduct as BilinearTensorProduct
-from fluid.dygraph.nn import Conv2D as Conv2D
-from fluid.dygraph.nn import Conv2DTranspose as Conv2DTranspose
-from fluid.dygraph.nn import Conv3D as Conv3D
-from fluid.dygraph.nn import Conv3DTranspose as Conv3DTranspose
-from fluid.dygraph.nn import Dropout as Dropout
-from fluid.dygraph.nn import Embedding as Embedding
-from fluid.dygraph.nn import GroupNorm as GroupNorm
-from fluid.dygraph.nn import GRUUnit as GRUUnit
-from fluid.dygraph.nn import InstanceNorm as InstanceNorm
-from fluid.dygraph.nn import L1Loss as L1Loss
-from fluid.dygraph.nn import LayerNorm as LayerNorm
-from fluid.dygraph.nn import Linear as Linear
-from fluid.dygraph.nn import MSELoss as MSELoss
-from fluid.dygraph.nn import NLLLoss as NLLLoss
-from fluid.dygraph.nn import Pool2D as Pool2D
-from fluid.dygraph.nn import PRelu as PRelu
-from fluid.dygraph.nn import SpectralNorm as SpectralNorm
-from fluid.dygraph.nn import TreeConv as TreeConv
 from fluid.executor import Executor, global_scope, scope_guard
 from fluid.framework import (
     Program,
@@ -86,7 +60,6 @@ from fluid.framework import (
     require_version,
     set_flags,
 )
-from fluid.inference.packages import load_compiled
 from fluid.inference.predictor import Predictor, create_predictor
 from fluid.input import embedding, one_hot
 from fluid.io import load, load_program_state, save, set_program_state
@@ -98,13 +71,6 @@ from fluid.lod_tensor import (
 )
 from fluid.parallel_executor import ParallelExecutor
 from fluid.param_attr import ParamAttr, WeightNormParamAttr
-from fluid.transpiler import (
-    DistributeTranspiler,
-    DistributeTranspilerConfig,
-    InferenceTranspiler,
-    memory_optimize,
-    release_memory,
-)
 from runtime.device import CPUPlace, CUDAPinnedPlace, CUDAPlace
 from runtime.tensors.scope import Scope
 
@@ -200,4 +166,21 @@ __all__ = [
     "unique_name",
 ]
 
-__getattr__ = not_yet(__name__, globals())
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fluid": "communicator contrib data_parallel dygraph parameter_server transpiler",
+        "fluid.inference.packages": "load_compiled",
+        "fluid.dygraph.layers": "Layer",
+        "fluid.dygraph.nn": (
+            "NCE BatchNorm BCELoss BilinearTensorProduct Conv2D Conv2DTranspose Conv3D "
+            "Conv3DTranspose Dropout Embedding GroupNorm GRUUnit InstanceNorm L1Loss "
+            "LayerNorm Linear MSELoss NLLLoss Pool2D PRelu SpectralNorm TreeConv"
+        ),
+        "fluid.transpiler": (
+            "DistributeTranspiler DistributeTranspilerConfig InferenceTranspiler memory_optimize "
+            "release_memory"
+        ),
+    },
+    otherwise=not_yet(__name__, dict.fromkeys([*globals(), *__all__])),
+)

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.errors import did_you_mean
-from fluid.data_parallel.build import computes_gradients
-from fluid.data_parallel.devices import Devices
-from fluid.data_parallel.runner import DataParallel
+from fluid import data_parallel
+from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
-from fluid.data_parallel.trainers import trainers_of
 from fluid.framework import Program
 from fluid.running.places import cpu_places, cuda_places
 from runtime.device import PLACES, CPUPlace, Place
@@ -41,7 +39,7 @@ class CompiledProgram:
         self._exec_strategy = ExecutionStrategy()
         self._share_vars_from: CompiledProgram | None = None
         self._places: list[Place] | None = None
-        self._compiled: tuple[Scope, Place, DataParallel] | None = None
+        self._compiled: tuple[Scope, Place, Any] | None = None
 
     def with_data_parallel(
         self,
@@ -98,7 +96,7 @@ class CompiledProgram:
             return self.program
         return self._runner(scope, place).program_here(fetch)
 
-    def _runner(self, scope: Scope, place: Place) -> DataParallel:
+    def _runner(self, scope: Scope, place: Place) -> Any:
         """What runs the program in a scope, by an executor on a place; raises as `_compile`."""
         if self._compiled is None:
             self._compiled = scope, place, self._made(scope, place)
@@ -111,21 +109,22 @@ class CompiledProgram:
             )
         return runner
 
-    def _made(self, scope: Scope, place: Place) -> DataParallel:
+    def _made(self, scope: Scope, place: Place) -> Any:
         places = self._places or (cpu_places() if isinstance(place, CPUPlace) else cuda_places())
         if any(type(each) is not type(place) for each in places):
             raise AssertionError(f"Place type not match: the executor is on {place}, not {places}")
-        trainers = trainers_of(self.program, self._build_strategy)
+        trainers = data_parallel.trainers_of(self.program, self._build_strategy)
         shared = self._shared_devices()
         if shared is not None and len(shared.places) != len(places):
             raise ValueError(
                 f"share_vars_from runs on {len(shared.places)} devices, this program on "
                 f"{len(places)}: pass the same places to both"
             )
-        devices = shared or Devices(places, scope, trainers)
-        return DataParallel(self.program, self._build_strategy, self._exec_strategy, devices)
+        devices = shared or data_parallel.Devices(places, scope, trainers)
+        strategies = self._build_strategy, self._exec_strategy
+        return data_parallel.DataParallel(self.program, *strategies, devices)
 
-    def _shared_devices(self) -> Devices | None:
+    def _shared_devices(self) -> Any:
         """The devices of `share_vars_from`; ValueError where that has none."""
         source = self._share_vars_from
         if source is None:

@@ -37,7 +37,7 @@ from fluid.running.half_precision_weights import Lent, changes_state
 from fluid.running.module_cache import compiled_once
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
-from runtime.collective import rings_of
+from runtime.collective.on_demand import RingsOnDemand
 from runtime.device import CPUPlace, Place, expect_place, target_of
 from runtime.errors import missing_feed
 from runtime.loader import Counters, Params
@@ -208,10 +208,12 @@ class Executor(RunsDatasets):
         that the program was built for.
         """
         server = getattr(program, "_parameter_server", None)
+        if server is None and any(parameter_server.exchanges(program)):
+            server = parameter_server.session_for(program, self)
         return {
             "callables": getattr(program, "_callables", []),
-            "collective": getattr(program, "_collective", None) or rings_of(scope),
-            "parameter_server": server or parameter_server.session_for(program, self),
+            "collective": getattr(program, "_collective", None) or RingsOnDemand(scope),
+            "parameter_server": server,
         }
 
     def _changes(self, program: Program) -> bool:
@@ -283,7 +285,8 @@ class Executor(RunsDatasets):
 
         A trainer whose programs ran here has completed: its servers wait for it no longer.
         """
-        parameter_server.release(self)
+        if parameter_server.sessions:
+            parameter_server.release(self)
         self._core.close()
         self._pruned.clear()
         self._closed = True

@@ -4,13 +4,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import compiler
 import fluid
 from compiler import module_store
 from compiler.codegen.module import Module
-from compiler.module_store import ModuleStore, module_key
+from compiler.ir.types import Array, DType
+from compiler.module_store import ModuleStore, module_key, params_digest
 from compiler.options import Options
 
 OPTIONS = Options(memory_limit="2GiB")
@@ -39,11 +41,65 @@ def test_what_was_put_is_found(store: ModuleStore) -> None:
     assert store.find("b", OPTIONS) is None
 
 
+ARRAYS: dict[str, Array] = {
+    "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "half": np.arange(3).astype(DType.BF16.numpy),
+    "none": np.empty((0, 4), np.float32),
+    "number": np.array(2.5),
+}
+
+
+def test_arrays_are_found_with_the_module(store: ModuleStore) -> None:
+    store.put("a", made(), ARRAYS)
+    found: dict[str, Array] = {"w": np.zeros(1), "other": np.ones(1)}
+    assert store.find("a", OPTIONS, found) == made()
+    assert sorted(found) == ["half", "none", "number", "other", "w"]
+    for name, array in ARRAYS.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes()
+        assert found[name].flags.writeable
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"x" + data[1:]])
+def test_a_module_whose_arrays_were_damaged_is_thrown_away(store: ModuleStore, damage) -> None:
+    store.put("a", made(), ARRAYS)
+    place = store.root / "a.arrays"
+    place.write_bytes(damage(place.read_bytes()))
+    found: dict[str, Array] = {}
+    assert store.find("a", OPTIONS, found) is None
+    assert found == {}
+    assert not (store.root / "a.json").exists()
+
+
+def test_a_module_whose_arrays_are_gone_is_compiled_again(store: ModuleStore) -> None:
+    store.put("a", made(), ARRAYS)
+    (store.root / "a.arrays").unlink()
+    assert store.find("a", OPTIONS) is None
+
+
+def test_arrays_that_take_more_than_half_of_the_limit_are_not_kept(tmp_path: Path) -> None:
+    ModuleStore(tmp_path, 1 << 20).put("a", made(), {"w": np.zeros((1 << 19) + 1, np.uint8)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_byte_of_parameters_is_in_their_digest() -> None:
+    def digest(**params: Array) -> str:
+        return params_digest(params, ["a", "b"])
+
+    one = np.array([1.0, 2.0], np.float32)
+    kinds = [
+        {"a": one}, {"b": one}, {"a": one, "b": one}, {"a": one[:1], "b": one},
+        {"a": one.reshape(2, 1)}, {"a": one.view(np.int32)}, {"a": np.nextafter(one, 9)}, {},
+    ]  # fmt: skip
+    assert len({digest(**each) for each in kinds}) == len(kinds)
+    assert digest(a=one, other=one) == digest(a=np.repeat(one, 2)[::2])
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "{}", "null", '{"source": "x", "made": {}, "sha256": "0"}',
-        '{"source": 1, "made": [], "sha256": 2}', '"' * 100, "[" * 100_000,
+        "", "{", "[]", "{}", "null", '{"source": "x", "made": {}, "arrays": {}, "sha256": "0"}',
+        '{"source": 1, "made": [], "arrays": [], "sha256": 2}', '"' * 100, "[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_damaged_entry_is_thrown_away(store: ModuleStore, text: str) -> None:

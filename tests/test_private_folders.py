@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler.codegen.ahead import build
-from compiler.private_folders import is_private
+from compiler.private_folders import is_private, trim
 from runtime.gpu import cuda
 
 
@@ -92,3 +92,19 @@ def test_triton_is_given_a_folder_of_its_own_instead(tmp_path, monkeypatch):
     assert own != tmp_path
     assert own.stat().st_mode & 0o777 == 0o700
     cuda.use_private_cache.cache_clear()
+
+
+def test_what_was_used_least_recently_is_removed_whether_file_or_folder(tmp_path):
+    folder, used, kept = tmp_path / "folder", tmp_path / "folder" / "about", tmp_path / "file"
+    folder.mkdir()
+    used.write_bytes(bytes(60))
+    kept.write_bytes(bytes(50))
+    entries = {kept: kept, folder: used, tmp_path / "gone": tmp_path / "gone"}
+    os.utime(used, (1, 1))
+    os.utime(kept, (2, 2))
+    trim(entries, 110)
+    assert folder.exists()
+    trim(entries, 109)
+    assert [each.exists() for each in (folder, kept)] == [False, True]
+    trim(entries, 0)
+    assert not kept.exists()

@@ -184,6 +184,8 @@ class Program:
 
     def __init__(self) -> None:
         self.version = 0
+        self.known_digest: tuple[int, str] | None = None
+        """A version and its digest, kept by `compiler.ir.text.program_printer.program_digest`."""
         self.blocks: list[Block] = [self.make_block(MAIN_BLOCK, NO_BLOCK)]
 
     def make_block(self, idx: int, parent_idx: int) -> Block:

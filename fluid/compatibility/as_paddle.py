@@ -43,7 +43,6 @@ INNER = (
 
 _CONTRIB = "paddle.fluid.contrib"
 ON_DEMAND = {
-    "paddle.fluid.incubate": "fluid.incubate",
     "paddle.fluid.core_avx": "fluid.core",
     "paddle.fluid.proto": "fluid.proto",
     f"{_CONTRIB}.extend_optimizer.extend_optimizer_with_weight_decay": (
@@ -56,8 +55,12 @@ ON_DEMAND = {
         f"paddle.fluid.{file.stem}": f"fluid.compatibility.old_names.{file.stem}"
         for file in (FOLDER / "compatibility" / "old_names").glob("[a-z]*.py")
     },
+    **{
+        f"paddle.fluid.{name}": f"fluid.{name}"
+        for name in "communicator contrib dygraph incubate parameter_server transpiler".split()
+    },
 }
-"""What is loaded only where a script imports it, and where it lies here."""
+"""What is loaded only where a script imports it, and where it lies here, longer names first."""
 ABSENT = {
     "paddle.fluid.contrib.slim": why_absent("slim"),
     "paddle.fluid.contrib.quantize": why_absent("quantize"),

@@ -3,4 +3,18 @@
 Read in this order: `strategies` (the settings users see), `rewrite` (collectives in a copy of the
 program), `sharding` (the Reduce strategy), `split_feeds` and `merge_fetches` (rows to devices and
 back), `devices` (worker processes and their state), `runner` (one step on all devices).
+What runs a program on devices is loaded with the first CompiledProgram that does.
 """
+
+from compiler.ir.opdef.lazy_loading import lazy_names
+
+__all__ = ["DataParallel", "Devices", "trainers_of"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fluid.data_parallel.devices": "Devices",
+        "fluid.data_parallel.runner": "DataParallel",
+        "fluid.data_parallel.trainers": "trainers_of",
+    },
+)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.ir.opdef.type_inference import op_text
-from compiler.ir.program import OpRole
 from fluid.data_parallel.graphviz import program_dot
 from fluid.data_parallel.rewrite import (
+    computes_gradients,
     insert_all_reduces,
     remove_loss_gradients,
     synchronize_batch_norms,
@@ -23,7 +23,7 @@ from fluid.data_parallel.strategies import BuildStrategy
 from fluid.framework import Program
 from runtime.errors import PlaceError
 
-__all__ = ["Built", "build", "computes_gradients", "expect_no_python"]
+__all__ = ["Built", "build", "expect_no_python"]
 
 _SCALES = BuildStrategy.GradientScaleStrategy
 
@@ -87,11 +87,6 @@ def _write(program: Program, strategy: BuildStrategy) -> None:
         Path(strategy.debug_graphviz_path).write_text(program_dot(program), encoding="utf-8")
     for each in strategy._finalize_strategy_and_create_passes().all_passes():
         each.apply(program)
-
-
-def computes_gradients(program: Program) -> bool:
-    """Whether any op of the main block belongs to the backward pass."""
-    return any(op.role & OpRole.BACKWARD for op in program.global_block().ops)
 
 
 def expect_no_python(program: Program, devices: int) -> None:

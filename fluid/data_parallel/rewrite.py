@@ -15,6 +15,7 @@ from compiler.ir.program import OpDesc, OpRole
 from fluid.framework import Program
 
 __all__ = [
+    "computes_gradients",
     "gradient_pairs",
     "insert_all_reduces",
     "insert_gradient_scale",
@@ -164,3 +165,8 @@ def _is_common(program: Program, name: str, params: Collection[str] | None) -> b
     """Whether all ranks update a parameter: it is in `params`, if given, and not distributed."""
     chosen = params is None or name in params
     return chosen and not getattr(program.global_block().vars.get(name), "is_distributed", False)
+
+
+def computes_gradients(program: Program) -> bool:
+    """Whether any op of the main block belongs to the backward pass."""
+    return any(op.role & OpRole.BACKWARD for op in program.global_block().ops)

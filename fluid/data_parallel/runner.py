@@ -16,10 +16,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
-from fluid.data_parallel.build import Built, build, computes_gradients, expect_no_python
+from fluid.data_parallel.build import Built, build, expect_no_python
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices
 from fluid.data_parallel.first_values import broadcast_program
+from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.split_feeds import Feed
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program

@@ -15,12 +15,13 @@ import compiler
 from compiler.codegen.module import Module
 from compiler.errors import did_you_mean
 from compiler.escape import one_line
-from compiler.ir.text.program_printer import program_digest
+from compiler.ir.text.program_printer import recorded_digest
 from compiler.options import Options
 from fluid.framework import Program, Variable
 from fluid.profiler import recorder
 from fluid.running.feeds import declared, expect_names, feed_arrays
 from fluid.running.half_precision_weights import changes_state
+from fluid.running.module_cache import compiled_over
 from fluid.saving.files import PathName
 from fluid.saving.inference_model import InferenceModel, read_inference_model
 from runtime.device import CPUPlace, Place
@@ -148,7 +149,7 @@ class Predictor:
     def _lane(self) -> Executor[Program]:
         library, ready = self._library, self._ready
         return Executor(
-            library.module, declared, program_digest, ready.place if ready else CPUPlace(),
+            library.module, declared, recorded_digest, ready.place if ready else CPUPlace(),
             names=lambda *_: ready.names if ready else {}, recorder=recorder, params=library.params,
         )  # fmt: skip
 
@@ -194,7 +195,12 @@ def _compile(
     options: Options | None, program: Program, pattern: Pattern, fetch: list[str], params: Params
 ) -> Module:
     """A module over parameters that stay as they are."""
-    return compiler.compile(program, feed=pattern, fetch=fetch, params=params, options=options)
+    chosen = options or Options.from_env()
+
+    def compile(params: Params) -> Module:
+        return compiler.compile(program, feed=pattern, fetch=fetch, params=params, options=chosen)
+
+    return compiled_over(chosen, program, pattern, fetch, params, compile)
 
 
 def _compiled(

@@ -1,21 +1,37 @@
 """Programs of jobs with parameter servers, run: what servers serve and how trainers reach them.
 
-`serving` runs the program of a server, `sessions` connects the programs of trainers, `capacity`
-computes what a job moves and holds.
+`programs` says which programs are of such jobs; the other files are loaded with the first of them.
+`serving` runs the program of a server, `sessions` connects the programs of trainers, `saving`
+collects variables, `capacity` computes what a job moves and holds.
 """
 
-from fluid.parameter_server.capacity import Capacity, capacity
-from fluid.parameter_server.serving import before_serving, serve, serves
-from fluid.parameter_server.sessions import complete, release, session_for, trainer_step
+from compiler.ir.opdef.lazy_loading import lazy_names
+from fluid.parameter_server.programs import exchanges, has_placement, serves, sessions
 
 __all__ = [
     "Capacity",
     "before_serving",
     "capacity",
     "complete",
+    "exchanges",
+    "has_placement",
+    "local_names",
+    "merged_values",
+    "parts_of",
     "release",
     "serve",
     "serves",
     "session_for",
+    "sessions",
     "trainer_step",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fluid.parameter_server.capacity": "Capacity capacity",
+        "fluid.parameter_server.saving": "local_names merged_values parts_of",
+        "fluid.parameter_server.serving": "before_serving serve",
+        "fluid.parameter_server.sessions": "complete release session_for trainer_step",
+    },
+)

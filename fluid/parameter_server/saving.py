@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.ir.types import Array
 from fluid.framework import Program
-from fluid.parameter_server.serving import serves
+from fluid.parameter_server.programs import serves
 from fluid.parameter_server.sessions import open_session, session_for
 from runtime.ps.training.trainer import Trainer
 

@@ -22,17 +22,11 @@ from runtime.ps.serving.server import Server
 from runtime.ps.settings import Settings
 from runtime.tensors.scope import Scope
 
-__all__ = ["before_serving", "gradients_of", "serve", "serves"]
+__all__ = ["before_serving", "gradients_of", "serve"]
 
 THREADS = ("rpc_send_thread_num", "rpc_get_thread_num", "rpc_prefetch_thread_num")
 """Attributes of `listen_and_serv` with numbers of threads."""
 SENDER = re.compile(r"\.trainer_(\d+)(\.pserver_\d+)?$")
-
-
-def serves(program: Program) -> bool:
-    """Whether a program is that of a server."""
-    ops = program.global_block().ops
-    return any(op.type == "listen_and_serv" for op in ops[-1:])
 
 
 def before_serving(program: Program) -> Program | None:

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from threading import RLock
 from typing import Any
 from weakref import WeakSet
 
-from compiler.ir.conversion.remote_lookups import is_remote
 from fluid.framework import Program
+from fluid.parameter_server.programs import exchanges, sessions
 from runtime.errors import WireError
 from runtime.ps.settings import Settings
 from runtime.ps.training.trainer import Trainer
 
 __all__ = ["complete", "open_session", "received", "release", "session_for", "trainer_step"]
 
-EXCHANGE = {
-    "send", "recv", "send_barrier", "fetch_barrier", "fetched", "prefetch",
-    "distributed_lookup_table", "checkpoint_notify", "recv_save",
-}  # fmt: skip
-
-_sessions: dict[tuple[int, tuple[str, ...]], Trainer] = {}
+_sessions: dict[tuple[int, tuple[str, ...]], Trainer] = sessions
 _users: dict[Trainer, WeakSet[Any]] = {}
 _completed: list[Trainer] = []
 """Trainers that have completed, whose servers wait for the end of this process."""
@@ -34,7 +29,7 @@ def session_for(program: Program, user: Any = None) -> Trainer | None:
 
     `user` is the Executor that runs it: when the last one has closed, the trainer has completed.
     """
-    ops = list(_exchanges(program))
+    ops = list(exchanges(program))
     if not ops:
         return None
     endpoints = tuple(dict.fromkeys(each for op in ops for each in _endpoints(op)))
@@ -135,11 +130,6 @@ def _end() -> None:
         trainer.leave()
 
 
-def _exchanges(program: Program) -> Iterator[Any]:
-    ops = (op for block in program.blocks for op in block.ops)
-    return (op for op in ops if op.type in EXCHANGE or is_remote(op))
-
-
 def _endpoints(op: Any) -> list[str]:
     named = [op.attrs.get(name) or [] for name in ("epmap", "endpoints")]
     return [str(each) for names in named for each in names]
@@ -148,7 +138,7 @@ def _endpoints(op: Any) -> list[str]:
 def received(program: Program) -> dict[str, list[str]]:
     """The variables that a program receives, by server."""
     found: dict[str, list[str]] = {}
-    for op in _exchanges(program):
+    for op in exchanges(program):
         if op.type == "recv":
             names = op.attrs.get("recv_varnames") or op.attrs.get("varnames") or op.outputs["Out"]
             for name, endpoint in zip(names, _endpoints(op), strict=True):

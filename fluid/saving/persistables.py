@@ -15,10 +15,10 @@ from typing import Any
 
 from compiler.escape import one_line
 from compiler.ir.program import VarKind
+from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, fetch_var, global_scope
 from fluid.framework import Parameter, Program, Variable, default_main_program
-from fluid.parameter_server.saving import local_names, merged_values, parts_of
 from fluid.saving.files import PathName, as_path
 from runtime.device import Place
 from runtime.errors import CheckpointError, NotInitialized
@@ -161,7 +161,7 @@ def save_params(
     """
     program = expect_program(main_program)
     names = {var.name for var in get_program_parameter(program)}
-    remote = {name: each for name, each in merged_values(program).items() if name in names}
+    remote = {name: each for name, each in _remote_values(program).items() if name in names}
     if not remote:
         return save_vars(executor, dirname, main_program, None, is_parameter, filename)
     return _save_with(executor, dirname, program, is_parameter, filename, remote)
@@ -178,7 +178,7 @@ def save_persistables(
     Of a trainer's program the variables that lie on servers are fetched from there, whole.
     """
     program = expect_program(main_program)
-    remote = merged_values(program)
+    remote = _remote_values(program)
     if not remote:
         return save_vars(executor, dirname, main_program, None, is_persistable, filename)
     return _save_with(executor, dirname, program, is_persistable, filename, remote)
@@ -194,7 +194,7 @@ def _save_with(
 ) -> bytes | None:
     """Save variables of a trainer's program: its own, and those fetched from servers."""
     expect_executor(executor)
-    names = local_names(program, iter(_chosen(program, None, predicate)))
+    names = _local_names(program, _chosen(program, None, predicate))
     tensors: dict[str, Tensor] = {n: value_of(n) for n in names if n not in remote}
     tensors |= {name: (array, ()) for name, array in remote.items()}
     return _save(dirname, filename, tensors)
@@ -257,7 +257,7 @@ def load_persistables(
     what trainers hold.
     """
     program = expect_program(main_program)
-    parts = parts_of(program)
+    parts = parameter_server.parts_of(program) if parameter_server.has_placement(program) else {}
     if parts:
         place = expect_executor(executor)
         wholes = list(dict.fromkeys(each.origin for each in parts.values()))
@@ -266,11 +266,23 @@ def load_persistables(
         set_variables(made, place)
         return
     chosen = _chosen(program, None, is_persistable)
-    local = [chosen[name] for name in local_names(program, iter(chosen))]
+    local = [chosen[name] for name in _local_names(program, chosen)]
     load_vars(executor, dirname, program, local, None, filename)
 
 
 # ---- what they take, where it lies ----
+
+
+def _remote_values(program: Program) -> Mapping[str, Any]:
+    """The variables of a trainer's program that are on servers, whole, by name."""
+    on_servers = parameter_server.has_placement(program)
+    return parameter_server.merged_values(program) if on_servers else {}
+
+
+def _local_names(program: Program, names: Iterable[str]) -> list[str]:
+    """Those variables of a program that this process itself has values of."""
+    on_servers = parameter_server.has_placement(program)
+    return parameter_server.local_names(program, iter(names)) if on_servers else list(names)
 
 
 def expect_program(given: Any) -> Program:

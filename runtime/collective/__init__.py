@@ -2,11 +2,16 @@
 
 Read `rings` (what modules call) and `table` (how rings are made and waited for) first, then
 `rendezvous`, `group` and `vigil`. This package is the door of torch.distributed; torch is imported
-when the first ring is made.
+when the first ring is made, and the files of this package when a program first has collectives.
 """
 
-from runtime.collective.rings import Rings
-from runtime.collective.scopes import rings_of
-from runtime.collective.slices import rpc_deadline
+from compiler.ir.opdef.lazy_loading import lazy_names
 
-__all__ = ["Rings", "rings_of", "rpc_deadline"]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "runtime.collective.rings": "Rings",
+        "runtime.collective.scopes": "rings_of",
+        "runtime.collective.slices": "rpc_deadline",
+    },
+)

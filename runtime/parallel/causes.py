@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.collective import Rings
 from runtime.collective.processes import host_name
 from runtime.collective.record import Record
+from runtime.collective.rings import Rings
 from runtime.errors import CollectiveError, RankError, ScheduleError, WorkerError
 from runtime.parallel.process import WorkerProcess
 

@@ -17,11 +17,11 @@ import numpy as np
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
 from runtime.blas import blas_threads
-from runtime.collective import Rings, rpc_deadline
 from runtime.collective.endpoint import listen
 from runtime.collective.engine import torch_module
 from runtime.collective.rendezvous import Store, host_store
-from runtime.collective.slices import SLICE
+from runtime.collective.rings import Rings
+from runtime.collective.slices import SLICE, rpc_deadline
 from runtime.device import CUDAPlace, Place
 from runtime.errors import CollectiveError, FeedError
 from runtime.parallel.causes import RING, find_cause

@@ -21,9 +21,9 @@ import numpy as np
 
 from compiler.codegen.module import Module
 from compiler.ir.types import Array
-from runtime.collective import Rings
 from runtime.collective.engine import torch_module
 from runtime.collective.processes import host_name
+from runtime.collective.rings import Rings
 from runtime.device import CPUPlace, CUDAPlace, Place
 from runtime.errors import RankError
 from runtime.loader import Executable, load

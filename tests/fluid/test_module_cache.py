@@ -11,6 +11,7 @@ import pytest
 
 import compiler
 import fluid
+from compiler.ir.text import program_printer as program_text
 
 
 @pytest.fixture(name="compilations")
@@ -89,11 +90,30 @@ def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
         return done.stdout.splitlines()
 
     losses, loaded = run()
-    assert loaded == "True True"
+    assert loaded == "True False"
     assert run() == [losses, "False False"]
-    assert run(FLUID_CHECK="1") == [losses, "True True"]
-    assert run(FLUID_CACHE_SIZE="0") == [losses, "True True"]
+    assert run(FLUID_CHECK="1") == [losses, "True False"]
+    assert run(FLUID_CACHE_SIZE="0") == [losses, "True False"]
     for place in (tmp_path / "cache" / "modules").iterdir():
         place.write_text("damaged")
-    assert run() == [losses, "True True"]
+    assert run() == [losses, "True False"]
     assert run() == [losses, "False False"]
+
+
+def test_the_text_of_a_program_is_made_once_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    genuine = program_text.program_text
+    monkeypatch.setattr(
+        program_text, "program_text", lambda program: written.append(program) or genuine(program)
+    )
+    run_afresh(6.5)
+    assert len(written) == 1
+
+
+def test_an_edit_changes_the_digest_of_a_program_and_of_no_other() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fluid.layers.scale(fluid.data("module_cache_x", [None, 3]), 2.0)
+    before, clone = program_text.program_digest(main), main.clone()
+    main.global_block().ops[0]._set_attr("scale", 3.0)
+    assert program_text.program_digest(clone) == before != program_text.program_digest(main)

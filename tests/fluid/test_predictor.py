@@ -1,5 +1,9 @@
 """`fluid.create_predictor`: the numbers of an Executor, from any number of threads at once."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -276,3 +280,42 @@ def test_a_predictor_in_two_bytes_holds_half_the_parameters() -> None:
     assert sizes[1] == sizes[2] != sizes[0]
     with pytest.raises(ValueError, match="dtype is 'int4'"):
         predictor("resnet_cifar8", dtype="int4")
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import fluid
+
+predictor = fluid.create_predictor(sys.argv[1])
+with np.load(sys.argv[2]) as recorded:
+    feeds = {name: recorded["in." + name] for name in predictor.feed_names}
+print(predictor.run(feeds)[0].tobytes().hex())
+print("compiler.ops" in sys.modules, "networkx" in sys.modules)
+"""
+
+
+def test_the_next_process_compiles_nothing_for_equal_weights(tmp_path: Path) -> None:
+    """What batch norms were folded into comes from disk, for the weights it was computed of."""
+    model = tmp_path / "model"
+    shutil.copytree(GOLDEN / "lenet_bn__separate", model)
+    environment = {**os.environ, "FLUID_CACHE": str(tmp_path / "cache")}
+
+    def run(**changed: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(model), str(GOLDEN / "lenet_bn__io.npz")],
+            env=environment | changed, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    results, loaded = run()
+    assert loaded == "True False"
+    assert run() == [results, "False False"]
+    assert run(FLUID_CACHE_SIZE="0") == [results, "True False"]
+    place = max(model.glob("batch_norm_*.b_0"))
+    place.write_bytes(place.read_bytes()[:-4] + np.float32(0.75).tobytes())
+    others, loaded = run()
+    assert loaded == "True False"
+    assert others != results
+    assert run() == [others, "False False"]
+    assert run(FLUID_CACHE_SIZE="0") == [others, "True False"]

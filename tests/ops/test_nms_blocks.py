@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.types import Array
-from compiler.ops.detection.nms_numpy import best_first, suppress, touching_overlaps
+from compiler.ops.detection.nms_numpy import best_first, decayed_scores, suppress, touching_overlaps
 
 
 def keep_one_by_one(
@@ -53,3 +53,54 @@ def test_boxes_that_do_not_touch_share_nothing() -> None:
     boxes = np.array([[0, 0, 1, 1], [2, 0, 3, 1], [1, 1, 2, 2]], np.float32)
     shared = touching_overlaps(boxes, boxes, normalized=False)
     np.testing.assert_allclose(shared, [[1, 0, 1 / 7], [0, 1, 1 / 7], [1 / 7, 1 / 7, 1]], rtol=1e-6)
+
+
+def overlap(one: Array, other: Array, extra: float) -> float:
+    """The definition: intersection over union of two boxes, 0 unless they touch."""
+    width = np.minimum(one[2], other[2]) - np.maximum(one[0], other[0])
+    height = np.minimum(one[3], other[3]) - np.maximum(one[1], other[1])
+    if not (width >= 0 and height >= 0):
+        return 0.0
+    first, second = (
+        (each[2] - each[0] + extra) * (each[3] - each[1] + extra) for each in (one, other)
+    )
+    shared = (width + extra) * (height + extra)
+    return shared / ((first + second - shared) or 1)
+
+
+ODD = {
+    "usual": [],
+    "a point": [[0.5, 0.5, 0.5, 0.5]],
+    "upside down": [[0.6, 0.6, 0.2, 0.2]],
+    "no numbers": [[np.nan, 0, 1, 1], [0, 0, np.inf, 1]],
+}
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("odd", ODD)
+def test_overlaps_are_those_of_each_pair(odd: str, normalized: bool) -> None:
+    random = np.random.default_rng(3)
+    corner = random.random((20, 2))
+    boxes = np.concatenate([corner, corner + random.random((20, 2)) * 0.5], axis=1)
+    boxes = np.concatenate([boxes, np.reshape(ODD[odd], (-1, 4))])
+    with np.errstate(invalid="ignore"):
+        expected = [[overlap(a, b, 1.0 - normalized) for b in boxes[5:]] for a in boxes]
+        found = touching_overlaps(boxes, boxes[5:], normalized)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 128, 300])
+def test_scores_decay_by_what_is_shared_with_better_boxes(count: int, gaussian: bool) -> None:
+    random = np.random.default_rng(5)
+    corner = random.random((count, 2))
+    boxes = np.concatenate([corner, corner + random.random((count, 2)) * 0.5], axis=1)
+    scores, shared = -np.sort(-random.random(count)), touching_overlaps(boxes, boxes, True)
+    most = [max(shared[i, :i], default=0.0) for i in range(count)]
+    expected = scores.copy()
+    for i in range(count):
+        linear = [(1 - shared[i, j]) / (1 - most[j]) for j in range(i)]
+        curved = [np.exp((most[j] ** 2 - shared[i, j] ** 2) * 2.0) for j in range(i)]
+        expected[i] *= min([1.0, *(curved if gaussian else linear)])
+    found = decayed_scores(boxes, scores, 2.0, gaussian, True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

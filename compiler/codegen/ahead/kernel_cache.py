@@ -24,6 +24,7 @@ from typing import Any
 from compiler.codegen.ahead.jobs import Job
 from compiler.codegen.ahead.machine_code import Code, expect_parameters
 from compiler.errors import CompileError
+from compiler.private_folders import trim
 
 ABOUT, SOURCE = "about.json", "kernel.py"
 _LARGEST = 64 << 20
@@ -67,15 +68,9 @@ class KernelCache:
                 draft.rename(self._place(job))
 
     def trim(self) -> None:
-        """Let entries go until the rest is within the limit, those not used for longest first."""
-        entries = [each for each in self.root.glob("*/" + ABOUT) if not each.is_symlink()]
-        sizes = {entry.parent: _size(entry.parent) for entry in sorted(entries, key=_used)}
-        excess = sum(sizes.values()) - self.limit
-        for place, size in sizes.items():
-            if excess <= 0:
-                return
-            shutil.rmtree(place, ignore_errors=True)
-            excess -= size
+        """Remove the least recently used entries until the others are within the limit."""
+        uses = [each for each in self.root.glob("*/" + ABOUT) if not each.is_symlink()]
+        trim({used.parent: used for used in uses}, self.limit)
 
     def _place(self, job: Job) -> Path:
         return self.root / job.digest(self.triton)
@@ -118,16 +113,3 @@ def _read(file: Path) -> bytes:
     if file.stat().st_size > _LARGEST:
         raise ValueError(f"{file} is larger than a kernel")
     return file.read_bytes()
-
-
-def _used(about: Path) -> tuple[float, str]:
-    try:
-        return about.stat().st_mtime, about.parent.name
-    except OSError:
-        return 0.0, about.parent.name
-
-
-def _size(place: Path) -> int:
-    with suppress(OSError):
-        return sum(file.stat().st_size for file in place.iterdir())
-    return 0

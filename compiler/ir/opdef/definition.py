@@ -326,6 +326,11 @@ def is_registered(kind: str) -> bool:
     return kind in _REGISTRY or kind in filled(_REGISTRY)
 
 
+def loaded(kind: str) -> type[OpDef] | None:
+    """The class of an op type that is registered by now; None where its file is not loaded yet."""
+    return _REGISTRY.get(kind)
+
+
 def registered() -> Iterator[str]:
     """Every known op type, sorted; gradient ops included."""
     return iter(sorted(filled(_REGISTRY)))

@@ -1,6 +1,8 @@
 """Modules that are imported when they are first needed, and a registry that one of them fills.
 
-A process that only runs compiled modules, as a worker of a pool does, never imports the ops.
+A process that only runs compiled modules, as a worker of a pool does, never imports the ops; one
+that trains alone never imports what connects it to others. A package whose names are in several
+files, of which most users need few, says where they are by `lazy_names`.
 
 `os.fork` waits until such imports have ended. A child has only the thread that forked: where
 another thread was in the middle of an import, the child would wait for it for ever.
@@ -11,11 +13,13 @@ from __future__ import annotations
 import concurrent.futures.thread
 import logging
 import os
+import sys
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from threading import Condition, RLock, get_ident
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 FORK_WAITS = 10.0
@@ -32,6 +36,35 @@ def load(imported: Callable[[], T]) -> T:
     """What `imported`, which imports a module, returns; `os.fork` waits for it."""
     with _forks_wait():
         return imported()
+
+
+def lazy_names(
+    module: str, homes: Mapping[str, str], otherwise: Callable[[str], NoReturn] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a module whose names are loaded at their first use.
+
+    `homes` has the names by the module that defines them, with spaces between; those of `module`
+    itself are the modules below it. `otherwise` raises the AttributeError for any other name.
+    """
+    known = {name: home for home, names in homes.items() for name in names.split()}
+
+    def getattr_(name: str) -> Any:
+        if name not in known:
+            if otherwise is not None:
+                otherwise(name)
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        found = load(lambda: _named(module, known[name], name))
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return getattr_, lambda: sorted({*vars(sys.modules[module]), *known})
+
+
+def _named(module: str, home: str, name: str) -> Any:
+    """A name of its home, or the module of that name below `module`."""
+    if home == module:
+        return import_module(f"{module}.{name}")
+    return getattr(import_module(home), name)
 
 
 def fill_later(fill: Callable[[], object]) -> None:

@@ -1,20 +1,19 @@
-"""Programs as text, and the digest of it; without the libraries that graphs need.
+"""Programs as text, and the digest of it, without what graphs need.
 
-Whether a program was compiled before is asked by its digest, so that a process that finds what an
-earlier one compiled never loads networkx.
+A process that finds what an earlier one compiled, by its digest, loads nothing that compiles.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from compiler.errors import UnknownOp
 from compiler.ir.opdef import find
 from compiler.ir.opdef.slots import Slot
 from compiler.ir.program import NO_BLOCK, Block, OpDesc, Program, VarDesc, VarKind
-from compiler.ir.text.literals import attributes_text, name_text
+from compiler.ir.text.literals import attributes_text, name_text, value_text
 from compiler.ir.types import from_fluid
 
 INDENT = "  "
@@ -26,18 +25,40 @@ def program_text(program: Program) -> str:
 
 
 def program_digest(program: Program) -> str:
-    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when."""
-    return hashlib.sha256(program_text(program).encode()).hexdigest()
+    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when.
+
+    It is computed once for each version of a program.
+    """
+    if program.known_digest is None or program.known_digest[0] != program.version:
+        digest = hashlib.sha256(program_text(program).encode()).hexdigest()
+        program.known_digest = program.version, digest
+    return program.known_digest[1]
 
 
-def _program_lines(program: Program) -> Iterator[str]:
+def recorded_digest(program: Program) -> str:
+    """The SHA-256 of a program as it was recorded or saved, in hex; no op is loaded for it.
+
+    Programs of one digest are equal; equal ones that say defaults and leave them out have two.
+    """
+    lines = "\n".join(_program_lines(program, _recorded_line))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _recorded_line(op: OpDesc) -> str:
+    attrs = {name: value_text(op.attrs[name]) for name in sorted(op.attrs)}
+    return f"{op.type!r} {op.inputs} {op.outputs} {attrs}"
+
+
+def _program_lines(
+    program: Program, line: Callable[[OpDesc], str] = lambda op: desc_line(op)
+) -> Iterator[str]:
     yield "program {"
     for block in program.blocks:
         yield f"{INDENT}block {block.idx}{_relations(block)} {{"
         for var in block.vars.values():
             yield f"{INDENT * 2}var {_desc_declaration(var)}"
         for op in block.ops:
-            yield INDENT * 2 + desc_line(op) + source_text(op.source)
+            yield INDENT * 2 + line(op) + source_text(op.source)
         yield f"{INDENT}}}"
     yield "}"
 

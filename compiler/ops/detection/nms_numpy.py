@@ -20,14 +20,29 @@ def touching_overlaps(boxes: Array, others: Array, normalized: bool) -> Array:
         rows = [polygon_overlaps(box, others) for box in boxes]
         return np.reshape(rows, (len(boxes), len(others)))
     extra = 0.0 if normalized else 1.0
-    one, other = boxes.T[:, :, None], others.T[:, None]
-    width = np.minimum(one[2], other[2]) - np.maximum(one[0], other[0])
-    height = np.minimum(one[3], other[3]) - np.maximum(one[1], other[1])
+    one, other = boxes.T.copy(), others.T.copy()
+    areas = box_areas(one, extra)[:, None], box_areas(other, extra)
+    width = shared_sides(one[2], other[2], one[0], other[0])
+    height = shared_sides(one[3], other[3], one[1], other[1])
+    if normalized and all(((each > 0) & (each < np.inf)).all() for each in areas):
+        np.maximum(width, 0, out=width)
+        np.maximum(height, 0, out=height)
+        shared = np.multiply(width, height, out=width)
+        union = np.add(*areas, out=height)
+        union -= shared
+        return np.divide(shared, union, out=shared)
     touch = (width >= 0) & (height >= 0)
     shared = (width + extra) * (height + extra)
-    union = box_areas(one, extra) + box_areas(other, extra) - shared
+    union = areas[0] + areas[1] - shared
     union[union == 0] = 1
     return np.divide(shared, union, out=np.zeros_like(shared), where=touch)
+
+
+def shared_sides(ends: Array, other_ends: Array, starts: Array, other_starts: Array) -> Array:
+    """Lengths of the intersections of intervals [K] with others [L]: [K, L], negative for gaps."""
+    sides = np.minimum(ends[:, None], other_ends)
+    sides -= np.maximum(starts[:, None], other_starts)
+    return sides
 
 
 def box_areas(sides: Array, extra: float) -> Array:
@@ -77,15 +92,32 @@ def keep_of_block(
     """The positions that are kept of a block, and the threshold after them.
 
     `shared` are the overlaps of its candidates, the best first; `most` is the greatest overlap of
-    each with what is kept so far, and is updated.
+    each with what is kept so far. While the threshold stays the same, which candidates each one
+    removes are the bits of a number.
     """
+    if eta < 1 and threshold > 0.5:
+        return keep_by_turns(shared, most, threshold, eta)
+    over = np.packbits(shared > threshold, axis=1, bitorder="little")
+    gone = int.from_bytes(np.packbits(most > threshold, bitorder="little").tobytes(), "little")
+    kept: list[int] = []
+    for position, row in enumerate(over):
+        if not gone >> position & 1:
+            kept.append(position)
+            gone |= int.from_bytes(row.tobytes(), "little")
+    return kept, threshold
+
+
+def keep_by_turns(
+    shared: Array, most: Array, threshold: float, eta: float
+) -> tuple[list[int], float]:
+    """`keep_of_block` with a threshold that shrinks with each box that is kept; updates `most`."""
     kept: list[int] = []
     for position in range(len(shared)):
         if most[position] > threshold:
             continue
         kept.append(position)
         np.maximum(most, shared[position], out=most)
-        threshold = threshold * eta if eta < 1 and threshold > 0.5 else threshold
+        threshold = threshold * eta if threshold > 0.5 else threshold
     return kept, threshold
 
 
@@ -142,10 +174,22 @@ def merge_neighbours(boxes: Array, scores: Array, threshold: float, normalized: 
 def decayed_scores(
     boxes: Array, scores: Array, sigma: float, gaussian: bool, normalized: bool
 ) -> Array:
-    """Scores of boxes, the best first, lowered by how much they share with better ones."""
-    shared = np.tril(touching_overlaps(boxes, boxes, normalized), -1)
-    most = shared.max(axis=1)
-    linear = (1 - shared) / (1 - most)
-    decay = np.exp((most**2 - shared**2) * sigma) if gaussian else linear
-    better = np.tril(np.ones(shared.shape, np.bool_), -1)
-    return scores * np.minimum(np.where(better, decay, 1.0).min(axis=1), 1.0)
+    """Scores of boxes, the best first, lowered by how much they share with better ones.
+
+    A block of 128 boxes at a time is compared with those that are as good or better.
+    """
+    lowered, most = scores.copy(), np.zeros(len(boxes), boxes.dtype)
+    for start in range(0, len(boxes), 128):
+        rows, others = slice(start, start + 128), slice(0, start + 128)
+        shared = touching_overlaps(boxes[rows], boxes[others], normalized)
+        worse = ~np.tri(len(shared), shared.shape[1], start - 1, dtype=np.bool_)
+        shared[worse] = 0
+        most[rows] = shared.max(axis=1)
+        above = most[others]
+        if gaussian:
+            decay = np.exp((above**2 - shared**2) * sigma)
+        else:
+            decay = np.divide(np.subtract(1, shared, out=shared), 1 - above, out=shared)
+        decay[worse] = 1
+        lowered[rows] *= np.minimum(decay.min(axis=1), 1)
+    return lowered

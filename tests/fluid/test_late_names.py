@@ -1,0 +1,59 @@
+"""Names that are loaded at their first use are found by every way in which scripts reach them."""
+
+import subprocess
+import sys
+
+import pytest
+
+WAYS = {
+    "an attribute": "import fluid; assert fluid.transpiler.HashName",
+    "a name of fluid": "import fluid; assert fluid.DistributeTranspiler.__module__",
+    "from fluid": "from fluid import transpiler, DistributeTranspilerConfig, communicator",
+    "a module below": "from fluid.transpiler.distribute_transpiler import DistributeTranspiler",
+    "a dotted import": "import fluid.transpiler as t; import fluid; assert t is fluid.transpiler",
+    "all names": "from fluid import *; assert DistributeTranspiler and transpiler and communicator",
+    "dir": "import fluid; assert {'transpiler', 'memory_optimize', 'Program'} <= {*dir(fluid)}",
+    "once": "import fluid; assert fluid.memory_optimize is fluid.memory_optimize",
+    "a pickle": (
+        "import pickle, fluid; kind = fluid.DistributeTranspilerConfig\n"
+        "assert pickle.loads(pickle.dumps(kind)) is kind"
+    ),
+    "a pickle read elsewhere": (
+        "import pickle, sys\n"
+        "found = pickle.loads(b'cfluid\\nDistributeTranspilerConfig\\n.')\n"
+        "assert found.__name__ == 'DistributeTranspilerConfig'"
+    ),
+    "a reload": (
+        "import importlib, fluid; before = fluid.DistributeTranspiler\n"
+        "assert importlib.reload(fluid).DistributeTranspiler is before"
+    ),
+    "another name": (
+        "import fluid\n"
+        "try: fluid.DistributedTranspiler\n"
+        "except AttributeError as error: assert 'DistributeTranspiler' in str(error)\n"
+        "else: raise SystemExit('found')"
+    ),
+    "paddle.fluid": (
+        "import fluid; fluid.install_as_paddle()\n"
+        "import paddle.fluid as old\n"
+        "assert old.transpiler.HashName is fluid.transpiler.HashName\n"
+        "assert old.DistributeTranspiler is fluid.DistributeTranspiler"
+    ),
+    "below paddle.fluid": (
+        "import fluid; fluid.install_as_paddle()\n"
+        "from paddle.fluid.transpiler import HashName\n"
+        "import paddle.fluid.transpiler.distribute_transpiler as file\n"
+        "from paddle.fluid.communicator import Communicator\n"
+        "import paddle.fluid as old\n"
+        "assert file.DistributeTranspiler is old.DistributeTranspiler\n"
+        "assert old.transpiler.__name__ == 'paddle.fluid.transpiler'\n"
+        "old.transpiler.HashName = 5\n"
+        "assert fluid.transpiler.HashName == 5"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_late_name_is_found(way: str) -> None:
+    done = subprocess.run([sys.executable, "-c", WAYS[way]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
