@@ -9,6 +9,7 @@ from traceback import walk_tb
 from typing import Any, TypeVar
 
 from fluid.arguments import ArgumentError, typed
+from fluid.checks import AxisError
 from fluid.framework import (
     Program,
     Variable,
@@ -22,7 +23,7 @@ __all__ = ["atomic", "checked_all"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
-"""Errors that nothing here raises by itself."""
+"""Errors that nothing here raises by itself, but for an AxisError."""
 
 
 def atomic(function: F) -> F:
@@ -48,7 +49,7 @@ def atomic(function: F) -> F:
         except BaseException as error:
             for mark in marks:
                 mark.restore()
-            if not isinstance(error, _SLIPS) or _is_the_users(error):
+            if not _is_slip(error) or _is_the_users(error):
                 raise
             told = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
             raise ArgumentError(f"{function.__name__} cannot take {told}") from error
@@ -69,6 +70,11 @@ def _programs(*arguments: Any) -> list[Program]:
     found += [each for each in arguments if isinstance(each, Program)]
     found += [each.block.program for each in arguments if isinstance(each, Variable)]
     return list(dict.fromkeys(found))
+
+
+def _is_slip(error: BaseException) -> bool:
+    """Whether Python raised an error over arguments that nobody checked."""
+    return isinstance(error, _SLIPS) and not isinstance(error, AxisError)
 
 
 def _is_the_users(error: BaseException) -> bool:

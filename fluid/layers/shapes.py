@@ -9,6 +9,7 @@ import numpy as np
 
 from fluid import unique_name
 from fluid.checks import (
+    AxisError,
     SizesError,
     asserting_shapes,
     check_dtype,
@@ -196,8 +197,8 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises SizesError or AssertedShapeError, both
-    ValueErrors, where the axis does not fall into such parts.
+    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no axis `dim`;
+    SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such parts.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -214,6 +215,8 @@ def split(
         dim.stop_gradient = True
         inputs["AxisTensor"] = dim
     else:
+        if not -len(input.shape) <= dim < len(input.shape):
+            raise AxisError(f"split: dim is {dim}, expected an axis of {list(input.shape)}")
         attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
     if isinstance(num_or_sections, int):
         if num_or_sections < 2:

@@ -37,6 +37,8 @@ WRONG: list[tuple[type[Exception], Callable[[], Any]]] = [
     (TypeError, lambda: layers.split(fed(4, 6), 2.0)),
     (TypeError, lambda: layers.split(fed(4, 6), "2")),
     (TypeError, lambda: layers.split(fed(4, 6), 2, dim=1.5)),
+    (IndexError, lambda: layers.split(fed(4, 6), 2, dim=2)),
+    (IndexError, lambda: layers.split(fed(4, 6), [2, -1], dim=-3)),
     (AssertionError, lambda: layers.split(fed(4, 5), 2, dim=1)),
     (AssertionError, lambda: layers.split(fed(4, 5), [1] * 6, dim=1)),
     (fluid.core.EnforceNotMet, lambda: layers.split(fed(4, 5), [1, 2], dim=1)),
