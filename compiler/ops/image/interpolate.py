@@ -49,7 +49,7 @@ class Interpolation(OpDef):
     OutSize = reads(optional=True, no_grad=True)
     SizeTensor = reads(optional=True, many=True, no_grad=True)
     Scale = reads(optional=True, no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
     data_layout = attr("NCHW")
     out_d = attr(0)
     out_h = attr(0)
