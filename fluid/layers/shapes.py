@@ -16,6 +16,7 @@ from fluid.checks import (
     check_type,
     check_variable,
     check_variable_and_dtype,
+    convert_dtype,
 )
 from fluid.framework import Variable
 from fluid.layer_helper import LayerHelper, append_simple_op
@@ -197,8 +198,9 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no axis `dim`;
-    SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such parts.
+    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no
+    axis `dim`; SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such
+    parts.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -284,6 +286,8 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     """
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
+    if convert_dtype(x.dtype) == "bool" and x.stop_gradient:
+        raise ValueError(f"expand takes a bool x only if its stop_gradient is False: {x.name!r}")
     helper = LayerHelper("expand", name=name)
     slots = ("ExpandTimes", "expand_times_tensor")
     inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
