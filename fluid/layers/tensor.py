@@ -128,8 +128,8 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Variable:
     """A copy of a variable, or the elements of an array; written to `output` if given.
 
-    Raises TypeError for arrays of other element types than bool, float32, int32 and int64, and
-    ValueError for arrays of more than a million elements.
+    Raises TypeError for variables of int8, int16 and uint8, and for arrays of other element types
+    than bool, float32, int32 and int64; ValueError for arrays of more than a million elements.
     """
     check_type(input, "input", (Variable, np.ndarray), "assign")
     helper = LayerHelper("assign")
@@ -137,6 +137,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     if output is None:
         output = helper.create_variable_for_type_inference(input.dtype)
     if isinstance(input, Variable):
+        check_dtype(input.dtype, "input", FILLED, "assign")
         helper.append_op("assign", inputs={"X": input}, outputs={"Out": output})
     else:
         helper.append_op("assign_value", outputs={"Out": output}, attrs=attrs)

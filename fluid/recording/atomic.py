@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from fluid.framework import Program, Variable, default_main_program, default_startup_program
 from fluid.recording.arguments import ArgumentError, typed
+from fluid.recording.checks import AxisError
 from fluid.recording.op_records import is_ours
 
 __all__ = ["atomic", "checked_all"]
@@ -17,7 +18,7 @@ __all__ = ["atomic", "checked_all"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError)
-"""Errors that nothing here raises by itself."""
+"""Errors that nothing here raises by itself, but for an AxisError."""
 
 
 def atomic(function: F) -> F:
@@ -43,7 +44,7 @@ def atomic(function: F) -> F:
         except BaseException as error:
             for mark in marks:
                 mark.restore()
-            if not isinstance(error, _SLIPS) or _is_the_users(error):
+            if not _is_slip(error) or _is_the_users(error):
                 raise
             told = ", ".join(f"{each!r:.60}" for each in (*args, *kwargs.values()))
             raise ArgumentError(f"{function.__name__} cannot take {told}") from error
@@ -64,6 +65,11 @@ def _programs(*arguments: Any) -> list[Program]:
     found += [each for each in arguments if isinstance(each, Program)]
     found += [each.block.program for each in arguments if isinstance(each, Variable)]
     return list(dict.fromkeys(found))
+
+
+def _is_slip(error: BaseException) -> bool:
+    """Whether Python raised an error over arguments that nobody checked."""
+    return isinstance(error, _SLIPS) and not isinstance(error, AxisError)
 
 
 def _is_the_users(error: BaseException) -> bool:

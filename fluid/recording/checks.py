@@ -14,6 +14,7 @@ from fluid.recording.variable import Variable, convert_np_dtype_to_dtype_
 
 __all__ = [
     "AssertedShapeError",
+    "AxisError",
     "SizesError",
     "asserting_shapes",
     "check_dtype",
@@ -26,6 +27,10 @@ __all__ = [
 
 class SizesError(ValueError, AssertionError):
     """Sizes that are no shape; the reference asserts here."""
+
+
+class AxisError(IndexError):
+    """An axis that a variable does not have."""
 
 
 class AssertedShapeError(ShapeError, AssertionError):

@@ -40,7 +40,10 @@ REFUSALS: list[tuple[str, Mapping[str, Any], Mapping[str, Any], type[CompileErro
     ("max_pool2d_with_index", {"X": IMAGES}, {"ksize": [2]}, BadAttribute, "expected 2 sizes"),
     ("spp", {"X": IMAGES}, {"pyramid_height": 1, "pooling_type": "sum"}, BadAttribute, "'sum'"),
     ("bilinear_interp", {"X": IMAGES}, {}, BadAttribute, "expected sizes from 1, or a scale"),
-    ("trilinear_interp", {"X": IMAGES}, {"out_d": 1}, ShapeError, "expected 5 axes"),
+    ("bilinear_interp", {"X": (2, 3)}, {"out_h": 1}, ShapeError, "expected 3 to 5 axes"),
+    ("trilinear_interp", {"X": IMAGES}, {"out_d": 1}, BadAttribute, "interp_method is 'trilinear'"),
+    ("bilinear_interp", {"X": IMAGES}, {"interp_method": "cubic"}, BadAttribute, "expected bilinear, nearest or bicubic"),
+    ("nearest_interp", {"X": (1, 2, 3, 4, 5)}, {}, BadAttribute, "expected trilinear for images of 3 axes"),
     ("nearest_interp", {"X": IMAGES}, {"align_mode": 2}, BadAttribute, "expected 0 or 1"),
     ("pixel_shuffle", {"X": IMAGES}, {"upscale_factor": 3}, ShapeError, "4 channels cannot be divided by 9"),
     ("shuffle_channel", {"X": IMAGES}, {"group": 0}, BadAttribute, "at least 1"),
@@ -115,6 +118,23 @@ def test_of_no_detections_one_row_says_so() -> None:
     np.testing.assert_array_equal(made["Out"], [[-1]])
     np.testing.assert_array_equal(made["Out_lod"], [[0, 1]])
     assert find("multiclass_nms2")(attrs).evaluate(scores)["Out"].shape == (0, 6)
+    polygons = {**scores, "BBoxes": numbers(2, 3, 8)}
+    assert find("multiclass_nms2")(attrs).evaluate(polygons)["Out"].shape == (0, 10)
+
+
+@pytest.mark.parametrize("kind", ["multiclass_nms", "multiclass_nms2"])
+def test_of_two_quadrangles_that_overlap_the_better_is_kept(kind: str) -> None:
+    """Two diamonds share most of their area, a third lies apart; scores of two axes take boxes."""
+    diamond = np.array([1, 0, 2, 1, 1, 2, 0, 1], np.float32)
+    boxes = np.stack([diamond, diamond + 0.1, diamond + 5])[None]
+    scores = np.array([[[0.5, 0.9, 0.3]]], np.float32)
+    attrs = {"score_threshold": 0.1, "nms_top_k": 9, "keep_top_k": 7, "background_label": -1}
+    made = find(kind)(attrs).evaluate({"BBoxes": boxes, "Scores": scores})["Out"]
+    np.testing.assert_array_equal(made[:, :2], np.array([[0, 0.9], [0, 0.3]], np.float32))
+    np.testing.assert_array_equal(made[:, 2:], boxes[0, 1:])
+    rows = types(BBoxes=(3, 1, 8), Scores=(3, 1))
+    with pytest.raises(ShapeError, match="expected boxes"):
+        find(kind)(attrs).infer_types(rows)
 
 
 def test_true_boxes_in_one_place_learn_together() -> None:
@@ -135,3 +155,18 @@ def test_true_boxes_in_one_place_learn_together() -> None:
         return np.delete(found, 4, axis=1)
 
     np.testing.assert_allclose(slopes(2), 2 * slopes(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["nearest_interp", "bilinear_interp", "bicubic_interp"])
+def test_axes_say_what_is_resampled_and_the_method_how(kind: str) -> None:
+    """Any of these ops resamples volumes, and pictures by any method, as release 1.8.5 does."""
+    attrs = {"interp_method": "trilinear", "out_d": 2, "out_h": 3, "out_w": 4}
+    volume = {"X": numbers(1, 2, 3, 3, 3)}
+    expected = find("trilinear_interp")(attrs).evaluate(volume)["Out"]
+    np.testing.assert_array_equal(find(kind)(attrs).evaluate(volume)["Out"], expected)
+    attrs["interp_method"] = "bicubic"
+    picture = {"X": numbers(1, 2, 3, 3)}
+    expected = find("bicubic_interp")(attrs).evaluate(picture)["Out"]
+    np.testing.assert_array_equal(find(kind)(attrs).evaluate(picture)["Out"], expected)
+    with pytest.raises(BadAttribute, match="interp_method is 'trilinear'"):
+        find(kind)({**attrs, "interp_method": "trilinear"}).infer_types(types(X=IMAGES))

@@ -348,8 +348,10 @@ class Scan:
         lod_slot = first if defn.lod_like is None else defn.lod_like
         like = inputs.get(lod_slot, ())[:1]
         rows = [self.rows_of(var) for var in inputs.get(defn.rows_like, ())[:1]]
-        for var in (var for vars in outputs.values() for var in vars):
-            self._share_lod(var, [*like, *self._variable_of(var)])
+        slots = defn.outputs()
+        for slot, var in ((slot, var) for slot, vars in outputs.items() for var in vars):
+            given = like if slot not in slots or slots[slot].shares_lod else []
+            self._share_lod(var, [*given, *self._variable_of(var)])
             if rows and rows[0]:
                 self.rows[var] = rows[0]
         if defn.joins_rows({slot: vars[0].type.rank for slot, vars in inputs.items()}):

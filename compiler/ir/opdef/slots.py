@@ -183,6 +183,9 @@ class Slot:
 
     What stands in an `on_host` slot is in the host's memory though the op runs on a device: it
     tells how many elements there will be, or which kernels to launch. LoD always is.
+
+    An output has the LoD of the op's first input where both have as many rows, unless `shares_lod`
+    is False.
     """
 
     name: str = ""
@@ -196,6 +199,7 @@ class Slot:
     of: str = ""
     needed: bool = False
     on_host: bool = False
+    shares_lod: bool = True
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
         """Items as the slot's value: a list where it holds many, else the only one, or None."""
@@ -251,10 +255,15 @@ def reads(
 
 
 def writes(
-    *, optional: bool = False, many: bool = False, inplace: str = "", on_host: bool = False
+    *,
+    optional: bool = False,
+    many: bool = False,
+    inplace: str = "",
+    on_host: bool = False,
+    shares_lod: bool = True,
 ) -> Slot:
     """Declare an output slot; `inplace` names the input it may overwrite (`Param`)."""
-    return Slot("", True, optional, many, inplace, on_host=on_host)
+    return Slot("", True, optional, many, inplace, on_host=on_host, shares_lod=shares_lod)
 
 
 def reads_lod(of: str, *, optional: bool = False) -> Slot:

@@ -156,7 +156,7 @@ class GatherTree(OpDef, op="gather_tree"):
 
     Ids = reads(no_grad=True)
     Parents = reads(no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
 
     def infer(self, Ids: TensorType, Parents: TensorType) -> TensorType:
         require_same_shape(self.kind, Ids=Ids, Parents=Parents)

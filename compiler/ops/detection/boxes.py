@@ -215,7 +215,7 @@ class PolygonBoxTransform(OpDef, op="polygon_box_transform"):
     """
 
     Input = reads(no_grad=True)
-    Output = writes()
+    Output = writes(shares_lod=False)
 
     def infer(self, Input: TensorType) -> TensorType:
         require_images(self.kind, "Input", Input)
@@ -244,7 +244,7 @@ class BoxDecoderAndAssign(OpDef, op="box_decoder_and_assign"):
     PriorBoxVar = reads(no_grad=True, optional=True)
     TargetBox = reads(no_grad=True)
     BoxScore = reads(no_grad=True)
-    DecodeBox = writes()
+    DecodeBox = writes(shares_lod=False)
     OutputAssignBox = writes()
     box_clip: Attr[float] = required(float)
 

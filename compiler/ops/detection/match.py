@@ -191,7 +191,7 @@ class MineHardExamples(OpDef, op="mine_hard_examples"):
     MatchDist = reads(no_grad=True)
     NegIndices = writes()
     NegIndices_lod = writes_lod("NegIndices")
-    UpdatedMatchIndices = writes()
+    UpdatedMatchIndices = writes(shares_lod=False)
     neg_pos_ratio = attr(1.0)
     neg_dist_threshold = attr(0.5)
     sample_size = attr(0)

@@ -33,6 +33,7 @@ class Detections(OpDef):
     """Out [K, 6]: class, score and box of what is kept of boxes BBoxes with Scores.
 
     BBoxes are [N, M, 4] and Scores [N, C, M]; or [M, C, 4] in sequences by picture, and [M, C].
+    With Scores of three axes boxes may be polygons, [N, M, 8] and so on, and Out is [K, 10] then.
     """
 
     BBoxes = reads(no_grad=True)
@@ -45,13 +46,14 @@ class Detections(OpDef):
     nms_top_k: Attr[int] = required(int)
     keep_top_k: Attr[int] = required(int)
     normalized = attr(True)
-    takes_polygons: ClassVar[bool] = False
+    takes_polygons: ClassVar[bool] = True
 
     def kept(
         self, BBoxes: TensorType, BBoxes_lod: list[TensorType] | None, Scores: TensorType
     ) -> dict[str, object]:
         """The types of Out and its LoD; ShapeError where boxes and scores do not go together."""
-        polygons = self.takes_polygons and BBoxes.rank == 3 and BBoxes.shape[-1] in POLYGONS
+        both_rank_3 = BBoxes.rank == 3 and Scores.rank == 3
+        polygons = self.takes_polygons and both_rank_3 and BBoxes.shape[-1] in POLYGONS
         if not polygons or not BBoxes.dtype.is_float:
             require_boxes(self.kind, "BBoxes", BBoxes)
         pairs = ((0, 0), (1, 2)) if Scores.rank == 3 else ((0, 0), (1, 1))
@@ -161,7 +163,7 @@ def indexed_nms(
         made.append(rows_of(boxes, scores, label, number))
         per_class = len(scores) if boxes.ndim == 3 else 1
         places.append((first + number) * per_class + (label if boxes.ndim == 3 else 0))
-    rows = np.concatenate(made).reshape(-1, 6)
+    rows = np.concatenate(made).reshape(-1, BBoxes.shape[-1] + 2)
     index, offsets = np.concatenate(places).astype(np.int32)[:, None], offsets_of(made)
     slots: dict[str, object] = {"Out": rows, "Index": index}
     slots |= {"Out_lod": [offsets], "Index_lod": [offsets]}
@@ -229,7 +231,6 @@ class LocalityAwareNms(Detections, op="locality_aware_nms"):
     """
 
     no_kernel_reason = "a box is kept or merged after all before it"
-    takes_polygons = True
 
     background_label = attr(-1)
     nms_threshold = attr(0.3)
@@ -265,6 +266,7 @@ class MatrixNms(Detections, op="matrix_nms"):
     """
 
     no_kernel_reason = "only data decides how many boxes are kept"
+    takes_polygons = False
 
     Index = writes()
     Index_lod = writes_lod("Index")

@@ -55,8 +55,8 @@ class YoloBox(OpDef, op="yolo_box"):
 
     X = reads(no_grad=True)
     ImgSize = reads(no_grad=True)
-    Boxes = writes()
-    Scores = writes()
+    Boxes = writes(shares_lod=False)
+    Scores = writes(shares_lod=False)
     class_num: Attr[int] = required(int)
     anchors: Attr[list[int]] = required_list(int)
     downsample_ratio = attr(32, at_least(1))

@@ -86,7 +86,7 @@ class ConvTranspose(OpDef):
 
     Input = reads()
     Filter = reads()
-    Output = writes()
+    Output = writes(shares_lod=False)
     strides = attr([1, 1])
     paddings = attr([0, 0])
     dilations = attr([1, 1])

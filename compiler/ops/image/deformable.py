@@ -114,7 +114,7 @@ class DeformableConvolution(OpDef):
     Input = reads()
     Offset = reads()
     Filter = reads()
-    Output = writes()
+    Output = writes(shares_lod=False)
     strides = attr([1, 1])
     paddings = attr([0, 0])
     dilations = attr([1, 1])

@@ -5,7 +5,7 @@ The `_v2` ops of later releases take a list of scales and step by their inverse.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +27,8 @@ from compiler.ops.image.interpolate_numpy import (
 )
 from compiler.ops.image.windows import channels_first, in_layout, turned_layout
 
+METHODS = {1: ("linear",), 2: ("bilinear", "nearest", "bicubic"), 3: ("trilinear",)}
+"""What `interp_method` may be, by the number of axes of an image."""
 EXACT = 4096
 """A scale whose denominator is smaller gives the sizes the reference gets in single precision."""
 
@@ -34,19 +36,20 @@ EXACT = 4096
 class Interpolation(OpDef):
     """Out = X resampled to other sizes of its images.
 
-    X is [N, C, …], or […, C] with data_layout NHWC. Sizes are those of SizeTensor (one tensor an
+    X is [N, C, …], or […, C] with data_layout NHWC; `interp_method` is one of those that fit its
+    axes, whatever the name of the op. Sizes are those of SizeTensor (one tensor an
     axis) or OutSize, or the old ones times Scale or the attribute `scale`, or out_d, out_h, out_w.
     With `align_corners` the corner elements lie on each other; else, for (bi-, tri-)linear,
     `align_mode` 0 has whole images lie on each other, and 1 their first elements.
     Reference: interpolate_op.cc.
     """
 
-    image_axes: ClassVar[int] = 2
+    methods: ClassVar[Mapping[int, tuple[str, ...]]] = METHODS
     X = reads()
     OutSize = reads(optional=True, no_grad=True)
     SizeTensor = reads(optional=True, many=True, no_grad=True)
     Scale = reads(optional=True, no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
     data_layout = attr("NCHW")
     out_d = attr(0)
     out_h = attr(0)
@@ -65,24 +68,33 @@ class Interpolation(OpDef):
         SizeTensor: list[TensorType] | None,
         Scale: TensorType | None,
     ) -> TensorType:
-        if X.rank != self.image_axes + 2:
-            wanted = f"expected {self.image_axes + 2} axes: a batch of images"
-            raise ShapeError(f"{self.kind}: X is {X}, {wanted}")
+        axes = X.rank - 2
+        self.require_method(X, axes)
         if self.align_mode not in (0, 1):
             raise BadAttribute(f"{self.kind}: align_mode is {self.align_mode}, expected 0 or 1")
-        if SizeTensor and len(SizeTensor) != self.image_axes:
+        if SizeTensor and len(SizeTensor) != axes:
             raise ShapeError(f"{self.kind}: {len(SizeTensor)} in SizeTensor, one an axis expected")
         batch, channels, *sizes = channels_first(self.data_layout, X.shape)
         given = SizeTensor or OutSize is not None or Scale is not None
-        made = [UNKNOWN] * self.image_axes if given else self.sizes(sizes)
+        made = [UNKNOWN] * axes if given else self.sizes(sizes)
         return X.with_shape(in_layout(self.data_layout, (batch, channels, *made)))
+
+    def require_method(self, X: TensorType, axes: int) -> None:
+        """ShapeError unless X is a batch of images; BadAttribute for a method of other axes."""
+        if axes not in METHODS:
+            raise ShapeError(f"{self.kind}: X is {X}, expected 3 to 5 axes: a batch of images")
+        able = self.methods[axes]
+        if self.interp_method not in able:
+            found = f"{self.kind}: interp_method is {self.interp_method!r}"
+            wanted = " or ".join([", ".join(able[:-1]), able[-1]] if len(able) > 1 else able)
+            raise BadAttribute(f"{found}, expected {wanted} for images of {axes} axes")
 
     def sizes(self, sizes: Sequence[Size]) -> list[Size]:
         """The sizes of the output by the attributes; BadAttribute where they say none."""
-        factors = scale_of(self.attributes["scale"], self.image_axes)
+        factors = scale_of(self.attributes["scale"], len(sizes))
         if factors:
             return [_scaled(size, by) for size, by in zip(sizes, factors, strict=True)]
-        wanted = [self.out_d, self.out_h, self.out_w][-self.image_axes :]
+        wanted = [self.out_d, self.out_h, self.out_w][-len(sizes) :]
         if min(wanted) < 1:
             found = f"{self.kind}: the sizes of the output are {wanted}"
             raise BadAttribute(f"{found}, expected sizes from 1, or a scale")
@@ -91,7 +103,7 @@ class Interpolation(OpDef):
     def infer_grad(self, X: TensorType) -> dict[str, TensorType]:
         return {"X": X}
 
-    def steps(self) -> list[float]:
+    def steps(self, axes: int) -> list[float]:
         """How far a step goes on each axis by the attributes; nothing where sizes say it."""
         return []
 
@@ -99,7 +111,7 @@ class Interpolation(OpDef):
         """The axes of images as kernels have them, from the shapes of both sides."""
         method = (self.interp_method, self.align_corners, self.align_mode)
         sizes, counts = (image_sizes(shape, self.data_layout) for shape in (X, made))
-        return interpolate_lanes.axes_of(sizes, counts, method, self.steps())
+        return interpolate_lanes.axes_of(sizes, counts, method, self.steps(len(sizes)))
 
     def triton(self, k: KernelBuilder, X: DeviceOperand, Out: DeviceOperand) -> None:
         axes = self.resampling(X.shape, Out.shape)
@@ -155,8 +167,8 @@ class ScaledInterpolation(Interpolation):
 
     scale = attr_list(float)
 
-    def steps(self) -> list[float]:
-        return scale_of(self.scale, self.image_axes)
+    def steps(self, axes: int) -> list[float]:
+        return scale_of(self.scale, axes)
 
     def numpy(
         self,
@@ -207,14 +219,12 @@ class BicubicInterp(PlainInterpolation, op="bicubic_interp"):
 class LinearInterp(PlainInterpolation, op="linear_interp"):
     """Linear between the two neighbours of a row [N, C, W]."""
 
-    image_axes = 1
     interp_method = attr("linear")
 
 
 class TrilinearInterp(PlainInterpolation, op="trilinear_interp"):
     """Linear between the eight neighbours of a volume."""
 
-    image_axes = 3
     interp_method = attr("trilinear")
 
 
@@ -237,12 +247,10 @@ class BicubicInterpV2(ScaledInterpolation, op="bicubic_interp_v2"):
 class LinearInterpV2(ScaledInterpolation, op="linear_interp_v2"):
     """`linear_interp` as 2.x has it."""
 
-    image_axes = 1
     interp_method = attr("linear")
 
 
 class TrilinearInterpV2(ScaledInterpolation, op="trilinear_interp_v2"):
     """`trilinear_interp` as 2.x has it."""
 
-    image_axes = 3
     interp_method = attr("trilinear")

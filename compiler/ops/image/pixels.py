@@ -34,7 +34,7 @@ class PixelShuffle(OpDef, op="pixel_shuffle"):
     """
 
     X = reads()
-    Out = writes()
+    Out = writes(shares_lod=False)
     upscale_factor = attr(1)
     data_format = attr("NCHW")
 

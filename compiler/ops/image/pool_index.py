@@ -72,8 +72,8 @@ class MaxPoolWithIndex(OpDef):
 
     image_axes: ClassVar[int] = 2
     X = reads()
-    Out = writes()
-    Mask = writes()
+    Out = writes(shares_lod=False)
+    Mask = writes(shares_lod=False)
     ksize: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0])
@@ -153,7 +153,7 @@ class Unpool(OpDef, op="unpool"):
 
     X = reads()
     Indices = reads(no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
     ksize: Attr[list[int]] = required_list(int)
     strides = attr([1, 1])
     paddings = attr([0, 0])
@@ -213,7 +213,7 @@ class Spp(OpDef, op="spp"):
     """
 
     X = reads()
-    Out = writes()
+    Out = writes(shares_lod=False)
     pyramid_height: Attr[int] = required(int, between(1, 15))
     pooling_type: Attr[str] = required(str)
 

@@ -49,7 +49,7 @@ class Unfold(OpDef, op="unfold"):
     """
 
     X = reads()
-    Y = writes()
+    Y = writes(shares_lod=False)
     kernel_sizes: Attr[list[int]] = required_list(int)
     strides: Attr[list[int]] = required_list(int)
     paddings: Attr[list[int]] = required_list(int)

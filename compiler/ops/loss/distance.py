@@ -28,7 +28,7 @@ class HuberLoss(Alike, op="huber_loss"):
 
     X = reads()
     Y = reads()
-    Residual = writes()
+    Residual = writes(shares_lod=False)
     Out = writes()
     delta = required(float)
 
@@ -240,7 +240,7 @@ class CenterLoss(OpDef, op="center_loss"):
     Centers = reads(no_grad=True)
     CenterUpdateRate = reads(no_grad=True)
     CentersOut = writes(inplace="Centers")
-    SampleCenterDiff = writes()
+    SampleCenterDiff = writes(shares_lod=False)
     Loss = writes()
     cluster_num = required(int)
     need_update = required(bool)

@@ -91,7 +91,7 @@ class HierarchicalSigmoid(OpDef, op="hierarchical_sigmoid"):
     PathCode = reads(optional=True, no_grad=True)
     Bias = reads(optional=True)
     Out = writes()
-    PreOut = writes()
+    PreOut = writes(shares_lod=False)
     W_Out = writes(optional=True, inplace="W")
     num_classes = attr(2, at_least(2))
     is_sparse = attr(False)

@@ -92,7 +92,7 @@ class NllLoss(OpDef, op="nll_loss"):
     X = reads()
     Label = reads(no_grad=True)
     Weight = reads(optional=True, no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
     Total_weight = writes()
     ignore_index = attr(-100)
     reduction = attr("mean")

@@ -171,7 +171,7 @@ class CrossEntropy2(OpDef, op="cross_entropy2", grad_op="cross_entropy_grad2"):
     Label = reads(no_grad=True)
     Y = writes()
     XShape = writes()
-    MatchX = writes()
+    MatchX = writes(shares_lod=False)
     ignore_index = attr(-100)
 
     def infer(self, X: TensorType, Label: TensorType) -> dict[str, TensorType]:

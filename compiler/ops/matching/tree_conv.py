@@ -63,7 +63,7 @@ class TreeConv(OpDef, op="tree_conv"):
     NodesVector = reads()
     EdgeSet = reads(no_grad=True)
     Filter = reads()
-    Out = writes()
+    Out = writes(shares_lod=False)
     max_depth = attr(2, Accepted(low=2))
 
     def infer(self, NodesVector: TensorType, EdgeSet: TensorType, Filter: TensorType) -> TensorType:

@@ -48,7 +48,7 @@ class Lrn(OpDef, op="lrn"):
 
     X = reads()
     Out = writes()
-    MidOut = writes()
+    MidOut = writes(shares_lod=False)
     n = attr(5)
     k = attr(2.0, FINITE)
     alpha = attr(0.0001, FINITE)

@@ -51,7 +51,7 @@ class Dropout(OpDef, op="dropout"):
     X = reads()
     Seed = reads(optional=True, no_grad=True)
     Out = writes()
-    Mask = writes(optional=True)
+    Mask = writes(optional=True, shares_lod=False)
     dropout_prob = attr(0.5)
     is_test = attr(False)
     fix_seed = attr(False)

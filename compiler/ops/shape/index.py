@@ -163,7 +163,7 @@ class IndexSample(OpDef, op="index_sample"):
 
     X = reads()
     Index = reads(no_grad=True)
-    Out = writes()
+    Out = writes(shares_lod=False)
 
     def infer(self, X: TensorType, Index: TensorType) -> TensorType:
         require_places(self.kind, Index=Index)

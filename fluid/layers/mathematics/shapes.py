@@ -14,12 +14,14 @@ from fluid.layers.mathematics.arithmetic import result_called
 from fluid.layers.size_arguments import Sizes, spelled
 from fluid.layers.tensor import NUMBERS, assign
 from fluid.recording.checks import (
+    AxisError,
     SizesError,
     asserting_shapes,
     check_dtype,
     check_type,
     check_variable,
     check_variable_and_dtype,
+    convert_dtype,
 )
 from fluid.recording.var_types import VarDesc
 
@@ -196,8 +198,9 @@ def split(
 ) -> list[Variable]:
     """Parts of a tensor along `dim`: so many equal ones, or one of each size of a list.
 
-    One size may be -1 and takes what remains. Raises SizesError or AssertedShapeError, both
-    ValueErrors, where the axis does not fall into such parts.
+    One size may be -1 and takes what remains. Raises AxisError, an IndexError, where there is no
+    axis `dim`; SizesError or AssertedShapeError, both ValueErrors, where it does not fall into such
+    parts.
 
     >>> import fluid
     >>> halves = fluid.data("halves", [None, 6])
@@ -214,6 +217,8 @@ def split(
         dim.stop_gradient = True
         inputs["AxisTensor"] = dim
     else:
+        if not -len(input.shape) <= dim < len(input.shape):
+            raise AxisError(f"split: dim is {dim}, expected an axis of {list(input.shape)}")
         attrs["axis"] = dim + len(input.shape) if dim < 0 else dim
     if isinstance(num_or_sections, int):
         if num_or_sections < 2:
@@ -281,6 +286,8 @@ def expand(x: Variable, expand_times: Sizes, name: str | None = None) -> Variabl
     """
     check_variable_and_dtype(x, "x", ("bool", *NUMBERS), "expand")
     check_type(expand_times, "expand_times", (list, tuple, Variable), "expand")
+    if convert_dtype(x.dtype) == "bool" and x.stop_gradient:
+        raise ValueError(f"expand takes a bool x only if its stop_gradient is False: {x.name!r}")
     helper = LayerHelper("expand", name=name)
     slots = ("ExpandTimes", "expand_times_tensor")
     inputs, numbers = spelled(helper, expand_times, "expand_times", slots)
