@@ -262,6 +262,7 @@ class Executor(RunsDatasets):
         if isinstance(program, CompiledProgram):
             program = program.program_here(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
+        program = self._branches.latest(program)
         lent = self._lent.known(program, scope)
         made = (lent or self._core).made(program, scope, fetch)
         if made is None:

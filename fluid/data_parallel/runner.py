@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from compiler.codegen.module import Module
+from fluid.branches_taken import expect_one_type
 from fluid.data_parallel.build import Built, build, computes_gradients, expect_no_python
 from fluid.data_parallel.device_feeds import device_feeds
 from fluid.data_parallel.devices import Devices
@@ -110,6 +111,8 @@ class DataParallel:
         if self._source != (pool, self._program.version):
             program = self._program
             expect_no_python(program, len(devices.places))
+            if devices.ranks > 1:
+                expect_one_type(program)
             self._source = (pool, program.version)
             self._built.clear()
             self._kinds.clear()
