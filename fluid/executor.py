@@ -34,6 +34,7 @@ from fluid.framework import Program, Variable, default_main_program
 from fluid.lent import Lent, changes_state
 from fluid.module_cache import compiled_once
 from fluid.profiler import recorder
+from fluid.resized_state import ResizedState
 from fluid.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective import rings_of
@@ -92,6 +93,7 @@ class Executor(RunsDatasets):
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._branches = BranchesTaken(self._core)
         self._files = FileStages()
+        self._resizing = ResizedState()
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -154,8 +156,8 @@ class Executor(RunsDatasets):
         fetch = program._called_now(names_of(fetch_list))
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
-        if files := self._files.stages(program, fetch):
-            values = files.run(partial(self.run, scope=scope), arrays, fetch, scope)
+        if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
+            values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
