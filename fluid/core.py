@@ -46,6 +46,7 @@ from fluid.native_ops import (
     infer_no_need_buffer_slots,
     op_support_gpu,
 )
+from fluid.native_protos import get_all_op_protos
 from fluid.paddle_tensor import (
     PaddleBuf,
     PaddleDType,
@@ -95,6 +96,7 @@ __all__ = [
     "create_paddle_predictor",
     "diff_tensor_shape",
     "empty_var_name",
+    "get_all_op_protos",
     "get_cuda_device_count",
     "get_grad_op_desc",
     "get_op_attrs_default_value",

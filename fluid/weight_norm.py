@@ -12,7 +12,7 @@ from typing import Any
 
 from fluid import unique_name
 from fluid.block import Block
-from fluid.param_attr import WeightNormParamAttr
+from fluid.param_attr import WeightNormParamAttr, normalized_weights
 from fluid.variable import Variable
 
 __all__ = ["create_normalized_weight"]
@@ -47,6 +47,7 @@ def create_normalized_weight(
     scale, weight = (_temporary(main, stem, what, dtype) for what in ("scale", "weight"))
     main.append_op("elementwise_div", inputs={"X": g, "Y": norm}, outputs={"Out": scale})
     main.append_op("elementwise_mul", inputs={"X": v, "Y": scale}, outputs={"Out": weight})
+    normalized_weights.add(weight)
     return weight
 
 

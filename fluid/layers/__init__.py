@@ -3,6 +3,7 @@
 from fluid.atomic import checked_all
 from fluid.layers import collective as collective
 from fluid.layers import device as device
+from fluid.layers import files as files
 from fluid.layers import layer_functions as layer_functions
 from fluid.layers.activation import *
 from fluid.layers.arrays import *
