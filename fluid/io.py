@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fluid.dataloader import BatchSampler as BatchSampler
 from fluid.dataloader import Dataset
 from fluid.inference_model import (
     append_fetch_ops,
