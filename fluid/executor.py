@@ -27,6 +27,7 @@ from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
 from fluid.framework import Program, Variable, default_main_program
 from fluid.profiler import recorder
+from fluid.resized_state import ResizedState
 from fluid.running import feed_checks, flags
 from fluid.running.branch_selection import BranchesTaken
 from fluid.running.feeds import declared, feed_arrays, with_batches
@@ -93,6 +94,7 @@ class Executor(RunsDatasets):
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
         self._branches = BranchesTaken(self._core)
         self._files = FileStages()
+        self._resizing = ResizedState()
         self._closed = False
         self._checks_numbers = flags.checks_numbers()
 
@@ -155,8 +157,8 @@ class Executor(RunsDatasets):
         fetch = program._called_now(names_of(fetch_list))
         if use_prune:
             program = self._without_unneeded(program, arrays, fetch)
-        if files := self._files.stages(program, fetch):
-            values = files.run(partial(self.run, scope=scope), arrays, fetch, scope)
+        if cut := self._files.stages(program, fetch) or self._resizing.resized(program):
+            values = cut.run(partial(self.run, scope=scope), arrays, fetch, scope)
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
@@ -265,6 +267,7 @@ class Executor(RunsDatasets):
         if isinstance(program, CompiledProgram):
             program = program.program_here(scope, self.place, fetch or ())
         _expect(program, Program, "the program of Executor.explain")
+        program = self._branches.latest(program)
         lent = self._lent.known(program, scope)
         made = (lent or self._core).made(program, scope, fetch)
         if made is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fluid.dataloader import BatchSampler as BatchSampler
 from fluid.dataloader import Dataset
 from fluid.reader import DataLoader, PyReader, default_collate_fn
 from fluid.reading.decorators import (

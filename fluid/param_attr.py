@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fluid.initializer import Initializer
 from fluid.recording.arguments import typed
@@ -70,12 +72,34 @@ class ParamAttr:
         return fields | ({"initializer": self.initializer} if with_initializer else {})
 
 
+class _Weights:
+    """Weights in order of creation, as a list, while their programs live."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._numbers = count()
+
+    def add(self, weight: Any) -> None:
+        """Note a weight."""
+        self._known[next(self._numbers)] = weight
+
+    def __get__(self, instance: object, owner: type | None = None) -> list[Any]:
+        return [weight for _, weight in sorted(self._known.items(), key=lambda each: each[0])]
+
+
+normalized_weights = _Weights()
+"""The weights that `create_normalized_weight` made."""
+
+
 class WeightNormParamAttr(ParamAttr):
     """The attributes of a weight `g * v / |v|`, whose parameters are `<name>_g` and `<name>_v`.
 
     Lengths are taken along all axes but `dim`, or along all where that is None: `dim` is the axis
-    of the outputs, 1 for `fc` and 0 for `conv2d`.
+    of the outputs, 1 for `fc` and 0 for `conv2d`. `params_with_weight_norm` lists the weights of
+    all programs.
     """
+
+    params_with_weight_norm = normalized_weights
 
     @typed
     def __init__(

@@ -21,7 +21,7 @@ class UniqueNameGenerator:
 
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix or ""
-        self.counts: Counter[str] = Counter()
+        self.ids: Counter[str] = Counter()
 
     def __call__(self, key: str) -> str:
         """The next name for a key.
@@ -33,17 +33,18 @@ class UniqueNameGenerator:
         >>> fresh("fc"), fresh("pre_fc_0.w")
         ('pre_fc_0', 'pre_pre_fc_0.w_0')
         """
-        count = self.counts[key]
-        self.counts[key] += 1
+        count = self.ids[key]
+        self.ids[key] += 1
         return f"{self.prefix}{key}_{count}"
 
 
-_generator = UniqueNameGenerator()
+generator = UniqueNameGenerator()
+"""The generator that is current."""
 
 
 def generate(key: str) -> str:
     """The next name for a key from the current generator: `fc_0`, then `fc_1`."""
-    return _generator(key)
+    return generator(key)
 
 
 @typed
@@ -58,8 +59,8 @@ def switch(
     >>> before, checker = switch()
     >>> _ = switch(before, checker)
     """
-    global _generator
-    previous, _generator = _generator, new_generator or UniqueNameGenerator()
+    global generator
+    previous, generator = generator, new_generator or UniqueNameGenerator()
     return previous, new_para_name_checker
 
 

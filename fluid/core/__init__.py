@@ -55,6 +55,7 @@ from fluid.inference.paddle_tensor import (
     paddle_dtype_size,
 )
 from fluid.lod_tensor import LoDTensor, LoDTensorArray
+from fluid.native_protos import get_all_op_protos
 from fluid.recording.descs import BlockDesc, OpDesc, ProgramDesc, VarDesc
 from fluid.recording.var_types import kind_of, var_type
 from fluid.running.feed_checks import diff_tensor_shape
@@ -100,6 +101,7 @@ __all__ = [
     "create_paddle_predictor",
     "diff_tensor_shape",
     "empty_var_name",
+    "get_all_op_protos",
     "get_cuda_device_count",
     "get_grad_op_desc",
     "get_op_attrs_default_value",

@@ -24,6 +24,7 @@ from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.split_feeds import Feed
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
 from fluid.framework import Program
+from fluid.running.branch_selection import expect_one_type
 from fluid.running.half_precision_weights import changes_state
 from runtime import executor as core
 from runtime.errors import FeedError, ScheduleError
@@ -111,6 +112,8 @@ class DataParallel:
         if self._source != (pool, self._program.version):
             program = self._program
             expect_no_python(program, len(devices.places))
+            if devices.ranks > 1:
+                expect_one_type(program)
             self._source = (pool, program.version)
             self._built.clear()
             self._kinds.clear()

@@ -3,6 +3,7 @@
 from fluid.compatibility.missing import not_yet
 from fluid.layers import collective as collective
 from fluid.layers import device as device
+from fluid.layers import files as files
 from fluid.layers import layer_functions as layer_functions
 from fluid.layers.control.arrays import *
 from fluid.layers.control.branches import *

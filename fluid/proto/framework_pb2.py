@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from compiler.ir.model_format.schema import AttrType as _AttrTypeId
 from compiler.ir.model_format.schema import VarTypeId as _VarTypeId
 from fluid.proto.messages import EnumType, ProtoMessage
@@ -20,7 +18,8 @@ from fluid.proto.messages import EnumType, ProtoMessage
 __all__ = [
     "BLOCK", "BLOCKS", "BOOLEAN", "BOOLEANS", "FLOAT", "FLOATS", "INT", "INTS", "LONG", "LONGS",
     "STRING", "STRINGS",
-    "AttrType", "BlockDesc", "CompatibleInfo", "OpCompatibleMap", "OpDesc", "ProgramDesc",
+    "AttrType", "BlockDesc", "CompatibleInfo", "OpCompatibleMap", "OpDesc", "OpProto",
+    "ProgramDesc",
     "VarDesc", "VarType", "Version",
 ]  # fmt: skip
 
@@ -76,6 +75,16 @@ class OpDesc(ProtoMessage):
         """An attribute; `type` tells which field has its value."""
 
 
+class OpProto(ProtoMessage):
+    """The declaration of an op type: its slots and attributes."""
+
+    class Var(ProtoMessage):
+        """A slot, and whether it holds a list or may stay empty."""
+
+    class Attr(ProtoMessage):
+        """An attribute and how it is written in files."""
+
+
 class OpCompatibleMap(ProtoMessage):
     """Which releases may run which ops."""
 
@@ -94,12 +103,3 @@ class CompatibleInfo(ProtoMessage):
 for _owner in (VarType, CompatibleInfo):
     for _name, _number in _owner.Type.items():
         setattr(_owner, _name, _number)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "OpProto":
-        raise AttributeError(
-            "framework_pb2 has no 'OpProto' here: op types are Python classes, and docs/ops.md "
-            "lists their slots and attributes"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

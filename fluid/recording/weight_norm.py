@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fluid import unique_name
-from fluid.param_attr import WeightNormParamAttr
+from fluid.param_attr import WeightNormParamAttr, normalized_weights
 from fluid.recording.block import Block
 from fluid.recording.variable import Variable
 
@@ -47,6 +47,7 @@ def create_normalized_weight(
     scale, weight = (_temporary(main, stem, what, dtype) for what in ("scale", "weight"))
     main.append_op("elementwise_div", inputs={"X": g, "Y": norm}, outputs={"Out": scale})
     main.append_op("elementwise_mul", inputs={"X": v, "Y": scale}, outputs={"Out": weight})
+    normalized_weights.add(weight)
     return weight
 
 

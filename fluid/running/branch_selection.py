@@ -23,7 +23,7 @@ from runtime import executor as core
 from runtime.device import CPUPlace
 from runtime.tensors.scope import Scope
 
-__all__ = ["BranchesTaken"]
+__all__ = ["BranchesTaken", "expect_one_type"]
 
 
 class BranchesTaken:
@@ -36,6 +36,12 @@ class BranchesTaken:
         self._conditions: WeakKeyDictionary[Program, tuple[int, dict[Any, Program]]]
         self._conditions = WeakKeyDictionary()
         self._firsts: WeakKeyDictionary[Program, tuple[int, Operator | None]] = WeakKeyDictionary()
+        self._latest: WeakKeyDictionary[Program, tuple[int, tuple[int, ...]]] = WeakKeyDictionary()
+
+    def latest(self, program: Program) -> Program:
+        """What `settled` returned last for a program as it is now; the program before that."""
+        version, taken = self._latest.get(program, (None, ()))
+        return self._choices(program)[taken] if taken and version == program.version else program
 
     def settled(self, program: Program, feed: Mapping[str, Array], scope: Scope) -> Program:
         """The program itself, or with the branches that it takes now in place of such choices.
@@ -51,6 +57,7 @@ class BranchesTaken:
             if taken not in choices:
                 choices[taken] = _with_branch(found, select, taken[-1])
             found = choices[taken]
+        self._latest[program] = program.version, taken
         return found
 
     def _computed(
@@ -101,13 +108,21 @@ def _first_choice(program: Program) -> Operator | None:
         branches = [each for each in main.ops if _makes(each, op.inputs["X"])]
         if op in inner or any(_holds(program, each, inner) for each in branches):
             return op
-    block = inner[0].block
-    listed = ", ".join(str(block._var_recursive(name).shape) for name in inner[0].inputs["X"])
-    raise ShapeError(
-        f"select_input: the ways have the shapes {listed} or differ in element type, in a loop",
-        op=op_text(inner[0]),
-        source=inner[0].source,
-    )
+    raise _differing(inner[0], "in a loop", "let the branches return values of one rank and type")
+
+
+def expect_one_type(program: Program) -> None:
+    """Raise ShapeError where a condition decides a type, which devices may decide differently."""
+    for block in program.blocks:
+        for op in (op for op in block.ops if _decides(block, op)):
+            raise _differing(op, "on several devices", "run the program on one device")
+
+
+def _differing(op: Operator, where: str, hint: str) -> ShapeError:
+    """An error about the branches of a choice."""
+    listed = ", ".join(str(op.block._var_recursive(name).shape) for name in op.inputs["X"])
+    what = f"the ways have the shapes {listed} or differ in element type, {where}"
+    return ShapeError(f"select_input: {what}", op=op_text(op), source=op.source, hint=hint)
 
 
 def _decides(block: Block, op: Operator) -> bool:

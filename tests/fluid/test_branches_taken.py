@@ -113,3 +113,25 @@ def test_in_a_loop_it_is_an_error(exe: Any) -> None:
     _, total = layers.while_loop(lambda i, _: i < end, body, [zero, start])
     with pytest.raises(ShapeError, match=r"ways have the shapes .* in a loop"):
         exe.run(feed={"x": X}, fetch_list=[total])
+
+
+def test_what_ran_is_explained(exe: Any) -> None:
+    x, p = inputs()
+    out = layers.cond(p > 0.0, lambda: layers.exp(x), lambda: layers.reduce_sum(x, 1))
+    pages = []
+    for sign in (1, -1):
+        exe.run(feed={"x": X, "p": number(sign)}, fetch_list=[out])
+        pages.append(exe.explain().html())
+    assert ["layers.exp" in page for page in pages] == [True, True]  # the lines of the script
+    assert pages[0] != pages[1]
+
+
+def test_on_several_devices_it_is_an_error(exe: Any) -> None:
+    x, p = fluid.data("x", [None, 3]), fluid.data("p", [None, 1])
+    positive = layers.reduce_sum(p) > 0.0
+    out = layers.cond(positive, lambda: x * 1.0, lambda: layers.reduce_sum(x, 1))
+    main = fluid.default_main_program()
+    both = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    with pytest.raises(ShapeError, match=r"select_input: .* on several devices") as error:
+        exe.run(both, feed={"x": X, "p": np.ones((2, 1), "float32")}, fetch_list=[out])
+    assert "test_branches_taken.py" in str(error.value)

@@ -378,3 +378,7 @@ def test_a_dataset_says_what_it_lacks() -> None:
         len(Nothing())
     with pytest.raises(NotImplementedError, match="Nothing does not define __getitem__"):
         Nothing()[0]
+
+
+def test_samplers_of_batches_are_found_in_io() -> None:
+    assert list(fluid.io.BatchSampler(indices=[3, 4, 5], batch_size=2)) == [[3, 4], [5]]

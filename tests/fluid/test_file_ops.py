@@ -8,6 +8,7 @@ import pytest
 
 import fluid
 from compiler.errors import CompileError
+from fluid.layers import files
 from fluid.running.file_ops import FOLDER
 from runtime.errors import CheckpointError, FileAccessError
 from runtime.files.checkpoint import load_tensor, save_tensor
@@ -233,3 +234,21 @@ def test_ways_out_of_the_folder(
     monkeypatch.setenv(FOLDER, str(inside))
     with pytest.raises(FileAccessError, match="must not read"):
         run(decoded, None, "loaded")
+
+
+def test_layers_that_save_and_load(block: Any, tmp_path: Path) -> None:
+    x, y = fluid.data("x", [None, 3]), layers.create_tensor("float32")
+    files.save(x, str(tmp_path / "one"), overwrite=False)
+    files.save_combine([layers.scale(x, 2.0), x], str(tmp_path / "two"))
+    run(block.program, {"x": ROWS})
+    np.testing.assert_array_equal(load_tensor(tmp_path / "one")[0], ROWS)
+    with pytest.raises(FileAccessError, match="must not replace"):
+        run(block.program, {"x": ROWS})
+    loads = fluid.Program()
+    with fluid.program_guard(loads):
+        first, second = (layers.create_tensor("float32") for _ in range(2))
+        files.load_combine([first, second], str(tmp_path / "two"))
+    found = run(loads, {}, first, second)
+    np.testing.assert_array_equal(found, [2 * ROWS, ROWS])
+    with pytest.raises(TypeError, match="save_combine"):
+        files.save_combine(y, str(tmp_path / "two"))

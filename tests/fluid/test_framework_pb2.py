@@ -169,3 +169,17 @@ def test_bytes_that_are_no_program() -> None:
 
 def test_protobuf_is_not_needed() -> None:
     assert not any(name.startswith("google.protobuf") for name in sys.modules)
+
+
+def test_declarations_of_ops_are_messages() -> None:
+    protos = [pb.OpProto.FromString(each) for each in fluid.core.get_all_op_protos()]
+    (mean,) = [each for each in protos if each.type == "mean"]
+    assert [slot.name for slot in (*mean.inputs, *mean.outputs)] == ["X", "Out"]
+    assert mean.comment
+    (reshape,) = [each for each in protos if each.type == "reshape2"]
+    marks = {slot.name: (slot.duplicable, slot.dispensable) for slot in reshape.inputs}
+    assert marks == {"X": (False, False), "Shape": (False, True), "ShapeTensor": (True, True)}
+    assert [slot.intermediate for slot in reshape.outputs] == [False, True]
+    types = {attr.name: attr.type for attr in reshape.attrs}
+    assert (types["shape"], types["op_role"]) == (pb.INTS, pb.INT)
+    assert pb.OpProto.Var.DESCRIPTOR.full_name == "paddle.framework.proto.OpProto.Var"

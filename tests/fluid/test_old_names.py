@@ -1,5 +1,6 @@
 """Modules that only old scripts import: `paddle.fluid.op`, `.debugger`, `.install_check`, …"""
 
+import gc
 import logging
 
 import numpy as np
@@ -228,3 +229,25 @@ def test_rows_of_a_scope_that_do_not_fit():
     with pytest.raises(CompileError, match=r"a SelectedRows was asked of .* that holds LoDTensor"):
         scope.find_var("x").get_selected_rows()
     assert "g" not in scope.arrays()
+
+
+def test_the_current_generator_of_names():
+    with fluid.unique_name.guard("a_"):
+        assert fluid.unique_name.generate("fc") == "a_fc_0"
+        assert (fluid.unique_name.generator.prefix, fluid.unique_name.generator.ids) == (
+            "a_",
+            {"fc": 1},
+        )
+
+
+def test_weights_of_weight_norm_are_listed_while_their_programs_live():
+    attr = fluid.WeightNormParamAttr
+    gc.collect()
+    before = len(attr.params_with_weight_norm)
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        fluid.layers.fc(fluid.data("x", [None, 3]), 2, param_attr=attr(dim=0, name="w"))
+        (weight,) = attr.params_with_weight_norm[before:]
+        assert (weight.name, weight.op.type) == ("fc_0.weight_norm_weight_0", "elementwise_mul")
+    del weight
+    gc.collect()
+    assert len(attr.params_with_weight_norm) == before

@@ -138,6 +138,23 @@ OpCompatibleMap.OpCompatiblePair
 CompatibleInfo
     1 required string version
     2 required enum type
+OpProto
+    1 required string type
+    2 repeated OpProto.Var inputs
+    3 repeated OpProto.Var outputs
+    4 repeated OpProto.Attr attrs
+    5 required string comment
+OpProto.Var
+    1 required string name
+    2 required string comment
+    3 optional bool duplicable
+    4 optional bool intermediate
+    5 optional bool dispensable
+OpProto.Attr
+    1 required string name
+    2 required enum type
+    3 required string comment
+    4 optional bool generated
 """
 
 _NUMBERS = {"int32": 0, "int64": 0, "enum": 0, "float": 0.0, "double": 0.0}

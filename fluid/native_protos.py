@@ -1,0 +1,32 @@
+"""Declarations of op types as bytes, as the native module of release 1.8 returns them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from fluid.compatibility import op_protos
+from fluid.proto import framework_pb2 as pb
+from fluid.proto.messages import ProtoMessage
+
+__all__ = ["get_all_op_protos"]
+
+
+def get_all_op_protos() -> list[bytes]:
+    """A serialized `framework_pb2.OpProto` for every op type, gradient ops included."""
+    return [_message(each).SerializeToString() for each in op_protos.get_all_op_protos()]
+
+
+def _message(proto: op_protos.OpProto) -> pb.OpProto:
+    found = pb.OpProto(type=proto.type, comment=proto.comment)
+    for slot in ("inputs", "outputs", "attrs"):
+        for each in getattr(proto, slot):
+            _copy(each, getattr(found, slot).add())
+    return found
+
+
+def _copy(declared: op_protos.OpProto.Var | op_protos.OpProto.Attr, message: ProtoMessage) -> None:
+    """Set fields of a message; flags that are not raised are left out."""
+    for each in fields(declared):
+        value = getattr(declared, each.name)
+        if value is not False:
+            setattr(message, each.name, value)

@@ -1,0 +1,99 @@
+"""Persistable variables whose size changes from run to run, such as rows that are collected.
+
+What is compiled has state of known sizes. A variable whose size only data decides is therefore fed
+from the scope, and what the program leaves in it is fetched and put back there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from compiler.ir.types import Array
+from fluid.framework import Program, Variable
+from fluid.running.feed_checks import missing_feeds
+from fluid.running.file_ops import value_of, with_lod
+from runtime.device import CPUPlace
+from runtime.tensors.lod_tensor import LoDTensor
+from runtime.tensors.scope import Scope
+
+__all__ = ["ResizedState"]
+
+Run = Callable[..., list[Any]]
+"""`Executor.run` in one scope."""
+
+
+@dataclass(frozen=True)
+class Resized:
+    """A program that is fed such variables; `names` are fed from the scope and put back."""
+
+    program: Program
+    names: tuple[str, ...]
+
+    def run(
+        self, run: Run, feed: Mapping[str, Array], fetch: tuple[str, ...], scope: Scope
+    ) -> list[Any]:
+        """Run the program; the fetched values, arrays or LoDTensors.
+
+        Raises NotInitialized where the scope has no value for a variable, and what a run raises.
+        """
+        given = with_lod(feed)
+        values = {n: value_of(n, {}, scope) for n in self.names if n not in given} | given
+        left = [name for name in self.names if name not in fetch]
+        found = run(self.program, values, [*fetch, *left], return_numpy=False)
+        values |= dict(zip([*fetch, *left], found, strict=True))
+        for name in self.names:
+            _set(scope, name, values[name])
+        fetched = found[: len(fetch)]
+        return [tensor if tensor.lod() else np.asarray(tensor) for tensor in fetched]
+
+
+class ResizedState:
+    """What runs in place of programs with such variables, found out once a version of them."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Program, tuple[int, Resized | None]] = WeakKeyDictionary()
+
+    def resized(self, program: Program) -> Resized | None:
+        """What to run; None where all persistable variables that are read have known sizes."""
+        version, found = self._known.get(program, (None, None))
+        if version != program.version:
+            found = _resized(program)
+            self._known[program] = program.version, found
+        return found
+
+
+def _resized(program: Program) -> Resized | None:
+    """The program with variables of open sizes as feeds, where it reads them and writes them."""
+    main = program.global_block()
+    written = {name for op in main.ops for name in op.writes()}
+    names = [name for name, var in main.vars.items() if name in written and _is_open(var)]
+    if not names:
+        return None
+    copied = program._copy()
+    for name in names:
+        copied.global_block().var(name).persistable = False
+    first = missing_feeds(copied, set())
+    for name in names:
+        var = copied.global_block().var(name)
+        var.persistable = name not in first
+        var.is_data = name in first
+    copied.touch()
+    resized = tuple(name for name in names if name in first)
+    return Resized(copied, resized) if resized else None
+
+
+def _is_open(var: Variable) -> bool:
+    """Whether a variable is dense state of a size that is not declared."""
+    return var.persistable and var.dims is not None and -1 in var.shape
+
+
+def _set(scope: Scope, name: str, value: Any) -> None:
+    """Put a value into the scope."""
+    tensor = scope.var(name).get_tensor()
+    tensor.set(np.array(value), CPUPlace())
+    tensor.set_lod(value.lod() if isinstance(value, LoDTensor) else [])

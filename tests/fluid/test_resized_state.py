@@ -1,0 +1,54 @@
+"""Persistable variables whose size changes in a run; shapes and numbers are those of 1.8.5."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fluid
+from fluid import layers
+from runtime.errors import NotInitialized
+
+pytestmark = pytest.mark.usefixtures("fresh_programs")
+ROWS = np.arange(8, dtype="float32").reshape(4, 2)
+
+
+def collected() -> Any:
+    """Rows that each run appends to."""
+    x = fluid.data("x", [None, 2])
+    rows = layers.create_global_var([1, 2], 0.5, "float32", persistable=True, name="rows")
+    layers.assign(layers.concat([rows, x], 0), rows)
+    return rows
+
+
+def held(name: str = "rows") -> Any:
+    return np.array(fluid.global_scope().find_var(name).get_tensor())
+
+
+def test_rows_are_collected(exe: Any) -> None:
+    rows = collected()
+    exe.run(fluid.default_startup_program())
+    shapes = [exe.run(feed={"x": ROWS[:n]}, fetch_list=[rows])[0].shape for n in (1, 2, 3)]
+    assert shapes == [(2, 2), (4, 2), (7, 2)]
+    wanted = np.concatenate([[[0.5, 0.5]], ROWS[:1], ROWS[:2], ROWS[:3]])
+    np.testing.assert_array_equal(held(), wanted)
+    compiled = exe.counters.compiles
+    exe.run(feed={"x": ROWS[:4]})
+    assert (held().shape, exe.counters.compiles) == ((11, 2), compiled)
+
+
+def test_a_model_trains_beside_it(exe: Any) -> None:
+    rows = collected()
+    loss = layers.mean(layers.fc(rows, 1, param_attr=fluid.initializer.Constant(1.0)))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    exe.run(fluid.default_startup_program())
+    found = [exe.run(feed={"x": ROWS[:2]}, fetch_list=[loss])[0].item() for _ in range(3)]
+    np.testing.assert_allclose(found, [2.3333333, 0.45, -1.9476191], rtol=1e-5)
+
+
+def test_what_is_fed_is_taken_and_what_is_missing_is_an_error(exe: Any) -> None:
+    rows = collected()
+    with pytest.raises(NotInitialized, match="'rows' has no value"):
+        exe.run(feed={"x": ROWS}, fetch_list=[rows])
+    exe.run(feed={"x": ROWS, "rows": ROWS[:2]})
+    assert held().shape == (6, 2)
