@@ -14,6 +14,7 @@ from compiler.ir.infer import bind, check_slots, infer_op, op_text
 from compiler.ir.opdef import check_attributes, find
 from compiler.ir.program import NO_BLOCK, VarKind
 from compiler.ir.slots import GRAPH_ONLY
+from compiler.tracebacks import entry_point
 from fluid.checks import check_type
 from fluid.descs import BlockDesc
 from fluid.operator import Operator
@@ -156,6 +157,7 @@ class Block(ir.Block):
 
     # ---- ops
 
+    @entry_point
     def append_op(
         self,
         type: str | None = None,

@@ -22,6 +22,7 @@ from compiler.ir.program import OpRole
 from compiler.ir.program_text import program_digest
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
+from compiler.tracebacks import entry_point, hide_frames
 from fluid import feed_checks, flags, parameter_server
 from fluid.branches_taken import BranchesTaken
 from fluid.compiler import CompiledProgram
@@ -131,44 +132,50 @@ class Executor(RunsDatasets):
         not fit, for an unknown fetch, and for state that no startup program has made; otherwise
         what compiling raises.
         """
-        if self._closed:
-            raise RuntimeError("this Executor is closed: make another one")
-        self._follow_flags()
-        program = default_main_program() if program is None else program
-        scope = _global_scope if scope is None else scope
-        _expect(scope, Scope, "the scope of Executor.run")
-        if isinstance(program, CompiledProgram):
-            if program.is_parallel:
-                return self._run_parallel(
-                    program, feed, fetch_list, scope, return_numpy, return_merged
-                )
-            program = program.program
-        _expect(program, Program, "the program of Executor.run")
-        if parameter_server.serves(program):
-            before = parameter_server.before_serving(program)
-            if before is not None:
-                self.run(before, scope=scope)
-            parameter_server.serve(program, scope, self.place, self._compile_here)
-            return []
-        arrays = feed_arrays(program, with_batches(program, feed))
-        fetch = program._called_now(names_of(fetch_list))
-        if use_prune:
-            program = self._without_unneeded(program, arrays, fetch)
-        if files := self._files.stages(program, fetch):
-            values = files.run(partial(self.run, scope=scope), arrays, fetch, scope)
-            return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
-        program = self._branches.settled(program, arrays, scope)
-        if not program.blocks[0].ops and not program._reads:
-            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
-        changes = self._changes(program)
-        runner = self._runner(program, arrays, scope, changes)
         try:
-            values = runner.run(program, arrays, fetch, scope)
-        finally:
-            scope.clock.written += changes  # a step that was interrupted may have written
-        if runner is not self._core:
-            self._lent.settle(program, scope)
-        return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+            if self._closed:
+                raise RuntimeError("this Executor is closed: make another one")
+            self._follow_flags()
+            program = default_main_program() if program is None else program
+            scope = _global_scope if scope is None else scope
+            _expect(scope, Scope, "the scope of Executor.run")
+            if isinstance(program, CompiledProgram):
+                if program.is_parallel:
+                    return self._run_parallel(
+                        program, feed, fetch_list, scope, return_numpy, return_merged
+                    )
+                program = program.program
+            _expect(program, Program, "the program of Executor.run")
+            if parameter_server.serves(program):
+                before = parameter_server.before_serving(program)
+                if before is not None:
+                    self.run(before, scope=scope)
+                parameter_server.serve(program, scope, self.place, self._compile_here)
+                return []
+            arrays = feed_arrays(program, with_batches(program, feed))
+            fetch = program._called_now(names_of(fetch_list))
+            if use_prune:
+                program = self._without_unneeded(program, arrays, fetch)
+            if files := self._files.stages(program, fetch):
+                values = files.run(partial(self.run, scope=scope), arrays, fetch, scope)
+                return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+            program = self._branches.settled(program, arrays, scope)
+            if not program.blocks[0].ops and not program._reads:
+                warnings.warn(
+                    "the program has no ops: were its layers made in another?", stacklevel=2
+                )
+            changes = self._changes(program)
+            runner = self._runner(program, arrays, scope, changes)
+            try:
+                values = runner.run(program, arrays, fetch, scope)
+            finally:
+                scope.clock.written += changes  # a step that was interrupted may have written
+            if runner is not self._core:
+                self._lent.settle(program, scope)
+            return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _run_parallel(
         self,
@@ -242,6 +249,7 @@ class Executor(RunsDatasets):
         made.counters = self._core.counters
         return made
 
+    @entry_point
     def explain(
         self,
         program: Program | CompiledProgram | None = None,

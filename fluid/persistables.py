@@ -15,6 +15,7 @@ from typing import Any
 
 from compiler.escape import one_line
 from compiler.ir.program import VarKind
+from compiler.tracebacks import entry_point
 from fluid.compiler import CompiledProgram
 from fluid.executor import Executor, fetch_var, global_scope
 from fluid.files import PathName, as_path
@@ -106,6 +107,7 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
 # ---- saving and loading ----
 
 
+@entry_point
 def save_vars(
     executor: Executor,
     dirname: PathName | None,
@@ -124,7 +126,7 @@ def save_vars(
     expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
     if not chosen:
-        warnings.warn("there is no variable to save in the program", stacklevel=2)
+        warnings.warn("there is no variable to save in the program", stacklevel=3)
         return None
     return _save(dirname, filename, {name: value_of(name) for name in chosen})
 
@@ -149,6 +151,7 @@ def persistable_files(
     return _files(as_path(dirname, "dirname"), filename, tensors)[1]
 
 
+@entry_point
 def save_params(
     executor: Executor,
     dirname: PathName | None,
@@ -167,6 +170,7 @@ def save_params(
     return _save_with(executor, dirname, program, is_parameter, filename, remote)
 
 
+@entry_point
 def save_persistables(
     executor: Executor,
     dirname: PathName | None,
@@ -200,6 +204,7 @@ def _save_with(
     return _save(dirname, filename, tensors)
 
 
+@entry_point
 def load_vars(
     executor: Executor,
     dirname: PathName | None,
@@ -235,6 +240,7 @@ def _read(
     return {name: _fitting(var, *found[name]) for name, var in chosen.items()}
 
 
+@entry_point
 def load_params(
     executor: Executor,
     dirname: PathName | None,
@@ -245,6 +251,7 @@ def load_params(
     load_vars(executor, dirname, main_program, None, is_parameter, filename)
 
 
+@entry_point
 def load_persistables(
     executor: Executor,
     dirname: PathName | None,

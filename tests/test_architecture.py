@@ -23,6 +23,7 @@ HOUSE = ("compiler", "runtime", "fluid", "fleet")
 # `compiler` is a room of its own; a module with no room is a complaint.
 TABLE: dict[str, tuple[str, ...]] = {
     "compiler.escape": (),
+    "compiler.tracebacks": (),
     "compiler.errors": ("compiler.escape",),
     "compiler.pack": (),
     "compiler.limits": (),
@@ -95,6 +96,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "compiler.plan",
         "compiler.pack",
         "compiler.private_folders",
+        "compiler.tracebacks",
         "compiler.codegen.module",
         "compiler.ir.dims",
         "compiler.ir.types",
