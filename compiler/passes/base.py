@@ -61,6 +61,9 @@ class Pass:
     A graph must hold `needs` before; `gives` holds after; `loses` does not any more (the labels of
     lost facts are wiped before `run`). `preserves` is False for passes that change what one process
     computes. `run` leaves the graph valid, and says so through `ctx.miss` where it declines.
+
+    A pass of this folder that the list of `pipeline` lacks names the pass it runs just `before` or
+    just `after`.
     """
 
     name: ClassVar[str] = ""
@@ -68,6 +71,8 @@ class Pass:
     gives: ClassVar[frozenset[Fact]] = frozenset()
     loses: ClassVar[frozenset[Fact]] = frozenset()
     preserves: ClassVar[bool] = True
+    before: ClassVar[str] = ""
+    after: ClassVar[str] = ""
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Edit the graph in place."""

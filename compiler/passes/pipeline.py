@@ -1,8 +1,14 @@
-"""The order of the passes, once, as a list a newcomer can read."""
+"""The order of the passes, once, as a list a newcomer can read.
+
+A pass of this folder that names the one it runs before or after needs no line in the list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import pkgutil
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
 
 from compiler.errors import did_you_mean
 from compiler.options import Options
@@ -25,14 +31,14 @@ from compiler.passes.merge_transposes import MergeTransposes
 from compiler.passes.name_sizes import NameSizes
 from compiler.passes.narrow_floats import NarrowFloats
 from compiler.passes.recompute import Recompute
-from compiler.passes.registry import added_names, with_added
+from compiler.passes.registry import added_names, with_added, with_placed
 from compiler.passes.remove_dropout import RemoveDropout
 from compiler.passes.remove_identities import RemoveIdentities
 from compiler.passes.reuse_memory import ReuseMemory
 from compiler.passes.schedule import Schedule
 from compiler.passes.split_batch_norm import SplitBatchNorm
 
-PASSES: tuple[type[Pass], ...] = (
+_LISTED: tuple[type[Pass], ...] = (
     RemoveDropout,
     RemoveIdentities,
     FuseBatchNorm,
@@ -54,6 +60,19 @@ PASSES: tuple[type[Pass], ...] = (
     ReuseMemory,
     InsertDeletes,
 )
+
+
+def _placed() -> Iterator[type[Pass]]:
+    """The passes of this folder that say themselves where they run, in order of their files."""
+    for file in sorted(each.name for each in pkgutil.iter_modules([str(Path(__file__).parent)])):
+        path = f"{__package__}.{file}"
+        names = vars(import_module(path)) if path != __name__ else {}
+        for made in names.values():
+            if isinstance(made, type) and issubclass(made, Pass) and made.__module__ == path:
+                yield made
+
+
+PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _placed()))
 """Every pass, in the order they run."""
 
 
