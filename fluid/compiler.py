@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.errors import did_you_mean
+from compiler.tracebacks import entry_point
 from fluid.data_parallel.build import computes_gradients
 from fluid.data_parallel.devices import Devices
 from fluid.data_parallel.runner import DataParallel
@@ -43,6 +44,7 @@ class CompiledProgram:
         self._places: list[Place] | None = None
         self._compiled: tuple[Scope, Place, DataParallel] | None = None
 
+    @entry_point
     def with_data_parallel(
         self,
         loss_name: str | None = None,

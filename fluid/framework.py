@@ -18,6 +18,7 @@ from typing import Any
 from compiler.ir import program as ir
 from compiler.ir.own_names import has_reuses, restore_own_names
 from compiler.ir.program import OpRole
+from compiler.tracebacks import entry_point
 from fluid import current_state, pruning
 from fluid.arguments import ArgumentError, typed
 from fluid.block import Block
@@ -256,6 +257,7 @@ class Program(ir.Program):
 
     # ---- copies
 
+    @entry_point
     def clone(self, for_test: bool = False) -> Program:
         """A copy that shares nothing but what parameters refer to.
 

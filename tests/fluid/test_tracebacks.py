@@ -85,6 +85,12 @@ def wrong_operator() -> None:
     fluid.data("x", [None, 4]) + fluid.data("y", [None, 5])
 
 
+def wrong_layer_of_ones_own() -> None:
+    x = fluid.data("x", [None, 4])
+    helper = fluid.layer_helper.LayerHelper("mine", input=x)
+    helper.append_op("reluu", inputs={"X": [x]}, outputs={"Out": [x]})
+
+
 def wrong_compile() -> None:
     compiler.compile(fluid.default_main_program(), feed=[], fetch=["nobody"])
 
@@ -96,7 +102,7 @@ def wrong_loss() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        wrong_layer, wrong_feed, failing_step, not_a_number, wrong_operator, wrong_compile,
+        wrong_layer, wrong_feed, failing_step, not_a_number, wrong_operator, wrong_compile, wrong_layer_of_ones_own,
         wrong_loss,
     ],
     ids=lambda call: call.__name__,
