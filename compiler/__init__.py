@@ -9,7 +9,7 @@ looked up: running modules needs none.
 from importlib import import_module
 
 from compiler.codegen.module import Module
-from compiler.ir.opdef.lazy_loading import fill_later, lazy_names
+from compiler.lazy_loading import fill_later, lazy_names
 from compiler.options import Options
 
 __all__ = ["Module", "Options"]

@@ -35,6 +35,7 @@ from compiler.passes.observers import Guard
 from compiler.passes.pipeline import pipeline
 from compiler.plan import Plan
 from compiler.record import Record, packed
+from compiler.tracebacks import entry_point
 
 TARGETS: Mapping[str, Target] = {"numpy": NumpyTarget(), "triton": TritonTarget()}
 
@@ -55,6 +56,7 @@ class Compiled:
     context: Context = field(default_factory=Context)
 
 
+@entry_point
 def compile(
     program: Program,
     *,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 from compiler.escape import one_line, printable_lines
 
@@ -28,6 +30,10 @@ class CompileError(ValueError):
         self.op = op
         self.source = source
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Text and attributes, for another process: `__init__` would make the text again."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class UnknownOp(CompileError):

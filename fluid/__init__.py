@@ -1,6 +1,6 @@
 """The names of Paddle 1.x `fluid`: layers and optimizers record programs, an executor runs them."""
 
-from compiler.ir.opdef.lazy_loading import lazy_names
+from compiler.lazy_loading import lazy_names
 from fluid import (
     average,
     backward,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compiler.errors import did_you_mean
+from compiler.tracebacks import entry_point
 from fluid import data_parallel
 from fluid.data_parallel.rewrite import computes_gradients
 from fluid.data_parallel.strategies import BuildStrategy, ExecutionStrategy
@@ -41,6 +42,7 @@ class CompiledProgram:
         self._places: list[Place] | None = None
         self._compiled: tuple[Scope, Place, Any] | None = None
 
+    @entry_point
     def with_data_parallel(
         self,
         loss_name: str | None = None,

@@ -9,19 +9,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import compiler
-from compiler.codegen.module import Module
-from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpRole
-from compiler.ir.text.program_printer import program_digest
 from compiler.ir.types import Array
 from compiler.options import NARROW, Options
+from compiler.tracebacks import entry_point, hide_frames
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
 from fluid.data_parallel.merge_fetches import merged, unmerged
@@ -30,20 +27,18 @@ from fluid.profiler import recorder
 from fluid.resized_state import ResizedState
 from fluid.running import feed_checks, flags
 from fluid.running.branch_selection import BranchesTaken
+from fluid.running.compilation import compile_constant, compile_program, digest
 from fluid.running.feeds import declared, feed_arrays, with_batches
 from fluid.running.fetch_names import names_of
 from fluid.running.fetched_values import as_numpy, as_tensor, number_like
 from fluid.running.file_ops import FileStages
 from fluid.running.half_precision_weights import Lent, changes_state
-from fluid.running.module_cache import compiled_once
 from fluid.running.train_from_dataset import FetchHandler, RunsDatasets
 from runtime import executor as core
 from runtime.collective.on_demand import RingsOnDemand
 from runtime.device import CPUPlace, Place, expect_place, target_of
-from runtime.errors import missing_feed
-from runtime.loader import Counters, Params
+from runtime.loader import Counters
 from runtime.serving import Library
-from runtime.sizes import Pattern
 from runtime.tensors.lod_tensor import LoDTensor
 from runtime.tensors.scope import Scope
 
@@ -84,11 +79,11 @@ class Executor(RunsDatasets):
     def __init__(self, place: Place | None = None) -> None:
         self.place = CPUPlace() if place is None else place
         expect_place(self.place)
-        self._compile_here = partial(_compile, target_of(self.place))
+        self._compile_here = partial(compile_program, target_of(self.place))
         self._core: core.Executor[Program] = core.Executor(
-            self._compile_here, declared, _digest, self.place, self._callables, recorder
+            self._compile_here, declared, digest, self.place, self._callables, recorder
         )
-        self._lent = Lent(partial(_compile_lent, target_of(self.place)), self._lending)
+        self._lent = Lent(partial(compile_constant, target_of(self.place)), self._lending)
         self._narrow = Options.from_env().dtype in NARROW
         self._changing: WeakKeyDictionary[Program, tuple[int, bool]] = WeakKeyDictionary()
         self._pruned: WeakKeyDictionary[Program, dict[Any, Program]] = WeakKeyDictionary()
@@ -134,6 +129,24 @@ class Executor(RunsDatasets):
         not fit, for an unknown fetch, and for state that no startup program has made; otherwise
         what compiling raises.
         """
+        try:
+            return self._run(
+                program, feed, fetch_list, scope, return_numpy, use_prune, return_merged
+            )
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    def _run(
+        self,
+        program: Program | CompiledProgram | None,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope | None,
+        return_numpy: bool,
+        use_prune: bool,
+        return_merged: bool,
+    ) -> list[Any]:
         if self._closed:
             raise RuntimeError("this Executor is closed: make another one")
         self._follow_flags()
@@ -241,12 +254,13 @@ class Executor(RunsDatasets):
     def _lending(self, library: Library[Program]) -> core.Executor[Program]:
         """An executor over what a library computed of parameters; it counts as this one does."""
         made = core.Executor(
-            library.module, declared, _digest, self.place, self._callables, recorder,
+            library.module, declared, digest, self.place, self._callables, recorder,
             library.params,
         )  # fmt: skip
         made.counters = self._core.counters
         return made
 
+    @entry_point
     def explain(
         self,
         program: Program | CompiledProgram | None = None,
@@ -349,45 +363,3 @@ def _as_numpy(fetch: tuple[str, ...], values: list[Any]) -> list[Any]:
                 "cannot say: fetch with return_numpy=False"
             )
     return list(map(number_like, values))
-
-
-def _digest(program: Program) -> str:
-    """What is equal for equal programs that are compiled alike."""
-    return program_digest(program) + "+numbers" * flags.checks_numbers()
-
-
-# What is fed
-
-
-def _compile_lent(
-    target: str, program: Program, feed: Pattern, fetch: list[str], params: Params
-) -> Module:
-    """Compile over parameters that stay as they are."""
-    return _compile(target, program, feed, fetch, params)
-
-
-def _compile(
-    target: str, program: Program, feed: Pattern, fetch: list[str], params: Params | None = None
-) -> Module:
-    """Compile, once it is sure that what the program reads is fed."""
-    missing = feed_checks.missing_feeds(program, set(feed))
-    if missing:
-        op = next(iter(missing.values()))
-        raise missing_feed(
-            [feed_checks.declared_feed(program, name) for name in missing],
-            op=op_text(op),
-            source=op.source,
-            hint="feed it, or pass use_prune=True if what is fetched does not need it",
-        )
-    options = Options.from_env()
-    if flags.checks_numbers():
-        options = replace(options, check_numbers=True)
-
-    def compile() -> Module:
-        return compiler.compile(
-            program, feed=feed, fetch=fetch, target=target, params=params, options=options
-        )
-
-    if params is not None:
-        return compile()
-    return compiled_once(target, options, program, feed, fetch, compile)

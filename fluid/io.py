@@ -25,11 +25,8 @@ from fluid.saving.inference_model import (
     save_inference_model,
 )
 from fluid.saving.persistables import (
-    get_parameter_value,
-    get_parameter_value_by_name,
     get_program_parameter,
     get_program_persistable_vars,
-    is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_params,
@@ -40,6 +37,11 @@ from fluid.saving.persistables import (
     save_vars,
 )
 from fluid.saving.program_state import load, load_program_state, save, set_program_state
+from fluid.saving.variables import (
+    get_parameter_value,
+    get_parameter_value_by_name,
+    is_belong_to_optimizer,
+)
 
 __all__ = [
     "save_vars",

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from compiler.tracebacks import entry_point
 from fluid import unique_name
 from fluid.framework import (
     Operator,
@@ -47,6 +48,7 @@ class LayerHelper:
         """The program that initialises the layer's parameters."""
         return default_startup_program()
 
+    @entry_point
     def append_op(self, *args: Any, **kwargs: Any) -> Operator:
         """Append an op to the current block, see `Block.append_op`."""
         return self.main_program.current_block().append_op(*args, **kwargs)
@@ -116,6 +118,7 @@ class LayerHelper:
 
     # ---- variables
 
+    @entry_point
     def create_parameter(
         self,
         attr: Any,
@@ -206,6 +209,7 @@ class LayerHelper:
         inputs = {"X": input_var, "Y": bias}
         return self.append_result("elementwise_add", inputs, {"axis": dim_start})
 
+    @entry_point
     def append_activation(self, input_var: Variable) -> Variable:
         """Apply the activation the layer was given; TypeError where it is no name."""
         act = self.kwargs.get("act")

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compiler.tracebacks import entry_point
 from fluid.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from fluid.executor import Executor, global_scope
 from fluid.framework import Program, default_main_program
@@ -68,6 +69,7 @@ class ParallelExecutor:
         """The number of devices of this process."""
         return len(self._places)
 
+    @entry_point
     def run(
         self,
         fetch_list: Any,

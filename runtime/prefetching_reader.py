@@ -14,6 +14,7 @@ from threading import Condition, Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from compiler.tracebacks import entry_point
 from runtime.forks import renew_in_children
 
 T = TypeVar("T")
@@ -150,6 +151,7 @@ class Prefetcher(Generic[T]):
         self.queue.close()
 
 
+@entry_point
 def prefetched(source: Callable[[], Iterable[T]], capacity: int) -> Iterator[T]:
     """The items of an iterable, made ahead as `Prefetcher` does; leaving the loop ends the thread.
 

@@ -17,6 +17,9 @@ from hypothesis import settings
 if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# A test that fails shows every frame.
+os.environ.setdefault("FLUID_TRACEBACK", "full")
+
 # The same examples in every run, and no deadline: machines that test are shared and slow.
 settings.register_profile("house", derandomize=True, deadline=None)
 settings.load_profile("house")

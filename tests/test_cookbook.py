@@ -1,6 +1,11 @@
-"""docs/cookbook.md: its code runs, each recipe is under a page, and the op's gradient is right."""
+"""docs/cookbook.md: its code runs, and each task needs its two files alone."""
 
+import importlib.util
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +20,43 @@ from compiler.options import Options
 from compiler.passes import Context, Fact, Pass, register_pass
 from compiler.passes.manager import run_passes
 from compiler.passes.pipeline import PASSES, pipeline
-from compiler.passes.registry import with_added
+from compiler.passes.registry import with_added, with_placed
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "cookbook.md"
-LINES = 60
-"""What fits a page."""
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "cookbook.md"
+
+
+FILE = re.compile(r"`([\w/]+\.\w+)`:\n\n```\w+\n(.*?)```", re.DOTALL)
+"""A block with the name of its file above it."""
+CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+TASKS = {"A pass": "merge_scales", "An op": "squareplus", "An optimizer": "lion"}
+COPIED = ("compiler", "runtime", "fluid", "fleet", "tests/codegen", "tests/ops", "tests/passes")
+JUDGES = (
+    "tests/passes/test_golden.py", "tests/passes/test_manager.py", "tests/ops/test_every_op.py",
+    "tests/ops/test_generated.py", "tests/ops/test_on_device.py",
+)  # fmt: skip
+
+HAS_KERNELS = all(map(importlib.util.find_spec, ("triton", "torch")))
+
+
+def text() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def tasks() -> dict[str, str]:
+    """The recipes of the page by their headings."""
+    _, *recipes = text().split("\n## ")
+    return {title: body for title, _, body in (each.partition("\n") for each in recipes)}
+
+
+def files(recipe: str) -> dict[str, str]:
+    """The files that a recipe adds, by path."""
+    return dict(FILE.findall(recipe))
 
 
 def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    """The code that runs one after another, as in a script."""
+    return [each for each in CODE.findall(text()) if "import Sample" not in each]
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +73,41 @@ def test_the_code_of_the_page_runs() -> None:
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks():
         exec(compile(block, str(PAGE), "exec"), names)
-    assert len(blocks()) == 4
+    assert len(blocks()) == 6
 
 
-def test_each_recipe_is_under_a_page() -> None:
-    _, *recipes = PAGE.read_text(encoding="utf-8").split("\n## ")
-    assert [len(each.splitlines()) < LINES for each in recipes] == [True, True]
+def test_each_task_touches_the_two_files_that_it_lists() -> None:
+    assert [*tasks()] == [*TASKS]
+    for title, recipe in tasks().items():
+        listed = re.findall(r"^\| `(.*?)` \|", recipe, re.MULTILINE)
+        assert [*files(recipe)] == listed, title
+        assert len(listed) == 2, title
+
+
+def test_the_files_of_the_page_are_all_that_the_project_needs(tmp_path: Path) -> None:
+    for folder in COPIED:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    for file in ("pyproject.toml", "conftest.py", "tests/conftest.py"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    for path, source in (each for recipe in tasks().values() for each in files(recipe).items()):
+        assert not (tmp_path / path).exists(), path
+        (tmp_path / path).write_text(source, encoding="utf-8")
+    names = " or ".join((*TASKS.values(), "contract", "every_pass"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *JUDGES, "-k", names],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, timeout=300,
+        capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    on_device = {"squareplus": "backward", "lion": "forward"} if HAS_KERNELS else {}
+    for judged in (
+        *(f"test_on_device.py::test_{way}[{op}] PASSED" for op, way in on_device.items()),
+        "this_of_that[merge_scales] PASSED", "finite_differences[squareplus] PASSED",
+        "test_generated.py::test_backward[squareplus] PASSED",
+        "test_generated.py::test_forward[lion] PASSED",
+    ):  # fmt: skip
+        assert judged in done.stdout, done.stdout
 
 
 def test_the_pass_keeps_every_number(page: dict[str, Any]) -> None:
@@ -118,6 +180,22 @@ def test_a_pass_at_a_wrong_place_is_refused_with_the_fact_it_misses() -> None:
     graph = parse("graph main {\n  feed x: f32[4]\n  (Out=y: f32[4]) = relu(X=x)\n  return y\n}")
     with pytest.raises(PassOrderError, match="pass 'idle_e' needs STORED"):
         run_passes(graph, pipeline(Options(passes=[made])), Context())
+
+
+def test_a_pass_of_the_folder_names_its_place() -> None:
+    made = [
+        type(name, (_Idle,), {"name": name, **place})
+        for name, place in (
+            ("first", {"before": "schedule"}), ("second", {"after": "schedule"}),
+            ("third", {"after": "schedule"}), ("fourth", {}),
+        )
+    ]  # fmt: skip
+    found = [each.name for each in with_placed(PASSES, made)]
+    place = found.index("schedule")
+    assert found[place - 1 : place + 3] == ["first", "schedule", "second", "third"]
+    assert "fourth" not in found
+    with pytest.raises(CompileError, match="pass 'first' stands by a pass 'schedule' that is not"):
+        with_placed(PASSES[:2], made)
 
 
 def test_what_cannot_be_registered_is_said() -> None:

@@ -32,6 +32,7 @@ from compiler.ir.graph import Graph, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.type_inference import bind, infer_types
 from compiler.ir.program import GRAD, OpDesc
+from compiler.tracebacks import unfiltered
 
 RESULT, LARGE, REFUSED, TYPED, UNTYPED, DIFFERS, CRASH, HANG = KINDS = (
     "result", "large", "data refused", "typed error", "untyped error", "differs", "crash", "hang",
@@ -68,7 +69,7 @@ def attempt(case: Case, target: str) -> Outcome:
     except CompileError as error:
         return Outcome(TYPED, f"{type(error).__name__}: {error}")
     except FAULTS as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
+        where = traceback.extract_tb(unfiltered(error))[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         return Outcome(UNTYPED, f"{type(error).__name__}: {error!s:.200} ({place})")
 

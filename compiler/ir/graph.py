@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 from compiler.ir.digraph import Digraph
 from compiler.ir.opdef import OpDef, Slot, find
-from compiler.ir.opdef.lazy_loading import load
 from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
+from compiler.lazy_loading import load
 
 Position: TypeAlias = tuple[int, ...]
 """Where an op stands: `(7,)` is the eighth op; `(7, 0)` was inserted just behind it."""

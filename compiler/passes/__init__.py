@@ -4,7 +4,7 @@ What a pass of one's own needs is here; docs/cookbook.md shows one. It is loaded
 since `passes.norm_folding` needs no graphs.
 """
 
-from compiler.ir.opdef.lazy_loading import lazy_names
+from compiler.lazy_loading import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,

@@ -62,6 +62,9 @@ class Pass:
     may no longer hold (their labels are removed before `run`). `preserves` is False for passes that
     change what one process computes. `run` leaves the graph valid and reports an op that it leaves
     alone with a reason, by `ctx.note_missed`.
+
+    A pass of this folder that the list of `pipeline` lacks names the pass it runs just `before` or
+    just `after`.
     """
 
     name: ClassVar[str] = ""
@@ -69,6 +72,8 @@ class Pass:
     establishes: ClassVar[frozenset[Fact]] = frozenset()
     invalidates: ClassVar[frozenset[Fact]] = frozenset()
     preserves: ClassVar[bool] = True
+    before: ClassVar[str] = ""
+    after: ClassVar[str] = ""
 
     def run(self, g: Graph, ctx: Context) -> None:
         """Edit the graph in place."""

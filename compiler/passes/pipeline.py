@@ -1,8 +1,14 @@
-"""The order of the passes, once, as a list a newcomer can read."""
+"""The order of the passes, once, as a list a newcomer can read.
+
+A pass of this package that declares the pass it runs before or after needs no line in the list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import pkgutil
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
 
 from compiler.errors import did_you_mean
 from compiler.options import Options
@@ -23,7 +29,7 @@ from compiler.passes.memory.insert_deletes import InsertDeletes
 from compiler.passes.memory.recompute import Recompute
 from compiler.passes.memory.reuse_memory import ReuseMemory
 from compiler.passes.memory.schedule import Schedule
-from compiler.passes.registry import added_names, with_added
+from compiler.passes.registry import added_names, with_added, with_placed
 from compiler.passes.simplify.eliminate_dead import EliminateDead
 from compiler.passes.simplify.fold_constants import FoldConstants
 from compiler.passes.simplify.merge_common import MergeCommon
@@ -32,7 +38,7 @@ from compiler.passes.simplify.merge_transposes import MergeTransposes
 from compiler.passes.simplify.remove_dropout import RemoveDropout
 from compiler.passes.simplify.remove_identities import RemoveIdentities
 
-PASSES: tuple[type[Pass], ...] = (
+_LISTED: tuple[type[Pass], ...] = (
     RemoveDropout,
     RemoveIdentities,
     FuseBatchNorm,
@@ -54,6 +60,18 @@ PASSES: tuple[type[Pass], ...] = (
     ReuseMemory,
     InsertDeletes,
 )
+
+
+def _placed() -> Iterator[type[Pass]]:
+    """The passes of this package that declare where they run, in order of their modules."""
+    found = pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}.")
+    for path in sorted(each.name for each in found if not each.ispkg and each.name != __name__):
+        for made in vars(import_module(path)).values():
+            if isinstance(made, type) and issubclass(made, Pass) and made.__module__ == path:
+                yield made
+
+
+PASSES: tuple[type[Pass], ...] = tuple(with_placed(_LISTED, _placed()))
 """Every pass, in the order they run."""
 
 

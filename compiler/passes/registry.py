@@ -60,16 +60,27 @@ def with_added(passes: Sequence[type[Pass]], names: Iterable[str]) -> list[type[
 
     Raises CompileError for a name nobody registered, or one that stands by a pass nobody knows.
     """
+    return _inserted(passes, map(_known, dict.fromkeys(names)))
+
+
+def with_placed(passes: Sequence[type[Pass]], found: Iterable[type[Pass]]) -> list[type[Pass]]:
+    """The passes with those that name the pass they run just `before` or `after` themselves.
+
+    Raises CompileError for one that names a pass nobody knows.
+    """
+    placed = (each for each in found if each.before or each.after)
+    return _inserted(passes, (_Added(e, e.before or e.after, bool(e.after)) for e in placed))
+
+
+def _inserted(passes: Sequence[type[Pass]], every: Iterable[_Added]) -> list[type[Pass]]:
     found = list(passes)
     behind: dict[str, int] = {}
-    for name in dict.fromkeys(names):
-        added = _known(name)
+    for added in every:
         order = [each.name for each in found]
         if added.anchor not in order:
             hint = did_you_mean(added.anchor, order) or f"there are: {', '.join(order)}"
-            raise CompileError(
-                f"pass {name!r} stands by a pass {added.anchor!r} that is not there", hint=hint
-            )
+            text = f"pass {added.made.name!r} stands by a pass {added.anchor!r} that is not there"
+            raise CompileError(text, hint=hint)
         place = order.index(added.anchor)
         if added.behind:
             behind[added.anchor] = behind.get(added.anchor, 0) + 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from compiler import autodiff
+from compiler.tracebacks import entry_point
 from fluid.backward import paths as backward_paths
 from fluid.backward.recompute import recompute_segments
 from fluid.framework import Parameter, Variable
@@ -25,6 +26,7 @@ _some_in_set_ = backward_paths.some_in_set
 _strip_grad_suffix_ = backward_paths.strip_grad_suffix
 
 
+@entry_point
 @atomic
 def append_backward(
     loss: Variable,
@@ -64,6 +66,7 @@ def append_backward(
     return [(block.var(param), loss.block.var(gradient)) for param, gradient in pairs]
 
 
+@entry_point
 @atomic
 def gradients(
     targets: Variable | list[Variable],
@@ -100,6 +103,7 @@ def gradients(
     return [block.var(found[name]) if name in found else None for name in names]
 
 
+@entry_point
 def calc_gradient(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> Any:

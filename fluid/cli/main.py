@@ -57,6 +57,9 @@ start here:
   fluid launch_ps --worker_num 2 --server_num 2 train.py     with parameter servers
 
 'fluid COMMAND --help' says more about each.
+
+environment:
+  FLUID_TRACEBACK=full              show all frames in tracebacks, not only the script's own
 """
 
 DEMO = """\

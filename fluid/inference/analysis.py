@@ -13,6 +13,7 @@ from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.options import Options
+from compiler.tracebacks import entry_point
 from fluid.inference.analysis_config import AnalysisConfig, NativeConfig
 from fluid.inference.paddle_tensor import PaddleTensor, ZeroCopyTensor, fed
 from fluid.inference.predictor import Predictor
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@entry_point
 def create_paddle_predictor(config: AnalysisConfig | NativeConfig) -> PaddlePredictor:
     """A predictor of the model that a config names.
 
@@ -70,11 +72,13 @@ class PaddlePredictor:
         """An output, which each run fills anew; CompileError for another name."""
         return _named(self._outputs, name, "output")
 
+    @entry_point
     def zero_copy_run(self) -> bool:
         """Compute the outputs from the inputs; True. Raises what `fluid.Predictor.run` raises."""
         self._run({name: tensor.fed() for name, tensor in self._inputs.items()})
         return True
 
+    @entry_point
     def run(self, inputs: Sequence[PaddleTensor]) -> list[PaddleTensor]:
         """The outputs for tensors in the order of inputs, or by name where the config says so."""
         given: Any = [fed(tensor) for tensor in inputs]

@@ -20,6 +20,7 @@ from compiler.errors import CompileError
 from compiler.ir.model_format.program_desc import load_program
 from compiler.ir.types import Array
 from compiler.options import Options
+from compiler.tracebacks import entry_point
 from fluid.framework import Program
 from fluid.inference.predictor import Predictor, Ready
 from fluid.saving.files import PathName, as_path, bytes_writer
@@ -36,6 +37,7 @@ __all__ = ["is_package", "load_compiled", "write_package"]
 PARAMS = "params"
 
 
+@entry_point
 def load_compiled(
     dirname: PathName, place: CUDAPlace | None = None, params: Mapping[str, Array] | None = None,
     at_once: int | None = None, options: Options | None = None,

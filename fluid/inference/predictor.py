@@ -17,6 +17,7 @@ from compiler.errors import did_you_mean
 from compiler.escape import one_line
 from compiler.ir.text.program_printer import recorded_digest
 from compiler.options import Options
+from compiler.tracebacks import entry_point
 from fluid.framework import Program, Variable
 from fluid.profiler import recorder
 from fluid.running.feeds import declared, expect_names, feed_arrays
@@ -43,6 +44,7 @@ class PredictorMemory:
     lanes: tuple[int, ...]
 
 
+@entry_point
 def create_predictor(
     dirname: PathName | None,
     model_filename: str | bytes | None = None,
@@ -127,6 +129,7 @@ class Predictor:
         """How often it was compiled: neither other batch sizes nor more threads add to it."""
         return len(self._library)
 
+    @entry_point
     def run(self, feed: Mapping[str, Any] | Sequence[Any]) -> list[Any]:
         """The model's results for arrays or LoDTensors by name, or in the order of `feed_names`.
 

@@ -5,7 +5,7 @@
 collects variables, `capacity` computes what a job moves and holds.
 """
 
-from compiler.ir.opdef.lazy_loading import lazy_names
+from compiler.lazy_loading import lazy_names
 from fluid.parameter_server.programs import exchanges, has_placement, serves, sessions
 
 __all__ = [

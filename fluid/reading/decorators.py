@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from compiler.tracebacks import entry_point
 from fluid.recording.arguments import typed
 from runtime.prefetching_reader import prefetched
 
@@ -71,6 +72,7 @@ def shuffle(reader: Reader, buf_size: int) -> Reader:
     It draws from Python's `random`, as the reference does: `random.seed` makes it repeatable.
     """
 
+    @entry_point
     def shuffled() -> Iterator[Any]:
         for samples in batch(reader, max(buf_size, 1))():
             random.shuffle(samples)
@@ -102,6 +104,7 @@ def compose(*readers: Reader, **kwargs: Any) -> Reader:
         raise TypeError(f"compose takes readers and check_alignment, not {', '.join(kwargs)}")
     together = itertools.zip_longest if aligned else zip
 
+    @entry_point
     def composed() -> Iterator[tuple[Any, ...]]:
         for samples in together(*[reader() for reader in readers]):
             if aligned and any(sample is None for sample in samples):
@@ -148,6 +151,7 @@ def batch(reader: Reader, batch_size: float, drop_last: bool = False) -> Reader:
     if size <= 0:
         raise ValueError(f"batch_size should be a positive integer, but received {batch_size}")
 
+    @entry_point
     def batches() -> Iterator[list[Any]]:
         samples = iter(reader())
         while found := list(itertools.islice(samples, size)):
@@ -177,6 +181,7 @@ def xmap_readers(
     [1, 2, 3]
     """
 
+    @entry_point
     def mapped() -> Iterator[Any]:
         samples = prefetched(reader, max(buffer_size, 1))
         pool = ThreadPoolExecutor(process_num)
@@ -214,6 +219,7 @@ def multiprocess_reader(
     return partial(in_processes, readers)
 
 
+@entry_point
 def in_processes(readers: Iterable[Reader], timeout: float = 0) -> Iterator[Any]:
     """One sample of each reader in turns, each read in a process of its own.
 

@@ -13,6 +13,7 @@ from weakref import ref
 
 import numpy as np
 
+from compiler.tracebacks import entry_point
 from fluid.core import EOFException
 from fluid.data_feeder import DataFeeder
 from fluid.framework import Variable, default_main_program
@@ -114,6 +115,7 @@ class DataLoaderBase:
         """The batches from the first one on."""
         raise NotImplementedError
 
+    @entry_point
     def __next__(self) -> Any:
         """The next batch of the loop that was begun last, or of a new one.
 
@@ -260,6 +262,7 @@ def _tensor(value: Any, name: str) -> LoDTensor:
     return tensor
 
 
+@entry_point
 def device_feeds(
     batches: Iterator[Batch], names: list[str] | None, places: int, drop_last: bool
 ) -> Iterator[list[Any]]:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from compiler.tracebacks import hide_frames, passes_arguments
+
 __all__ = ["ArgumentError", "typed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,6 +36,8 @@ class ArgumentError(TypeError, ValueError, AssertionError):
 def typed(function: F) -> F:
     """The function, which holds its arguments against its annotations; of a class, its methods.
 
+    Errors show the user's frames alone (`compiler.tracebacks`).
+
     Numbers and lists of NumPy's come in as Python's. Raises ArgumentError naming the argument that
     does not fit.
 
@@ -47,16 +51,21 @@ def typed(function: F) -> F:
                 setattr(function, name, typed(method))
         return function
 
+    @passes_arguments
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
-        hints = _hints(function)
-        given = [*zip(hints, args, strict=False), *kwargs.items()]
-        for name, value in given:
-            _check(where, name, value, hints.get(name, Any))
-        plain = map(_plain, args, [*hints.values()][: len(args)])
-        named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
-        return function(*plain, *args[len(hints) :], **named)
+        try:
+            where = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            hints = _hints(function)
+            given = [*zip(hints, args, strict=False), *kwargs.items()]
+            for name, value in given:
+                _check(where, name, value, hints.get(name, Any))
+            plain = map(_plain, args, [*hints.values()][: len(args)])
+            named = {name: _plain(value, hints.get(name, Any)) for name, value in kwargs.items()}
+            return function(*plain, *args[len(hints) :], **named)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return call  # type: ignore[return-value]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from compiler.tracebacks import entry_point
 from fluid import unique_name
 from fluid.recording.arguments import ArgumentError
 
@@ -22,6 +23,7 @@ _COMPARISONS = {"equal", "not_equal", "less_than", "less_equal", "greater_than",
 def _operator(op_type: str, factors: Factors | None = None, *, swap: bool = False) -> Any:
     """A method that appends `op_type`, or one `scale` where the other operand is a number."""
 
+    @entry_point
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, Real | Arithmetic):
             return NotImplemented

@@ -8,6 +8,7 @@ from functools import wraps
 from traceback import walk_tb
 from typing import Any, TypeVar
 
+from compiler.tracebacks import passes_arguments
 from fluid.framework import Program, Variable, default_main_program, default_startup_program
 from fluid.recording.arguments import ArgumentError, typed
 from fluid.recording.checks import AxisError
@@ -36,6 +37,7 @@ def atomic(function: F) -> F:
     <Block 0: 1 variables, 0 ops>
     """
 
+    @passes_arguments
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         marks = [_Mark(program) for program in _programs(*args, *kwargs.values())]

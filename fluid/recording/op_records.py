@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -13,18 +12,11 @@ from typing import Any
 
 import numpy as np
 
-import compiler
+from compiler import tracebacks
 from compiler.ir.program import Block, BlockRef, VarDesc
 
-_HERE = Path(__file__).parents[1]
-_OURS = (
-    str(_HERE) + os.sep,
-    str(Path(str(compiler.__file__)).parent) + os.sep,
-    str(contextlib.__file__),
-)
-"""Where frames are not the user's: `contextlib` stands between a `with` line and our guards."""
-_DEMO = str(_HERE / "demo") + os.sep
-"""The demo is written as any user's program is, and its lines are shown as a user's."""
+_GUARDS = str(contextlib.__file__)
+"""Has frames between a `with` line and our context managers."""
 
 
 def slot_names(op_type: str, slots: Mapping[str, Any] | None) -> dict[str, list[str]]:
@@ -70,12 +62,12 @@ def plain_values(attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file is of this package or of the compiler, and not the user's."""
-    return file.startswith(_OURS) and not file.startswith(_DEMO)
+    """Whether a file is of our packages, or that of context managers, and not the user's."""
+    return tracebacks.is_ours(file) or file == _GUARDS
 
 
 def user_line() -> str:
-    """`file:line` of the nearest caller outside this package and the compiler; "" without one."""
+    """`file:line` of the nearest caller outside our packages; "" without one."""
     frame = sys._getframe(1)
     while frame and is_ours(frame.f_code.co_filename):
         frame = frame.f_back

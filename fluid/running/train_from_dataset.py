@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compiler.ir.program import OpRole
+from compiler.tracebacks import entry_point
 from fluid.dataset import DatasetBase
 from fluid.framework import Program, Variable, default_main_program
 
@@ -59,6 +60,7 @@ class RunsDatasets(ABC):
     ) -> Any:
         """Run a program once on feeds; the fetched values."""
 
+    @entry_point
     def train_from_dataset(
         self,
         program: Any = None,
@@ -90,6 +92,7 @@ class RunsDatasets(ABC):
             names, fetch_info or [], print_period, fetch_handler,
         )  # fmt: skip
 
+    @entry_point
     def infer_from_dataset(
         self,
         program: Any = None,

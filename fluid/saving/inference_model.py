@@ -16,6 +16,7 @@ from typing import Any
 
 from compiler.errors import CompileError, did_you_mean
 from compiler.ir.model_format.program_desc import dump_program, load_program
+from compiler.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
 from fluid.recording.program_bytes import program_bytes
@@ -47,6 +48,7 @@ MODEL_FILE = "__model__"
 VarType = VarDesc.VarType
 
 
+@entry_point
 def save_inference_model(
     dirname: PathName,
     feeded_var_names: str | list[str],
@@ -86,7 +88,7 @@ def save_inference_model(
     file = file if export_for_deployment else f"{file}.main_program"
     params: dict[str, Writer] = {}
     if program_only:
-        warnings.warn("program_only: the parameters are not saved", stacklevel=2)
+        warnings.warn("program_only: the parameters are not saved", stacklevel=3)
     else:
         if params_filename is None:
             _expect_other_names(program, file)
@@ -95,6 +97,7 @@ def save_inference_model(
     return results
 
 
+@entry_point
 def load_inference_model(
     dirname: PathName | None,
     executor: Executor,

@@ -15,11 +15,18 @@ from typing import Any
 
 from compiler.escape import one_line
 from compiler.ir.program import VarKind
+from compiler.tracebacks import entry_point
 from fluid import parameter_server
 from fluid.compiler import CompiledProgram
-from fluid.executor import Executor, fetch_var, global_scope
-from fluid.framework import Parameter, Program, Variable, default_main_program
+from fluid.executor import Executor, global_scope
+from fluid.framework import Program, Variable, default_main_program
 from fluid.saving.files import PathName, as_path
+from fluid.saving.variables import (
+    get_program_parameter,
+    get_program_persistable_vars,
+    is_parameter,
+    is_persistable,
+)
 from runtime.device import Place
 from runtime.errors import CheckpointError, NotInitialized
 from runtime.files.atomic_saves import Writer, reading, save_files
@@ -58,54 +65,11 @@ __all__ = [
 IN_MEMORY = "the bytes given"
 """What messages call data that is in no file."""
 
-_NEVER_SAVED = (VarKind.FEED, VarKind.FETCH, VarKind.READER)
-
-
-def is_parameter(var: Variable) -> bool:
-    """True for what optimizers update, and for the running statistics beside it."""
-    return isinstance(var, Parameter)
-
-
-def is_persistable(var: Variable) -> bool:
-    """True for what outlives a run and can be saved."""
-    return var.kind not in _NEVER_SAVED and var.persistable
-
-
-def is_belong_to_optimizer(var: Variable) -> bool:
-    """True for what an optimizer remembers: persistable, neither a parameter nor to be fed."""
-    return is_persistable(var) and not is_parameter(var) and not var.need_check_feed
-
-
-def get_parameter_value(para: Variable, executor: Executor) -> Any:
-    """A copy of a parameter's array in the global scope; `executor` is not needed here.
-
-    Raises AssertionError for a variable that is no parameter, and where it has no value yet.
-    """
-    assert is_parameter(para), "The input variable is not parameter."
-    return fetch_var(para.name)
-
-
-def get_parameter_value_by_name(
-    name: str, executor: Executor, program: Program | None = None
-) -> Any:
-    """`get_parameter_value` of the parameter of a name in a program, by default the main one."""
-    found = (program or default_main_program()).global_block().var(name)
-    return get_parameter_value(found, executor)
-
-
-def get_program_parameter(program: Program) -> list[Parameter]:
-    """The parameters of a program, in order of creation."""
-    return [var for var in program.list_vars() if is_parameter(var)]
-
-
-def get_program_persistable_vars(program: Program) -> list[Variable]:
-    """The variables of a program that outlive a run, in order of creation."""
-    return [var for var in program.list_vars() if is_persistable(var)]
-
 
 # ---- saving and loading ----
 
 
+@entry_point
 def save_vars(
     executor: Executor,
     dirname: PathName | None,
@@ -124,7 +88,7 @@ def save_vars(
     expect_executor(executor)
     chosen = _chosen(main_program, vars, predicate)
     if not chosen:
-        warnings.warn("there is no variable to save in the program", stacklevel=2)
+        warnings.warn("there is no variable to save in the program", stacklevel=3)
         return None
     return _save(dirname, filename, {name: value_of(name) for name in chosen})
 
@@ -149,6 +113,7 @@ def persistable_files(
     return _files(as_path(dirname, "dirname"), filename, tensors)[1]
 
 
+@entry_point
 def save_params(
     executor: Executor,
     dirname: PathName | None,
@@ -167,6 +132,7 @@ def save_params(
     return _save_with(executor, dirname, program, is_parameter, filename, remote)
 
 
+@entry_point
 def save_persistables(
     executor: Executor,
     dirname: PathName | None,
@@ -200,6 +166,7 @@ def _save_with(
     return _save(dirname, filename, tensors)
 
 
+@entry_point
 def load_vars(
     executor: Executor,
     dirname: PathName | None,
@@ -235,6 +202,7 @@ def _read(
     return {name: _fitting(var, *found[name]) for name, var in chosen.items()}
 
 
+@entry_point
 def load_params(
     executor: Executor,
     dirname: PathName | None,
@@ -245,6 +213,7 @@ def load_params(
     load_vars(executor, dirname, main_program, None, is_parameter, filename)
 
 
+@entry_point
 def load_persistables(
     executor: Executor,
     dirname: PathName | None,

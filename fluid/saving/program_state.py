@@ -16,13 +16,13 @@ import numpy as np
 
 from compiler.errors import did_you_mean
 from compiler.ir.types import Array
+from compiler.tracebacks import entry_point
 from fluid.executor import Executor
 from fluid.framework import Program, Variable
 from fluid.saving.files import PathName, as_path, bytes_writer
 from fluid.saving.persistables import (
     expect_executor,
     expect_program,
-    is_belong_to_optimizer,
     is_parameter,
     is_persistable,
     load_vars,
@@ -31,6 +31,7 @@ from fluid.saving.persistables import (
     value_of,
 )
 from fluid.saving.state_file import dump_state, load_state
+from fluid.saving.variables import is_belong_to_optimizer
 from runtime.device import CPUPlace
 from runtime.errors import NotInitialized
 from runtime.files.atomic_saves import reading, save_files, saved_files
@@ -42,6 +43,7 @@ __all__ = ["load", "load_program_state", "save", "set_program_state"]
 PARAMETERS, OPTIMIZER, MODEL = ".pdparams", ".pdopt", ".pdmodel"
 
 
+@entry_point
 def save(program: Program, model_path: PathName) -> None:
     """Write `model_path` with .pdparams, .pdopt and .pdmodel after it, as release 1.8.5 does.
 
@@ -63,6 +65,7 @@ def save(program: Program, model_path: PathName) -> None:
     )
 
 
+@entry_point
 def load(
     program: Program,
     model_path: PathName,
@@ -97,6 +100,7 @@ def load(
         _load_file(executor, expect_program(program), Path(model_path), var_list)
 
 
+@entry_point
 def load_program_state(
     model_path: PathName, var_list: Iterable[Variable] | None = None
 ) -> dict[str, Array]:
@@ -123,6 +127,7 @@ def load_program_state(
         return {file.relative_to(path).as_posix(): load_tensor(file)[0] for file in files}
 
 
+@entry_point
 def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None:
     """Set the variables of a program that outlive a run; all that `state_dict` has of them.
 
@@ -137,7 +142,7 @@ def set_program_state(program: Program, state_dict: Mapping[str, Array]) -> None
     unused = sorted(set(state_dict) - {var.name for var in wanted})
     if unused:
         names = ", ".join(unused)
-        warnings.warn(f"not set, as the program has no such variable: {names}", stacklevel=2)
+        warnings.warn(f"not set, as the program has no such variable: {names}", stacklevel=3)
 
 
 # ---- what is saved
@@ -198,7 +203,7 @@ def _load_folder(executor: Executor, program: Program, folder: Path) -> None:
     unused = sorted(files - {var.name for var in wanted})
     if unused:
         names = ", ".join(unused)
-        warnings.warn(f"files of {folder} that the program has no use for: {names}", stacklevel=3)
+        warnings.warn(f"files of {folder} that the program has no use for: {names}", stacklevel=4)
     load_vars(executor, str(folder), program, vars=wanted)
 
 

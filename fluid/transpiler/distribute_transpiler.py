@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from compiler.tracebacks import entry_point
 from fluid.framework import Program, default_main_program, default_startup_program
 from fluid.transpiler import collective
 from fluid.transpiler.distribute.config import (
@@ -47,6 +48,7 @@ class DistributeTranspiler:
         self.config = check_config(DistributeTranspilerConfig() if config is None else config)
         self._job: Job | None = None
 
+    @entry_point
     def transpile(
         self,
         trainer_id: int,
@@ -101,6 +103,7 @@ class DistributeTranspiler:
 
     # ---- what the processes run
 
+    @entry_point
     def get_trainer_program(self, wait_port: bool = True) -> Program:
         """The program of a trainer: the one that was passed to `transpile`.
 
@@ -109,17 +112,20 @@ class DistributeTranspiler:
         """
         return self._made("get_trainer_program").trainer_program(wait_port)
 
+    @entry_point
     def get_pserver_program(self, endpoint: str) -> Program:
         """A new program, that a server runs. Raises RuntimeError before `transpile`, ValueError
         for an endpoint that is no server's.
         """
         return self._made("get_pserver_program").server_program(endpoint)
 
+    @entry_point
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
         """The main and the startup program of a server. Raises as `get_pserver_program` does."""
         job = self._made("get_pserver_programs")
         return job.server_program(endpoint), job.server_startup(endpoint)
 
+    @entry_point
     def get_startup_program(
         self,
         endpoint: str,

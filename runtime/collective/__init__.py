@@ -5,7 +5,7 @@ Read `rings` (what modules call) and `table` (how rings are made and waited for)
 when the first ring is made, and the files of this package when a program first has collectives.
 """
 
-from compiler.ir.opdef.lazy_loading import lazy_names
+from compiler.lazy_loading import lazy_names
 
 __getattr__, __dir__ = lazy_names(
     __name__,

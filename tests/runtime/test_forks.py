@@ -16,7 +16,7 @@ import pytest
 
 import fluid
 from compiler.ir.cached_property import cached_property
-from compiler.ir.opdef.lazy_loading import load
+from compiler.lazy_loading import load
 from runtime.prefetching_reader import Prefetcher
 
 SECONDS = 20

@@ -19,8 +19,8 @@ from typing import Any
 
 from compiler.ir.opdef.composite_steps import Steps
 from compiler.ir.opdef.definition import OpDef, Types
-from compiler.ir.opdef.lazy_loading import load
 from compiler.ir.program import OpDesc
+from compiler.lazy_loading import load
 
 __all__ = ["Composite", "Steps"]
 

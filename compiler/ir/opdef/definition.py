@@ -40,7 +40,6 @@ from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slo
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
 from compiler.ir.opdef.half_precision import mapped, narrowed, widened
 from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, LayoutRules
-from compiler.ir.opdef.lazy_loading import filled
 from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.opdef.slots import (
     BOOKKEEPING,
@@ -67,12 +66,14 @@ from compiler.ir.opdef.slots import (
 from compiler.ir.opdef.traits import Traits
 from compiler.ir.program import GRAD
 from compiler.ir.types import DType, Shape, TensorType, type_of
+from compiler.lazy_loading import filled
 
 __all__ = [
     "Again", "Attr", "BOOKKEEPING", "GradOp", "HostOp", "OpDef", "Pointwise", "PointwiseGrad",
     "Rowwise", "RowwiseGrad", "Share", "Slot", "Types", "Value", "Xp", "attr", "attr_list",
     "broadcast",
-    "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "parameters",
+    "call", "check_attributes", "find", "fit", "has", "is_registered", "listed", "loaded",
+    "parameters",
     "reads", "reads_lod", "reads_order", "reads_previous", "reads_rows", "reduced_axes",
     "registered", "required", "required_list", "slot_of", "type_of", "writes", "writes_lod",
     "writes_order", "writes_rows",

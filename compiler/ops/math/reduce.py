@@ -371,31 +371,3 @@ class ReduceProd(AxisReduction, Fold, op="reduce_prod"):
         result = k.prod(k.where(differs, X[there], 1), r)
         left = tuple(0 if axis in axes else index for axis, index in enumerate(own))
         k.store(d_X, own, d_Out.reshaped(self.spread(X.shape))[left] * result)
-
-
-class LogicalReduction(AxisReduction, Fold):
-    """Booleans reduced over axes."""
-
-    def infer(self, X: TensorType) -> TensorType:
-        require_dtype(self.kind, "X", X, DType.BOOL)
-        return super().infer(X).with_dtype(DType.BOOL)
-
-
-class ReduceAll(LogicalReduction, op="reduce_all"):
-    """Out = whether all of X are true over axes."""
-
-    ufunc = "logical_and"
-
-    def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_and, X, axes, self.keep_dim)
-
-
-class ReduceAny(LogicalReduction, op="reduce_any"):
-    """Out = whether any of X is true over axes."""
-
-    ufunc = "logical_or"
-
-    def numpy(self, X: Array) -> Array:
-        axes = axes_of(X.ndim, self.dim, self.reduce_all)
-        return reduced(np.logical_or, X, axes, self.keep_dim)

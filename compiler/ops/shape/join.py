@@ -9,13 +9,13 @@ import numpy as np
 
 from compiler.errors import BadAttribute, ShapeError
 from compiler.ir.dims import UNKNOWN, Size
-from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, required, writes
+from compiler.ir.opdef import OpDef, Share, Types, attr, attr_list, reads, writes
 from compiler.ir.opdef.kernel_builder import DeviceOperand, KernelBuilder, Operand, SourceBuilder
 from compiler.ir.opdef.layout_rules import AlongAxis
 from compiler.ir.program import OpDesc
 from compiler.ir.types import Array, Shape, TensorType
 from compiler.ops.math.axes import Sizes, at, open_shape, place, whole_numbers
-from compiler.ops.shared_kernels import window, with_axis
+from compiler.ops.shared_kernels import window
 from compiler.ops.type_checks import differ, require_same_dtype
 
 
@@ -290,114 +290,3 @@ def expect_whole(size: int, total: int) -> None:
 
 
 # ---- a new axis ---------------------------------------------------------------------------------
-
-
-def stacked(types: Sequence[TensorType], axis: int, op: str) -> TensorType:
-    """The type of tensors of one shape, put side by side along a new axis."""
-    sizes = common(op, types)
-    sizes.insert(place(op, axis, len(sizes) + 1), len(types))
-    return types[0].with_shape(sizes)
-
-
-def unstacked(type: TensorType, axis: int, op: str) -> TensorType:
-    """The type of what lies at one place of an axis."""
-    gone = place(op, axis, type.rank)
-    return type.with_shape([size for a, size in enumerate(type.shape) if a != gone])
-
-
-def slices_along(X: Array, axis: int, count: int) -> list[Array]:
-    """What lies at each place of an axis; ValueError where it has not `count` of them."""
-    if X.shape[axis] != count:
-        raise ValueError(f"an axis of size {X.shape[axis]} does not fall into {count} tensors")
-    return list(np.moveaxis(X, axis, 0))
-
-
-class Stack(OpDef, op="stack"):
-    """Y = the tensors of X, which have one shape, along a new axis. Reference: stack_op.cc."""
-
-    is_cheap = True
-
-    X = reads(many=True)
-    Y = writes()
-    axis = attr(0)
-
-    def infer(self, X: list[TensorType]) -> TensorType:
-        return stacked(X, self.axis, self.kind)
-
-    def numpy(self, X: list[Array]) -> Array:
-        return np.stack(X, axis=self.axis)
-
-    def grad(self, X: list[Shape], d_Y: Array) -> dict[str, list[Array]]:
-        return {"X": slices_along(d_Y, self.axis, len(X))}
-
-    def triton(self, k: KernelBuilder, X: list[DeviceOperand], Y: DeviceOperand) -> None:
-        axis = self.axis % Y.type.rank
-        join_parts(k, [with_axis(each, axis) for each in X], Y, axis)
-
-    def triton_grad(self, k: KernelBuilder, d_Y: DeviceOperand, d_X: list[DeviceOperand]) -> None:
-        axis = self.axis % d_Y.type.rank
-        cut_parts(k, d_Y, [with_axis(each, axis) for each in d_X], axis)
-
-
-class Unstack(OpDef, op="unstack"):
-    """Y = what lies at each of the `num` places of an axis of X. Reference: unstack_op.cc."""
-
-    lod_like = ""
-
-    X = reads()
-    Y = writes(many=True)
-    axis = required(int)
-    num = required(int)
-
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        each = unstacked(X, self.axis, self.kind)
-        if differ(X.shape[self.axis], self.num):
-            size = X.shape[self.axis]
-            raise ShapeError(f"unstack: 'num' is {self.num}, but that axis of X {X} has {size}")
-        return {"Y": [each] * self.num}
-
-    def numpy(self, X: Array) -> dict[str, list[Array]]:
-        return {"Y": slices_along(X, self.axis, self.num)}
-
-    def infer_grad(self, d_Y: list[TensorType]) -> dict[str, TensorType]:
-        return {"X": stacked(d_Y, self.axis, self.kind)}
-
-    def grad(self, d_Y: list[Array]) -> dict[str, Array]:
-        return {"X": np.stack(d_Y, axis=self.axis)}
-
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Y: list[DeviceOperand]) -> None:
-        axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Y], axis)
-
-    def triton_grad(self, k: KernelBuilder, d_Y: list[DeviceOperand], d_X: DeviceOperand) -> None:
-        axis = self.axis % d_X.type.rank
-        join_parts(k, [with_axis(each, axis) for each in d_Y], d_X, axis)
-
-
-class Unbind(OpDef, op="unbind"):
-    """Out = what lies at each place of an axis of X, whose size is known.
-
-    Reference: unbind_op.cc.
-    """
-
-    X = reads()
-    Out = writes(many=True)
-    axis = attr(0)
-
-    def infer(self, X: TensorType) -> dict[str, list[TensorType]]:
-        each = unstacked(X, self.axis, self.kind)
-        count = X.shape[self.axis]
-        if not isinstance(count, int):
-            raise ShapeError(f"unbind: X is {X}, expected a known size at axis {self.axis}")
-        return {"Out": [each] * count}
-
-    def numpy(self, X: Array) -> dict[str, list[Array]]:
-        return {"Out": slices_along(X, self.axis, X.shape[self.axis])}
-
-    def triton(self, k: KernelBuilder, X: DeviceOperand, Out: list[DeviceOperand]) -> None:
-        axis = self.axis % X.type.rank
-        cut_parts(k, X, [with_axis(each, axis) for each in Out], axis)
-
-    def grad_ops(self, op: OpDesc, grad: Callable[[str], str]) -> list[OpDesc]:
-        inputs = {"X": [grad(name) for name in op.outputs["Out"]]}
-        return [OpDesc("stack", inputs, {"Y": [grad(op.inputs["X"][0])]}, {"axis": self.axis})]

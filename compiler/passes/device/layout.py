@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.layout_rules import PermutedOp, channels_last
-from compiler.ir.opdef.lazy_loading import load
+from compiler.lazy_loading import load
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.device.permuted_values import Twins, can_be_seen, images_of, is_free
 from compiler.passes.memory.schedules import nbytes

@@ -1,0 +1,37 @@
+"""Logical reductions over axes: `reduce_all` and `reduce_any`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.ir.types import Array, DType, TensorType
+from compiler.ops.math.reduce import AxisReduction, Fold, axes_of, reduced
+from compiler.ops.type_checks import require_dtype
+
+
+class LogicalReduction(AxisReduction, Fold):
+    """Booleans reduced over axes."""
+
+    def infer(self, X: TensorType) -> TensorType:
+        require_dtype(self.kind, "X", X, DType.BOOL)
+        return super().infer(X).with_dtype(DType.BOOL)
+
+
+class ReduceAll(LogicalReduction, op="reduce_all"):
+    """Out = whether all of X are true over axes."""
+
+    ufunc = "logical_and"
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.logical_and, X, axes, self.keep_dim)
+
+
+class ReduceAny(LogicalReduction, op="reduce_any"):
+    """Out = whether any of X is true over axes."""
+
+    ufunc = "logical_or"
+
+    def numpy(self, X: Array) -> Array:
+        axes = axes_of(X.ndim, self.dim, self.reduce_all)
+        return reduced(np.logical_or, X, axes, self.keep_dim)

@@ -1,0 +1,257 @@
+"""Tracebacks of errors that reach users: their own frames, without those of our packages.
+
+A public function calls `hide_frames` in its `except Exception` and raises again without naming the
+error: Python then takes the traceback from the error and adds no frame. A debugger finds all frames
+by `unfiltered`; with `FLUID_TRACEBACK=full` nothing is hidden. Pickles leave tracebacks out.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import os
+import sysconfig
+from collections.abc import Callable, Generator
+from functools import wraps
+from pathlib import Path
+from traceback import walk_tb
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar, cast
+
+__all__ = ["entry_point", "hide_frames", "is_ours", "passes_arguments", "unfiltered"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ROOT = str(Path(__file__).parents[1]) + os.sep
+_OURS = tuple(f"{_ROOT}{name}{os.sep}" for name in ("compiler", "runtime", "fluid", "fleet"))
+_DEMO = str(Path(_ROOT, "fluid", "demo")) + os.sep
+"""The demo is written as any user's program is, and its lines are shown as a user's."""
+_GENERATED = "<module "
+_STANDARD = (sysconfig.get_path("stdlib") + os.sep, str(Path(os.__file__).parent) + os.sep)
+_INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+_CALLED = ("numpy", "torch", "triton", "networkx", "google", "grpc", "ml_dtypes")
+"""Libraries that our packages call."""
+_NOT_OURS = (OSError, MemoryError, ImportError, StopIteration)
+"""Errors of files, memory and what is installed: a library raises them, and they say all."""
+
+_KEPT = "__fluid_unfiltered__"
+_passing: set[CodeType] = set()
+
+
+class _Unfiltered:
+    """The traceback that an error had, and what is left of it in `__traceback__`."""
+
+    def __init__(self, traceback: TracebackType | None, shown: TracebackType | None) -> None:
+        self.traceback = traceback
+        self.shown = shown
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """None in another process: frames cannot be pickled."""
+        return type(None), ()
+
+
+def entry_point(function: F) -> F:
+    """The function or generator function, whose errors show the user's frames alone."""
+    if inspect.isgeneratorfunction(function):
+        return cast(F, _hiding_generator(function))
+
+    @passes_arguments
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    return cast(F, call)
+
+
+def _hiding_generator(function: Callable[..., Generator[Any]]) -> Callable[..., Generator[Any]]:
+    @passes_arguments
+    @wraps(function)
+    def items(*args: Any, **kwargs: Any) -> Generator[Any]:
+        try:
+            yield from function(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    return items
+
+
+def passes_arguments(wrapper: F) -> F:
+    """Mark a wrapper that passes arguments on: a TypeError of the call itself is the user's."""
+    _passing.add(wrapper.__code__)
+    return wrapper
+
+
+def hide_frames(error: BaseException) -> None:
+    """Hide the frames of our packages in the traceback of an error, where a user called us.
+
+    To be called by a public function in its `except` clause, before a bare `raise`. A function of
+    ours that called it is no user: nothing is hidden on the way to the outermost one.
+    """
+    if os.environ.get("FLUID_TRACEBACK") == "full" or _is_called_by_ours():
+        return
+    hint = _hint(error)
+    _hide_chain(error, {id(error)})
+    _hide(error)
+    if hint and hint not in getattr(error, "__notes__", ()):
+        error.add_note(hint)
+
+
+def _is_called_by_ours() -> bool:
+    """Whether a function of ours called the one that hides frames."""
+    frame = inspect.currentframe()
+    for _ in range(3):
+        frame = frame and frame.f_back
+    return frame is not None and is_ours(frame.f_code.co_filename)
+
+
+def unfiltered(error: BaseException) -> TracebackType | None:
+    """The traceback of an error with every frame, for `pdb.post_mortem`."""
+    kept: object = error.__dict__.get(_KEPT)
+    if not isinstance(kept, _Unfiltered):
+        return error.__traceback__
+    nodes: list[TracebackType] = []
+    node = error.__traceback__
+    while node is not None and node is not kept.shown:
+        nodes.append(node)
+        node = node.tb_next
+    return _linked(nodes, kept.traceback)
+
+
+def is_ours(file: str) -> bool:
+    """Whether a file is of our packages, or stands for a module that was generated."""
+    return file.startswith((*_OURS, _GENERATED)) and not file.startswith(_DEMO)
+
+
+# ---- which frames are the user's
+
+
+def _hide(error: BaseException) -> None:
+    """Leave the user's frames in an error; the others stay reachable by `unfiltered`."""
+    every, nodes = unfiltered(error), _users(error.__traceback__)
+    shown = _linked(nodes, None)
+    error.__dict__[_KEPT] = _Unfiltered(every, shown)
+    error.with_traceback(shown)
+
+
+def _users(traceback: TracebackType | None) -> list[TracebackType]:
+    """The nodes of frames that are not ours, nor of a library that ours called."""
+    found: list[TracebackType] = []
+    inside, node = False, traceback
+    while node is not None:
+        inside = _is_inside(node.tb_frame, inside)
+        found += [] if inside else [node]
+        node = node.tb_next
+    return found
+
+
+def _is_inside(frame: FrameType, inside: bool) -> bool:
+    """Whether a frame is ours, or of a library while the one that called it is inside."""
+    file = frame.f_code.co_filename
+    if is_ours(file):
+        return True
+    if not inside or file.startswith("<frozen "):
+        return inside
+    if file.startswith("<"):  # methods that dataclasses make have the names of their module
+        return is_ours(str(frame.f_globals.get("__file__", "")))
+    installed = next((each for each in _INSTALLED if file.startswith(each)), None)
+    if installed is not None:
+        return Path(file.removeprefix(installed)).parts[0].removesuffix(".py") in _CALLED
+    return file.startswith(_STANDARD)
+
+
+def _linked(nodes: list[TracebackType], rest: TracebackType | None) -> TracebackType | None:
+    """A traceback of these nodes, before another one."""
+    for node in reversed(nodes):
+        rest = TracebackType(rest, node.tb_frame, node.tb_lasti, node.tb_lineno)
+    return rest
+
+
+# ---- errors behind an error
+
+
+def _hide_chain(error: BaseException, seen: set[int]) -> None:
+    """Do not show an error behind this one that no frame of the user's is in.
+
+    It remains the `__context__`. Of others only frames are hidden.
+    """
+    behind = _behind(error)
+    if behind is None or id(behind) in seen:
+        return
+    _hide_chain(behind, seen | {id(behind)})
+    is_internal = behind.__traceback__ is not None and not _users(behind.__traceback__)
+    if is_internal and _behind(behind) is None:
+        BaseException.__setattr__(error, "__context__", behind)
+        BaseException.__setattr__(error, "__cause__", None)  # also suppresses the context
+    else:
+        _hide(behind)
+
+
+def _behind(error: BaseException) -> BaseException | None:
+    """The error that a traceback shows before this one."""
+    hidden = error.__suppress_context__
+    return error.__cause__ or (None if hidden else error.__context__)
+
+
+# ---- errors that are bugs
+
+
+def _hint(error: BaseException) -> str:
+    """Where an error or its cause came from that nobody raised on purpose, and how to see more."""
+    behind = _behind(error)
+    if _is_accident(error):
+        text = f"raised in {_place(error)}"
+    elif behind is not None and _is_accident(behind) and str(behind) not in str(error):
+        text = f"caused by {type(behind).__name__}: {behind!s:.200} in {_place(behind)}"
+    else:
+        return ""
+    return f"  hint: {text}; set FLUID_TRACEBACK=full to see every frame"
+
+
+def _is_accident(error: BaseException) -> bool:
+    """Whether an error came from inside our packages, and not from a `raise` statement there."""
+    traceback = unfiltered(error)
+    if traceback is None or isinstance(error, _NOT_OURS) or not _ends_inside(traceback):
+        return False
+    last = _last(traceback)
+    if isinstance(error, TypeError) and last.tb_frame.f_code in _passing:
+        return False
+    return not (is_ours(last.tb_frame.f_code.co_filename) and _is_raised(last))
+
+
+def _ends_inside(traceback: TracebackType) -> bool:
+    users = _users(traceback)
+    return not users or users[-1] is not _last(traceback)
+
+
+def _last(traceback: TracebackType) -> TracebackType:
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _is_raised(node: TracebackType) -> bool:
+    """Whether a frame is at a `raise` that is not that of an `assert`."""
+    before = ""
+    for each in dis.get_instructions(node.tb_frame.f_code):
+        if each.offset == node.tb_lasti:
+            return each.opname in ("RAISE_VARARGS", "RERAISE") and before != "assert"
+        if each.opname in ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"):
+            before = "assert"
+        elif each.opname == "RAISE_VARARGS":
+            before = ""
+    return False
+
+
+def _place(error: BaseException) -> str:
+    """File and line of our packages that an error was raised in, or called what raised it."""
+    places = [
+        f"{Path(frame.f_code.co_filename.removeprefix(_ROOT)).as_posix()}:{line}"
+        for frame, line in walk_tb(unfiltered(error))
+        if is_ours(frame.f_code.co_filename)
+    ]
+    return places[-1]
