@@ -26,7 +26,6 @@ GROUND = ("compiler.errors", "compiler.escape", "compiler.limits", "compiler.laz
 VALUES = (
     "compiler.ir.cached_property",
     "compiler.ir.dims",
-    "compiler.ir.digraph",
     "compiler.ir.types",
     "compiler.ir.program",
 )

@@ -1,9 +1,9 @@
-"""The dataflow graph: a directed graph of ops and vars in which every var has one producer.
+"""The dataflow graph: a networkx DiGraph of ops and vars in which every var has one producer.
 
-This is the only code that edits its edges. Passes read them, with networkx if they like
-(`nx.descendants(g.nx, op)`), and change through `Graph`, in place. A rewrite changes ops; a
-decision is a label: `op.kernel` (fused kernel), `op.target` (code generator), `var.slot` (memory)
-and the positions of ops. Vars keep their names for life: remove ops, give outputs new producers.
+This is the only code that edits the DiGraph. Passes read with networkx (`nx.descendants(g.nx, op)`)
+and change through `Graph`, in place. A rewrite changes ops; a decision is a label: `op.kernel`
+(fused kernel), `op.target` (code generator), `var.slot` (memory) and the positions of ops, which
+are their order. Vars keep their names for life: remove ops, give their outputs new producers.
 
 A name that is written twice becomes several vars, `w`, `w#1`, …, told apart by `version`. Where
 the later one must live in the storage of the earlier one (persistable state, a value that an op
@@ -16,14 +16,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 
-from compiler.ir.digraph import Digraph
+import networkx as nx
+
 from compiler.ir.opdef import OpDef, Slot, find
 from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
-from compiler.lazy_loading import load
 
 Position: TypeAlias = tuple[int, ...]
 """Where an op stands: `(7,)` is the eighth op; `(7, 0)` was inserted just behind it."""
@@ -59,7 +58,8 @@ class Var:
     def label(self) -> str:
         """Its name in messages and comments: unique in the graph, and one line. `w`, `w#1`.
 
-        Ambiguous names are quoted: `"w#1"` is the first var of the name w#1.
+        A name with what could be taken for something else is quoted: `"w#1"` is the first var of
+        the name w#1.
         """
         name = self.name
         if not name.isprintable() or "#" in name or name.startswith('"'):
@@ -160,7 +160,7 @@ class Graph:
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
-        self.edges: Digraph[Op | Var] = Digraph()
+        self.nx: nx.DiGraph[Op | Var] = nx.DiGraph()
         self.results: list[Var] = []
         self._returned_as: dict[Var, str] = {}
         self._vars: dict[tuple[str, int], Var] = {}
@@ -174,11 +174,6 @@ class Graph:
         """Ops that were added, or read something else, since this was last emptied."""
 
     # ---- reading ----
-
-    @property
-    def nx(self) -> Any:
-        """A networkx DiGraph with the ops, vars and edges as they are now; networkx is loaded."""
-        return load(lambda: import_module("networkx")).DiGraph(self.edges.lists())
 
     def ops(self) -> list[Op]:
         """A snapshot of the ops in order."""
@@ -202,7 +197,10 @@ class Graph:
 
     @property
     def fetches(self) -> list[str]:
-        """The name of each result, or that under which `return_as` returns it."""
+        """What each result is called where it is returned: its name, unless passes say otherwise.
+
+        A result that was copied from a device keeps the name of what it is a copy of.
+        """
         return [self._returned_as.get(var, var.name) for var in self.results]
 
     def return_as(self, pairs: Iterable[tuple[Var, str]]) -> None:
@@ -222,12 +220,12 @@ class Graph:
 
     def producer(self, var: Var) -> Op | None:
         """The op that writes a var; None for feeds and for state a run begins with."""
-        found = next(iter(self.edges.predecessors(var)), None)
+        found = next(iter(self.nx.predecessors(var)), None)
         return found if isinstance(found, Op) else None
 
     def readers(self, var: Var) -> list[Op]:
         """The ops that read a var."""
-        return [op for op in self.edges.successors(var) if isinstance(op, Op)]
+        return [op for op in self.nx.successors(var) if isinstance(op, Op)]
 
     def overwriter(self, var: Var) -> Var | None:
         """The next version in a var's storage; None where there is none."""
@@ -235,7 +233,9 @@ class Graph:
         return after if after is not None and after.overwrites is var else None
 
     def predecessors(self, op: Op) -> list[Op]:
-        """Producers of what an op reads, and producers and readers of what it overwrites."""
+        """The ops that must run before an op: producers of what it reads and, for what it
+        overwrites, the producer and every other reader of the earlier version.
+        """
         before = dict.fromkeys(self.producer(var) for var in op.reads())
         for var in op.writes():
             if var.overwrites is not None:
@@ -250,7 +250,7 @@ class Graph:
         return iter(self.ops())
 
     def __contains__(self, node: Op | Var) -> bool:
-        return node in self.edges
+        return node in self.nx
 
     # ---- editing ----
 
@@ -312,7 +312,7 @@ class Graph:
     def remove(self, *ops: Op) -> None:
         """Take ops out. Their vars stay, to be given new producers or swept."""
         for op in ops:
-            self.edges.remove_node(op)
+            self.nx.remove_node(op)
             del self._ops[op]
             self.edits += 1
 
@@ -336,10 +336,10 @@ class Graph:
 
     def drop(self, var: Var) -> bool:
         """Drop a var that no op touches and nobody asks for, unless it is fed; True if it was."""
-        idle = not self.edges.degree(var) and self.overwriter(var) is None
+        idle = not self.nx.degree[var] and self.overwriter(var) is None
         if not idle or var.role == "feed" or var in self.results:
             return False
-        self.edges.remove_node(var)
+        self.nx.remove_node(var)
         del self._vars[var.name, var.version]
         self.edits += 1
         return True
@@ -349,8 +349,8 @@ class Graph:
         op.inputs = {
             slot: [new if var is old else var for var in vars] for slot, vars in op.inputs.items()
         }
-        self.edges.remove_edge(old, op)
-        self.edges.add_edges([(new, op)])
+        self.nx.remove_edge(old, op)
+        self.nx.add_edge(new, op)
         self.changed[op] = None
         self.edits += 1
 
@@ -379,7 +379,7 @@ class Graph:
             raise ValueError(f"graph {self.name!r} has a var called {var.label!r} already")
         self._vars[var.name, var.version] = var
         self._highest[var.name] = max(var.version, self._highest.get(var.name, 0))
-        self.edges.add_node(var)
+        self.nx.add_node(var)
         self.edits += 1
         return var
 
@@ -388,9 +388,9 @@ class Graph:
             not self._ops or next(reversed(self._ops)).position < op.position
         )
         self._ops[op] = None
-        self.edges.add_node(op)
-        self.edges.add_edges((var, op) for var in op.reads())
-        self.edges.add_edges((op, var) for var in op.writes())
+        self.nx.add_node(op)
+        self.nx.add_edges_from((var, op) for var in op.reads())
+        self.nx.add_edges_from((op, var) for var in op.writes())
         self.changed[op] = None
         self.edits += 1
 

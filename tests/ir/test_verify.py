@@ -127,7 +127,7 @@ def test_storage_of_another_graph():
 def test_two_producers():
     g, op = small()
     other = g.op("tanh", {"X": [g.find("x")]}, {"Out": [g.var("z", ROW)]}, last=True)
-    g.edges.add_edges([(other, op["Out"])])
+    g.nx.add_edge(other, op["Out"])
     broken(g, "producers: 'y' has 2 producers")
 
 

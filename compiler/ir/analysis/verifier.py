@@ -11,11 +11,12 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Any
 
+import networkx as nx
+
 from compiler.errors import CompileError, VerifyError
 from compiler.ir.analysis.liveness import is_seen_whole, kernels
 from compiler.ir.analysis.structural_equality import elements, structure
 from compiler.ir.conversion.body_walk import CAPTURED, RUNS, WRITTEN
-from compiler.ir.digraph import Digraph
 from compiler.ir.dims import Size
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import Pointwise, Rowwise, broadcast, check_attributes, listed
@@ -67,7 +68,7 @@ def _check_vars(g: Graph, op: Op) -> None:
 
 def _check_producer(g: Graph, var: Var) -> None:
     """A var has one producer; a feed has none, nor has state that a run does not make itself."""
-    producers = [op for op in g.edges.predecessors(var) if isinstance(op, Op)]
+    producers = [op for op in g.nx.predecessors(var) if isinstance(op, Op)]
     given = var.role != "temp" and var.overwrites is None
     if var.role == "feed" and producers:
         raise broken("producers", f"feed {var.label!r} is written", producers[0])
@@ -145,14 +146,14 @@ def _order_fault(g: Graph, op: Op, late: Op) -> str:
 
 def _circle(g: Graph, op: Op) -> list[Op]:
     """Ops that wait for each other, the first named again at the end; empty where none do."""
-    pairs = ((before, each) for each in g.ops() for before in _waits_for(g, each))
-    waits = Digraph(g.ops(), pairs)
-    part = waits.component(op)
-    if len(part) == 1 and not waits.has_edge(op, op):
+    waits: nx.DiGraph[Op] = nx.DiGraph()
+    waits.add_edges_from((before, each) for each in g.ops() for before in _waits_for(g, each))
+    parts = [part for part in nx.strongly_connected_components(waits) if op in part]
+    if len(parts[0]) == 1 and not waits.has_edge(op, op):
         return []
     walk = [op]
     while walk[-1] not in walk[:-1]:
-        walk.append(next(each for each in waits.predecessors(walk[-1]) if each in part))
+        walk.append(next(each for each in waits.predecessors(walk[-1]) if each in parts[0]))
     return walk[walk.index(walk[-1]) :][::-1]
 
 

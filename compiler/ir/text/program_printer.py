@@ -1,6 +1,7 @@
-"""Programs as text, and the digest of it, without what graphs need.
+"""Programs as text, and the digest of it; without the libraries that graphs need.
 
-A process that finds what an earlier one compiled, by its digest, loads nothing that compiles.
+Whether a program was compiled before is asked by its digest, so that a process that finds what an
+earlier one compiled never loads networkx.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ a transpose. That is a minimum cut between what turns and what cannot, found exa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
+
+import networkx as nx
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef.layout_rules import PermutedOp, channels_last
-from compiler.lazy_loading import load
 from compiler.passes.base import Context, Fact, Pass
 from compiler.passes.device.permuted_values import Twins, can_be_seen, images_of, is_free
 from compiler.passes.memory.schedules import nbytes
@@ -82,8 +82,7 @@ def _may_turn(g: Graph, var: Var, rank: int) -> bool:
 
 def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]:
     """The ops that turn where the fewest bytes are moved for nothing."""
-    library: Any = load(lambda: import_module("networkx"))
-    net = library.DiGraph()
+    net: nx.DiGraph[_Node] = nx.DiGraph()
     net.add_nodes_from((_TURNED, _WRITTEN))
     for op, turned in turns.items():
         net.add_edge(op, _WRITTEN, capacity=1)  # of two that cost the same, the one as written
@@ -93,6 +92,7 @@ def _cheapest(g: Graph, turns: Mapping[Op, PermutedOp], typical: int) -> set[Op]
     for var in dict.fromkeys(var for op in turns for var in images_of(op, turns[op])):
         cost = 0 if is_free(var) else 2 * nbytes(var.type, typical)
         _join(net, _side(g.producer(var), var, turns), _readers(g, var, turns), var, cost)
+    library: Any = nx  # whose stubs leave open what these give
     way = library.algorithms.flow.boykov_kolmogorov
     _, (turning, _) = library.minimum_cut(net, _TURNED, _WRITTEN, flow_func=way)
     return {op for op in turns if op in turning}
@@ -109,7 +109,9 @@ def _readers(g: Graph, var: Var, turns: Mapping[Op, PermutedOp]) -> list[_Node]:
     return found + [_WRITTEN] * (var in g.results)
 
 
-def _join(net: Any, maker: _Node, readers: Sequence[_Node], var: Var, cost: int) -> None:
+def _join(
+    net: nx.DiGraph[_Node], maker: _Node, readers: Sequence[_Node], var: Var, cost: int
+) -> None:
     """An image is turned once for all that read it so, and once back for all others."""
     away, home = ("away", var), ("home", var)
     if not cost:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import networkx as nx
+
 from compiler.ir.analysis.liveness import is_seen_whole, kernels
 from compiler.ir.analysis.verifier import fusible_shape
-from compiler.ir.digraph import Digraph
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.types import Shape
 from compiler.passes.base import Context, Fact, Pass
@@ -106,11 +107,12 @@ def _in_order(g: Graph, kernels: list[_Kernel], kernel_of: dict[Op, _Kernel]) ->
     """The kernels in an order that keeps who waits for whom, else as near to the written one as
     it can be.
     """
-    waits = Digraph(kernels)
+    waits: nx.DiGraph[_Kernel] = nx.DiGraph()
+    waits.add_nodes_from(kernels)
     for kernel in kernels:
         before = (kernel_of[each] for op in kernel.ops for each in g.predecessors(op))
-        waits.add_edges((each, kernel) for each in before if each is not kernel)
-    return waits.topological_order(_first)
+        waits.add_edges_from((each, kernel) for each in before if each is not kernel)
+    return list(nx.lexicographical_topological_sort(waits, key=_first))
 
 
 def _first(kernel: _Kernel) -> int:

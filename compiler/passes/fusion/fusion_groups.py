@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import networkx as nx
+
 from compiler.ir.analysis.liveness import kernels
-from compiler.ir.digraph import Digraph
 from compiler.ir.graph import Graph, Op
 
 
@@ -73,8 +74,10 @@ class Units:
 
     def in_order(self) -> list[Unit]:
         """All units, each behind those it waits for, else by their last op."""
-        pairs = ((each, unit) for unit in self.all() for each in self.before(unit))
-        return Digraph(self.all(), pairs).topological_order(self._last)
+        waits: nx.DiGraph[Unit] = nx.DiGraph()
+        waits.add_nodes_from(self.all())
+        waits.add_edges_from((each, unit) for unit in self.all() for each in self.before(unit))
+        return list(nx.lexicographical_topological_sort(waits, key=self._last))
 
     def _last(self, unit: Unit) -> int:
         return max(self.place[op] for op in unit.ops)

@@ -47,7 +47,7 @@ def is_wanted(g: Graph, var: Var) -> bool:
 
 def is_read(g: Graph, var: Var) -> bool:
     """True where an op reads a var, writes over it, or the graph returns it."""
-    return bool(g.edges.out_degree(var)) or g.overwriter(var) is not None or var in g.results
+    return bool(g.nx.out_degree[var]) or g.overwriter(var) is not None or var in g.results
 
 
 def drop_idle(g: Graph, op: Op) -> None:
