@@ -175,7 +175,7 @@ class Executor(RunsDatasets):
             return _as_numpy(fetch, values) if return_numpy else list(map(as_tensor, values))
         program = self._branches.settled(program, arrays, scope)
         if not program.blocks[0].ops and not program._reads:
-            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=2)
+            warnings.warn("the program has no ops: were its layers made in another?", stacklevel=3)
         changes = self._changes(program)
         runner = self._runner(program, arrays, scope, changes)
         try:

@@ -62,7 +62,7 @@ def _known(feed: Mapping[Any, Any], variables: Mapping[str, Variable]) -> dict[s
         if name not in variables:
             hint = did_you_mean(name, variables)
             text = f"feed {name!r} is ignored: the program has no such variable"
-            warnings.warn(f"{text}; {hint}" if hint else text, stacklevel=4)
+            warnings.warn(f"{text}; {hint}" if hint else text, stacklevel=5)
     return {name: value for name, value in feed.items() if name in variables}
 
 
