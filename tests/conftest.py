@@ -113,7 +113,7 @@ def _drawn_alike(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
-    """Tell whether golden files are to be written instead of compared."""
+    """Whether golden files are written instead of compared."""
     return bool(request.config.getoption("--update"))
 
 

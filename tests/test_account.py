@@ -1,4 +1,4 @@
-"""The account of plans, held against what a person counts."""
+"""The cost of plans, compared with counts by hand."""
 
 import json
 

@@ -298,7 +298,7 @@ def imports_of(
 
 
 def lazy_homes(node: ast.Call, package: str) -> Iterator[str]:
-    """Yield the modules that a call of `lazy_names` says names are in."""
+    """Yield the modules that a call of `lazy_names` loads names from."""
     for home, names in ast.literal_eval(node.args[1]).items():
         yield from (f"{home}.{name}" for name in names.split()) if home == package else (home,)
 
@@ -328,7 +328,7 @@ def constant_name(node: ast.Call) -> str:
 
 
 def within(name: str, rooms: tuple[str, ...] | set[str]) -> bool:
-    """Tell whether a dotted name is one of `rooms` or lies inside one."""
+    """Whether a dotted name is one of `rooms` or inside one."""
     return any(name == room or name.startswith(room + ".") for room in rooms)
 
 
@@ -388,7 +388,7 @@ def hidden_rule(module: Module) -> Iterator[str]:
 
 
 def at_a_door(name: str, target: str) -> bool:
-    """Tell whether `name` may open `target` by name: its dependency, or a room that is optional."""
+    """Whether `name` may import `target` by name: a dependency, or an optional package."""
     if within(target, HOUSE):
         return within(target, OPTIONAL_ROOMS)
     return within(name, DOORS.get(target.partition(".")[0], ()))
@@ -427,7 +427,7 @@ def docstring_rule(module: Module) -> Iterator[str]:
 
 
 def is_overload(node: Function | ast.ClassDef) -> bool:
-    """Tell whether a definition is one of several signatures, documented by the last."""
+    """Whether a definition is one of several signatures, documented by the last."""
     return any(getattr(decorator, "id", "") == "overload" for decorator in node.decorator_list)
 
 

@@ -1,4 +1,4 @@
-"""`python -m compiler`: what it prints for each `--emit`, and what it says of bad input."""
+"""`python -m compiler`: its output for each `--emit`, and its errors."""
 
 import json
 import os

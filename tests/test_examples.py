@@ -1,4 +1,4 @@
-"""Every example learns: its loss falls as much as its file says; with `--data` it reads data sets."""
+"""Every example learns: its loss falls as much as its docstring states; `--data` reads data sets."""
 
 import importlib.util
 import random

@@ -70,7 +70,7 @@ def test_commands_about_files_print_what_the_page_says(tmp_path: Path) -> None:
 
 
 def commands_print_what_is_said(page: str, folder: Path) -> None:
-    """Run the commands of a page one after another; each prints what stands below it."""
+    """Run the commands of a page one after another; each must print what is shown below it."""
     environment = {"PYTHONPATH": str(ROOT), "EXECUTABLE": sys.executable, "LC_ALL": "C.UTF-8"}
     console = "".join(re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     for text in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:

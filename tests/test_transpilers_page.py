@@ -1,4 +1,4 @@
-"""docs/transpilers.md: its examples print what the page says."""
+"""docs/transpilers.md: its examples print what the page shows."""
 
 import re
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, DocTestParser, DocTestRunner

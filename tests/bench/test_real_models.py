@@ -1,4 +1,4 @@
-"""What surrounds the real models, without them: packages, text, pictures, processes, the report."""
+"""Support code of the real models, without the models: packages, text, images, processes, the report."""
 
 import argparse
 import io

@@ -138,7 +138,7 @@ class TestPlain(unittest.TestCase):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """Give what the tests of all three said, by their names; they are in one file."""
+    """Outcomes of the tests of all three by name; they are in one file."""
     folder = tmp_path_factory.mktemp("unittests")
     (folder / "test_all.py").write_text(HEAD + PASSING + FAILING + SKIPPING)
     outcomes = running.run_file(folder, "test_all", None, 100.0)

@@ -58,7 +58,7 @@ def test_other_code_is_another_kernel(change):
 
 
 def test_a_first_step_compiles_what_is_compiled_ahead():
-    """What Triton makes of a launch's arguments is what is said of them, for any batch size."""
+    """Triton's specialisation of launch arguments equals the recorded one, for any batch size."""
     library = pytest.importorskip("triton._C.libtriton")
     backend = pytest.importorskip("triton.backends.nvidia.compiler").CUDABackend
     torch = pytest.importorskip("torch")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.device
 
 TARGET = TritonTarget()
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""What fails is told as it is: to make it smaller takes the interpreter of kernels minutes."""
+"""Failing examples are not shrunk: that takes minutes in the kernel interpreter."""
 
 SLIDING = st.fixed_dictionaries({
     "strides": st.sampled_from([[1, 1], [2, 1], [2, 3]]),

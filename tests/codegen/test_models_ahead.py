@@ -1,6 +1,6 @@
-"""Every kernel of the models that people train, as machine code of every GPU, without one.
+"""Every kernel of common models compiles to machine code for every GPU, without one.
 
-How long that takes, first and again, `bench/ahead.py` tells. `make test` builds them for one GPU,
+`bench/ahead.py` measures the time of a first and a repeated build. `make test` builds for one GPU,
 `make slow` for the others.
 """
 

@@ -1,4 +1,4 @@
-"""Generated NumPy code computes what the interpreter says, in place and in little memory."""
+"""Generated NumPy code computes the same as the interpreter, in place and in little memory."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Kernels of the Triton target, run by Triton's interpreter and held against the meaning of graphs."""
+"""Kernels of the Triton target, run by Triton's interpreter and compared with the graph interpreter."""
 
 import subprocess
 import sys

@@ -25,7 +25,7 @@ def test_running_sums_of_rows_of_any_length(shape, exclusive, reverse):
 
 
 def ordered(text, **feeds):
-    """What a graph of one op gives on the device."""
+    """Outputs of a graph of one op on the device."""
     module = module_of(text)
     assert module.kernels
     return runtime.load(module, runtime.CUDAPlace(0))(feeds)

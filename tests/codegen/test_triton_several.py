@@ -1,4 +1,4 @@
-"""Updates of many parameters in one launch, held against the meaning of graphs."""
+"""Multi-tensor updates in one launch, compared with the graph interpreter."""
 
 import dataclasses
 

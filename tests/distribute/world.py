@@ -57,7 +57,7 @@ class World:
 
 
 class Exchange:
-    """One round in which every rank gives a value and sees all of them."""
+    """One round in which every rank contributes a value and receives all of them."""
 
     def __init__(self, size: int) -> None:
         self.values: list[Any] = [None] * size
@@ -170,5 +170,5 @@ class Rank:
 
 
 def copied(value: Any) -> np.ndarray:
-    """A copy of what a rank gives."""
+    """A copy of the contribution of a rank."""
     return as_array(value).copy()

@@ -9,6 +9,6 @@ collect_ignore = ["scripts"]
 
 @pytest.fixture
 def no_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave no variable that says who this process is."""
+    """Remove all variables that define the role of this process."""
     for name in ROLE_VARIABLES:
         monkeypatch.delenv(name, raising=False)

@@ -62,7 +62,7 @@ class Machine:
             )
 
     def starts(self) -> list[tuple[int, int, int]]:
-        """Of every start of its process: rank, world size, and the step that it goes on from."""
+        """Rank, world size and first step of every start of its process."""
         found = re.findall(r"rank (\d+) of (\d+) from (\d+)", self.log.read_text())
         return [(int(rank), int(world), int(step)) for rank, world, step in found]
 

@@ -103,7 +103,7 @@ def while_in_cond(fluid):
 
 
 def while_loop_with_op(fluid):
-    """The counter goes on by an op that reads two variables."""
+    """A loop whose counter is updated by an op that reads two variables."""
     L = fluid.layers
     h = L.fc(L.data("x", [4]), 4)
     i, n = _counter(L, 3)

@@ -1,4 +1,4 @@
-"""What `import fluid` gives: every name it says it has, soon enough."""
+"""`import fluid`: every listed name exists, and the import is fast."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""Every name that a module of Paddle 1.8.5 defines is here, or listed with a reason.
+"""Every name that a module of Paddle 1.8.5 defines exists here, or is listed with a reason.
 
-`api.modules` was recorded from the reference: a module a line, with the names that it defines.
-`api.absent` has, under reasons, those that are not here; `*` stands for a whole module.
+`api.modules` was recorded from the reference: one module per line with the names that it defines.
+`api.absent` lists absent names by reason; `*` means a whole module.
 """
 
 import json

@@ -10,7 +10,7 @@ from fluid.recording.arguments import ArgumentError, typed
 
 
 def test_an_alias_stands_for_its_value() -> None:
-    """As NumPy 2.5 says NDArray, on Python 3.12 and later."""
+    """As NumPy 2.5 defines NDArray, on Python 3.12 and later."""
 
     def size(data: Any) -> int:
         return len(data)

@@ -1,4 +1,4 @@
-"""`fluid convert`: there and back gives the same files, and whatever goes wrong leaves all as is."""
+"""`fluid convert`: a round trip reproduces the files, and a failure changes nothing."""
 
 import shutil
 from pathlib import Path
@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def outputs(path: Path, case: str, model: str | None = None, params: str | None = None):
-    """What a model gives for the recorded feeds."""
+    """Outputs of a model for the recorded feeds."""
     exe = fluid.Executor(fluid.CPUPlace())
     with np.load(GOLDEN / f"{case}__io.npz") as found, fluid.scope_guard(fluid.Scope()):
         feed = {name[3:]: found[name] for name in found.files if name.startswith("in.")}

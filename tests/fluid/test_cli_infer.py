@@ -1,4 +1,4 @@
-"""`fluid infer`: what it is given, what it says, and what it refuses."""
+"""`fluid infer`: its inputs, its output and its errors."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Pictures as feeds: their sizes, the order of axes and colours, and the numbers they become."""
+"""Images as feeds: sizes, the order of axes and channels, and scaling."""
 
 import sys
 from pathlib import Path

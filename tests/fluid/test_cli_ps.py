@@ -1,4 +1,4 @@
-"""`fluid ps`: what it says without servers, and traces joined."""
+"""`fluid ps`: messages without servers, and merged traces."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Gradients through loops, branches and arrays against finite differences.
+"""Gradients through loops, branches and arrays, compared with finite differences.
 
-1.8.5 gives other, wrong ones where a loop writes over a variable that a gradient reads, where an
-item of an array is read several times or written again, and where a branch is linear.
+1.8.5 computes wrong gradients where a loop overwrites a variable that a gradient reads, where an
+array element is read several times or written again, and where a branch is linear.
 """
 
 from collections.abc import Callable

@@ -198,7 +198,7 @@ def test_beams_without_memory_for_training(exe: fluid.Executor) -> None:
 
 
 def continued(beams: list[Beam], chances: Any, count: int) -> list[Beam]:
-    """The best sentences one word longer; what has ended goes on with END at no cost."""
+    """The best sentences one word longer; finished ones continue with END at no cost."""
     longer: list[Beam] = []
     for score, words in beams:
         if words[-1] == END:

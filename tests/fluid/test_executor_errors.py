@@ -1,4 +1,4 @@
-"""fluid.Executor: what it takes, and what it says of everything it does not (fluid_spec A.5)."""
+"""fluid.Executor: accepted arguments, and the errors of all others (fluid_spec A.5)."""
 
 import re
 from typing import Any

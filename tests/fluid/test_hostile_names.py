@@ -62,7 +62,7 @@ HOSTILE = ("line break 0xa", "line break 0x2028, indented", "end of a label", "s
 
 
 def net(x: str = "x", y: str = "y", w: str = "w") -> tuple[Any, Any, Any]:
-    """A program with a product, which reads the feed `x` and the parameter `w` and gives `y`."""
+    """A program with a product that reads the feed `x` and the parameter `w` and writes `y`."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         given = fluid.data(name=x, shape=[None, 3], dtype="float32")

@@ -1,7 +1,7 @@
-"""Ctrl-C at any moment of a training: the executor works on, and gives the numbers it would have.
+"""Ctrl-C at any moment of training: the executor keeps working, with the same results.
 
-Signals are real ones, from a timer. What a step that was interrupted wrote to state by then is
-new (docs/security.md); from a state put back, steps are those of an undisturbed run.
+Signals are real, from a timer. State that the interrupted step wrote is new (docs/security.md);
+from restored state, steps equal those of an undisturbed run.
 """
 
 import gc
@@ -24,7 +24,7 @@ from runtime.executor import Executor as Core
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BATCHES = (4, 7, 12)
-"""Sizes of batches in turn, so that bindings and arenas change while interrupts come."""
+"""Batch sizes used alternately, so that bindings and arenas change while interrupts arrive."""
 
 State = dict[str, np.ndarray]
 

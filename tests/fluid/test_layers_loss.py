@@ -295,7 +295,7 @@ def test_a_tree_of_classes_learns(exe: fluid.Executor) -> None:
 
 
 def test_two_trees_of_one_weight(exe: fluid.Executor) -> None:
-    """Each gives its part of the gradient, though each also writes the weight."""
+    """Each contributes to the gradient, though each also writes the weight."""
     x, label = data("x", 3), data("label", 1, dtype="int64")
     weight = fluid.ParamAttr(name="forks", initializer=fluid.initializer.Constant(0.1))
     first, second = (

@@ -21,7 +21,7 @@ def in_sequences(array: Any, lengths: list[int]) -> Any:
 
 
 def fetched(exe: fluid.Executor, feed: Any, *fetches: Any) -> list[np.ndarray]:
-    """Return what was fetched without what says its sequences."""
+    """Fetched arrays without their LoD."""
     found = exe.run(feed=feed, fetch_list=[*fetches], return_numpy=False)
     return [np.array(each) for each in found]
 

@@ -28,7 +28,7 @@ def fed(name: str, array: Any, *, batch: bool = False) -> Variable:
 
 
 def computed(out: Any, **feed: Any) -> Any:
-    """Run the default main program once; a list of variables gives a list of arrays."""
+    """Run the default main program once; a list of variables returns a list of arrays."""
     several = isinstance(out, list | tuple)
     fetches = list(out) if several else [out]
     with fluid.scope_guard(fluid.Scope()):

@@ -1,4 +1,4 @@
-"""Layers of pictures: the ops they append, their shapes, what they say of bad arguments, numbers."""
+"""Layers of images: appended ops, shapes, errors for bad arguments, results."""
 
 import re
 from collections.abc import Callable

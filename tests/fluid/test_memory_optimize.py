@@ -298,7 +298,7 @@ def test_what_skip_opt_set_lists_stays() -> None:
 
 
 def test_everything_can_still_be_fetched_by_its_name(exe: Any) -> None:
-    """In the reference such a variable is gone, or gives the numbers of another one."""
+    """In the reference such a variable is missing, or has the values of another one."""
     fluid.default_startup_program().random_seed = 7
     loss = line()
     random = np.random.default_rng(0)
@@ -316,7 +316,7 @@ def test_everything_can_still_be_fetched_by_its_name(exe: Any) -> None:
 
 
 def test_what_is_appended_afterwards_finds_every_variable(exe: Any) -> None:
-    """Names are given back: a new op may read what another variable stands in the place of."""
+    """Renames are reverted: a new op may read a variable whose name was reused."""
     loss = network()
     hidden = main().global_block().var("fc_1.tmp_1")
     fluid.memory_optimize(main(), level=1)

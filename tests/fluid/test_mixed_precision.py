@@ -47,7 +47,7 @@ def lenet() -> Any:
 
 
 class Built:
-    """A training, with mixed precision unless told otherwise."""
+    """A training program, with mixed precision by default."""
 
     def __init__(self, build: Any, optimizer: Any = None, mixed: bool = True, **options: Any):
         self.main, self.startup = fluid.Program(), fluid.Program()

@@ -105,7 +105,7 @@ def test_names_that_a_module_has_stay(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def stand_in(name: str) -> Any:
-    """A module that stands in for one of Python's, whether or not this Python has that."""
+    """A fake of one of Python's modules, whether or not this Python has it."""
     place = MODULES.joinpath(*name.split("."))
     loader = SourceFileLoader(f"stand_in_{name}", str(place.with_suffix(".py")))
     spec = spec_from_loader(loader.name, loader)

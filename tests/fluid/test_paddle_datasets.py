@@ -1,4 +1,4 @@
-"""Data sets give the samples that release 1.8.5 gives; missing and damaged files are told of."""
+"""Data sets yield the samples of release 1.8.5; missing and damaged files are reported."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Variables are spread over servers: in turns, or by their names."""
+"""Variables are distributed over servers: round-robin, or by name."""
 
 from collections import Counter
 

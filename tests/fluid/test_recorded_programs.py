@@ -48,7 +48,7 @@ def test_program_is_the_reference_s(path: Path) -> None:
 
 
 def shown_op(op: Operator, like: dict[str, Any]) -> dict[str, Any]:
-    """Return what an op says, as far as the recording says it."""
+    """The fields of an op that the recording contains."""
     slots = {
         side: {slot: ordered(op.type, getattr(op, side).get(slot)) for slot in like[side]}
         for side in ("inputs", "outputs")

@@ -1,7 +1,7 @@
-"""Ops on sequences and recurrent ops in programs: what is compiled is what each op means.
+"""Ops on sequences and recurrent ops in programs: compiled code equals the reference implementation.
 
-Every sample of the two families runs as a program of one op and its gradient, with the LoD fed
-along, and is held against the op by itself; also where only data decides the sizes.
+Every sample of the two families runs as a program of one op and its gradient, with LoD fed, and is
+compared with the op alone; also with data-dependent sizes.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def lods_of(sample: Sample, slot: str) -> list[Any]:
-    """Return the levels of what stands in a slot, for each tensor in it."""
+    """The LoD of each tensor in a slot."""
     levels = sample.inputs.get(f"{slot}_lod", [])
     if isinstance(sample.inputs[slot], list):
         return [[level] for level in levels]

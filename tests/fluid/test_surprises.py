@@ -1,7 +1,7 @@
-"""Where the reference surprises its users: what happens here instead, case by case.
+"""Surprising behaviour of the reference, and what happens here instead, case by case.
 
-Each test says what 1.8.5 does. Those of parameter servers, fleets, several devices and the memory
-optimiser belong to those parts.
+Each test states what 1.8.5 does. Parameter servers, fleets, several devices and memory_optimize are
+tested elsewhere.
 """
 
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_feed_of_another_shape_is_refused_at_once(exe: Any) -> None:
 
 
 def test_state_that_no_startup_made(exe: Any) -> None:
-    """The reference says that a tensor holds no memory, and hints at the order of startup."""
+    """The reference reports that a tensor holds no memory, and hints at the order of startup."""
     mean = net()
     with pytest.raises(NotInitialized, match=r"'fc_0\.w_0' is not initialised") as caught:
         exe.run(feed={"x": X}, fetch_list=[mean])
@@ -119,7 +119,7 @@ def test_saved_programs_do_not_tell_of_folders(exe: Any, tmp_path: Path) -> None
 
 
 def test_parameters_of_a_parsed_program() -> None:
-    """The reference gives plain variables, so that nothing is left to train."""
+    """The reference returns plain variables, so that nothing can be trained."""
     net()
     parsed = Program.parse_from_string(fluid.default_main_program().desc.serialize_to_string())
     assert [param.name for param in parsed.all_parameters()] == ["fc_0.w_0", "fc_0.b_0"]
@@ -188,7 +188,7 @@ def test_nothing_in_a_file_is_called(tmp_path: Path) -> None:
 
 
 def test_an_error_of_a_generator_is_the_user_s_own(exe: Any) -> None:
-    """The reference says that a blocking queue was killed."""
+    """The reference reports that a blocking queue was killed."""
     x = fluid.data("x", [None, 3])
     loader = fluid.io.DataLoader.from_generator([x], capacity=2, iterable=False)
 

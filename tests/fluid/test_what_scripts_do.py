@@ -1,4 +1,4 @@
-"""What scripts of release 1.8.5 do besides the usual, with what it gives them."""
+"""Uncommon calls of scripts of release 1.8.5, and their results."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
-"""What PaddlePaddle 1.8.5 computed op by op, and programs of one op that compute it again.
+"""Results of PaddlePaddle 1.8.5 op by op, and programs of one op that compute them again.
 
-`ops` has a file for each op type: under `cases` JSON that says, by case, attributes, the variables
-of each slot and the lengths of sequences; and the arrays of each case: `in.`, `out.` and `grad.`
-variables, `weight.` for the outputs whose weighted sum was differentiated.
+`ops` has a file for each op type: `cases` is JSON with attributes, the variables of each slot and
+sequence lengths by case; then the arrays of each case: `in.`, `out.` and `grad.` variables,
+`weight.` for the outputs whose weighted sum was differentiated.
 """
 
 import json

@@ -93,13 +93,13 @@ def convolution(fluid: Any, x: Any, channels: int, size: int, stride: int, act: 
 
 
 def picture(fluid: Any, shape: list[int]) -> tuple[Any, Any]:
-    """The two variables to feed for pictures and what they show."""
+    """The two feed variables of an image and its label."""
     image = fluid.layers.data(name="img", shape=shape, dtype="float32")
     return image, fluid.layers.data(name="label", shape=[1], dtype="int64")
 
 
 def pictures(*shape: int) -> Callable[[np.random.Generator, int], Feed]:
-    """Feeds of random pictures with labels from 0 to 9."""
+    """Feeds of random images with labels from 0 to 9."""
 
     def feed(random: np.random.Generator, n: int) -> Feed:
         images = random.random((n, *shape), np.float32)
@@ -141,7 +141,7 @@ def schedule(fluid: Any, name: str) -> Any:
 
 
 def optimizer(fluid: Any, name: str) -> Any:
-    """The optimizer a recording's name stands for: `momentum+l2@piecewise`."""
+    """The optimizer of a recording's name: `momentum+l2@piecewise`."""
     kind, _, rate = name.partition("@")
     kind, *extras = kind.split("+")
     clip, decay = fluid.clip, fluid.regularizer

@@ -1,4 +1,4 @@
-"""What goes with a variable: the LoD of sequences and the rows of sparse gradients."""
+"""Companion values of a variable: the LoD of sequences and the rows of sparse gradients."""
 
 from itertools import pairwise
 

@@ -170,7 +170,7 @@ def test_slots_of_a_gradient_that_only_the_forward_op_has_are_let_pass():
 
 
 def test_attributes_that_only_the_forward_op_has_are_let_pass():
-    """The reference gives `concat`, as the gradient of `split`, all attributes of that."""
+    """The reference copies all attributes of `split` to its gradient `concat`."""
     program = Program()
     for name, columns in {"a": 1, "b": 2, "both": 3}.items():
         program.blocks[0].add_var(name, shape=(2, columns))

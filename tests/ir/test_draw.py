@@ -1,4 +1,4 @@
-"""DOT says what it should and escapes what it must."""
+"""Graphviz output: its content, and escaping."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Editing graphs: what is added stands where it may, and nothing is lost or left behind."""
+"""Editing graphs: ops are added at valid positions, and nothing is lost or leaked."""
 
 import random
 import time

@@ -24,7 +24,7 @@ SMALLEST = GOLDEN / "fit_a_line__separate" / "__model__"
 
 
 def content(program: Program) -> list[Any]:
-    """All that a program says, as plain values; attributes with their exact types."""
+    """The content of a program as plain values; attributes with their exact types."""
     return [
         (
             (block.idx, block.parent_idx, block.forward_block_idx),

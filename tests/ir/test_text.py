@@ -1,4 +1,4 @@
-"""Text of graphs and programs: what is printed parses back, and what does not parse says why."""
+"""Text of graphs and programs: printed text parses back, and parse errors explain themselves."""
 
 import os
 import random

@@ -1,7 +1,7 @@
-"""The rules of graphs and of facts: random graphs keep them, and each is broken once on purpose.
+"""The rules of graphs and of facts: random graphs satisfy them, and each is violated once on purpose.
 
-`bad/*.ir` hold one fault each; the first line says what the message must contain, and a second one
-may name a fact to check. Faults that text cannot express are made here by hand.
+`bad/*.ir` contain one fault each; the first line is the expected part of the message, and a second
+one may name a fact to check. Faults that text cannot express are built here.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Gradients of one op: as the op itself says them, and by finite differences.
+"""Gradients of one op: by its class, and by finite differences.
 
-Both are gradients of sum(output * weight) over the outputs that `weights` has. Slots that take many
-tensors hold lists.
+Both are gradients of sum(output * weight) over the outputs in `weights`. Slots with many tensors
+are lists.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ def gradient_inputs(kind: str) -> Any:
 
 
 def gradients(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
-    """Return the gradients by input slot, as the op says them."""
+    """The gradients by input slot, computed by the op."""
     if gradient_inputs(kind) is None:
         return by_ops(kind, attrs, inputs, weights)
     outputs = find(kind)(attrs).evaluate(inputs)
@@ -85,7 +85,7 @@ def gradient_op(
 
 
 def by_ops(kind: str, attrs: Values, inputs: Values, weights: Values) -> dict[str, Any]:
-    """Return the gradients by input slot, running the ops that `grad_ops` gives."""
+    """The gradients by input slot, computed by the ops that `grad_ops` returns."""
     names = {slot: as_list(slot, value) for slot, value in inputs.items()}
     outputs = find(kind)(attrs).evaluate(inputs)
     made = {slot: as_list(slot, value) for slot, value in outputs.items()}

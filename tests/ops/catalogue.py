@@ -34,7 +34,7 @@ def catalogue() -> str:
 
 
 def chapter(folder: str, files: Iterable[str], kinds: Sequence[str]) -> str:
-    """Return one folder: its title, what it says of itself, its files."""
+    """One folder: its title, its docstring, its files."""
     title, about = folder.rpartition(".")[2], import_module(folder).__doc__
     parts = [section(name, [k for k in kinds if find(k).__module__ == name]) for name in files]
     return f"## {title}\n\n{about}\n\n" + "\n".join(parts)
@@ -48,7 +48,7 @@ def section(family: str, kinds: Iterable[str]) -> str:
 
 
 def row(cls: type[OpDef]) -> tuple[str, ...]:
-    """Return what is said of one op."""
+    """The row of one op."""
     attributes = ", ".join(f"{name}={attr.default!r}" for name, attr in cls.attrs.items())
     return (
         f"`{cls.kind}`", slots(cls.inputs()), slots(cls.outputs()), attributes.replace("|", "\\|"),
@@ -57,7 +57,7 @@ def row(cls: type[OpDef]) -> tuple[str, ...]:
 
 
 def slots(declared: Mapping[str, Slot]) -> str:
-    """Return the names of slots a program gives."""
+    """The names of the slots of a program's op."""
     marks = (
         (s.name, "*" * s.many + "?" * s.optional) for s in declared.values() if not s.companion
     )
@@ -65,7 +65,7 @@ def slots(declared: Mapping[str, Slot]) -> str:
 
 
 def has_gradient(kind: str) -> bool:
-    """Tell whether backward goes through an op."""
+    """Whether an op has a gradient."""
     return bool(gradient(find(kind)))
 
 
@@ -93,5 +93,5 @@ def companions(cls: type[OpDef]) -> str:
 
 
 def sentence(cls: type[OpDef]) -> str:
-    """Return the first line of what the class says of itself."""
+    """The first line of a class's docstring."""
     return (cls.__doc__ or "").strip().partition("\n")[0].replace("|", "\\|")

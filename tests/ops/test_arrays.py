@@ -212,7 +212,7 @@ def test_steps_nobody_gave_a_gradient_to_are_zeros():
 
 
 def test_sentences_of_beams():
-    """Two steps after the first words: one sentence ends, the other goes on from both beams."""
+    """Two steps after the first words: one sentence ends, the other continues both beams."""
     ids = [np.array([[0]]), np.array([[3], [5]]), np.array([[1], [4], [6]])]
     scores = [np.array([[0.0]]), np.array([[-1.0], [-2.0]]), np.array([[-3.0], [-1.5], [-2.5]])]
     source = [np.array([0, 1]), np.array([0, 1]), np.array([0, 2])]

@@ -58,7 +58,7 @@ def aligned(op: Any, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def hold(op: Any, body: str, values: dict[str, Any]) -> None:
-    """Compare what a body gives in its class with what it gives alone."""
+    """Compare the result of a body in its class with that of the copied function."""
     names = parameters(type(op), body)
     first = [np] if names[0][0] == "xp" else []
     shapes = {n for n, annotation in names if "Shape" in annotation}

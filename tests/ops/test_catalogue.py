@@ -1,4 +1,4 @@
-"""docs/ops.md is what the registry says."""
+"""docs/ops.md equals the registry."""
 
 from pathlib import Path
 

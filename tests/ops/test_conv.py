@@ -137,7 +137,7 @@ def test_depthwise_is_conv2d_in_groups() -> None:
 def test_filters_that_overhang_by_less_than_a_stride_have_one_place(
     stride: int, expected: float
 ) -> None:
-    """As recorded from the reference, whose division goes towards zero."""
+    """As recorded from the reference, whose division rounds towards zero."""
     images = np.array([[[[1, 2], [3, 4]]]], np.float32)
     given = {"Input": images, "Filter": np.ones((1, 1, 3, 3), np.float32)}
     attrs = {"strides": [stride, stride], "paddings": [0, 0]}

@@ -1,4 +1,4 @@
-"""Convolution by tiles: rows, images and channels in parts give what the whole gives."""
+"""Tiled convolution: tiles of rows, images and channels compute the same as the whole."""
 
 import numpy as np
 import pytest

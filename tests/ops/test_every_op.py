@@ -1,4 +1,4 @@
-"""Every op held against itself: types against results, gradients against finite differences."""
+"""Every op compared with itself: types with results, gradients with finite differences."""
 
 from typing import Any
 

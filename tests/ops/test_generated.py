@@ -1,8 +1,8 @@
-"""The code that is generated for one op gives the numbers that the op means.
+"""Generated code of one op computes the same as its reference implementation.
 
-Each sample goes through passes, plan and module by itself, forward and backward: with sizes as
-numbers and with the batch size as a name, with all outputs wanted and with each alone. Each module
-runs twice, for a step must not lean on what the step before it left behind.
+Each sample goes through passes, plan and module alone, forward and backward: with static sizes and
+with a dynamic batch size, with all outputs and with each alone. Each module runs twice, since a
+step must not depend on what the previous one left behind.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def run(case: Case, wanted: list[str], batch: int) -> None:
 
 
 def is_array(value: Any) -> bool:
-    """Tell a tensor from a list of them, and from a slot that is empty."""
+    """Whether a value is a tensor, and neither a list nor an empty slot."""
     return isinstance(value, np.ndarray)
 
 

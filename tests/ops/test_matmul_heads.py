@@ -1,6 +1,6 @@
-"""`matmul` with a `head_number`: gradients in programs, and shapes that do not fit.
+"""`matmul` with a `head_number`: gradients in programs, and invalid shapes.
 
-What it computes is held against the reference in test_recorded.py.
+Its results are compared with the reference in test_recorded.py.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is special about metrics: what counts, what goes on from batch to batch, what is refused."""
+"""Special cases of metrics: what counts, state across batches, errors."""
 
 import re
 

@@ -14,7 +14,7 @@ from tests.ops.samples.norm import normalisation
 
 
 def types(x: tuple[int, ...], **vectors: tuple[int, ...]) -> dict[str, TensorType]:
-    """Return the types of the inputs for X of a shape; vectors have 3 channels where not said."""
+    """The input types for X of a shape; vectors have 3 channels by default."""
     shapes = dict.fromkeys(("Scale", "Bias", "Mean", "Variance"), (3,)) | vectors
     return {s: TensorType(DType.FP32, shape) for s, shape in {"X": x, **shapes}.items()}
 

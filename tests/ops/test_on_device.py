@@ -28,7 +28,7 @@ TARGET = TritonTarget()
 
 
 def lowered(case: Case) -> bool:
-    """Tell whether kernels are written for a call, and not only for its op."""
+    """Whether kernels exist for a call, and not only for its op."""
     graph, _ = graph_of(case, wanted(case), NOBODY)
     run_passes(graph, [NameSizes()], Context())
     return not any(TARGET.supports(op) for op in graph.ops())
@@ -64,7 +64,7 @@ def run(case: Case, batch: int, steps: int) -> None:
 
 
 def has_kernels(kind: str) -> bool:
-    """Tell whether an op's class has kernels for some call of it."""
+    """Whether an op's class has kernels for some call of it."""
     return TARGET.writes(find(kind))
 
 
@@ -84,7 +84,7 @@ def test_backward(sample: Sample) -> None:
 
 
 def reason(kind: str) -> str:
-    """Why an op stays on the host, as its class or that of its forward op says it."""
+    """The reason why an op runs on the host, from its class or its forward op."""
     defn = find(kind)
     return (defn.forward if issubclass(defn, GradOp) else defn).no_kernel_reason
 

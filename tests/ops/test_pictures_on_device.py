@@ -1,6 +1,6 @@
-"""Kernels of pictures where samples do not reach: sizes that fill no tile, boxes of any size.
+"""Kernels of image ops beyond the samples: sizes that fill no tile, boxes of any size.
 
-Also what they make of data that is wrong: nothing is read or written outside, whatever it says.
+Also invalid data: nothing is read or written out of bounds.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ CELLS = {"spatial_scale": 1.0, "pooled_height": 2, "pooled_width": 3}
 
 
 def boxed(op, channels, **attrs):
-    """Boxes of two pictures whose cells have hundreds of elements."""
+    """Boxes of two images whose cells have hundreds of elements."""
     inputs = {"X": numbers(2, channels, 37, 51), "ROIs": WIDE, "ROIs_lod": lod((1, 2))}
     return Sample(op, inputs, {**CELLS, **attrs}, ("X",))
 

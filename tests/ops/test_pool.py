@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_said(
 def test_a_window_that_overhangs_by_less_than_a_stride_has_one_place(
     kind: str, exclusive: bool, expected: float
 ) -> None:
-    """As recorded from the reference, whose division goes towards zero."""
+    """As recorded from the reference, whose division rounds towards zero."""
     attrs = {"pooling_type": kind, "ksize": [3, 3], "strides": [2, 2], "exclusive": exclusive}
     images = np.array([[[[1, 2], [3, 4]]]], np.float32)
     found = find("pool2d")(attrs).evaluate({"X": images})["Out"]

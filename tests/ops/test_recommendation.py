@@ -40,7 +40,7 @@ RECORDED = {
     (np.int64, 3): [[895738, 909467], [72159, 235258]],
     (np.int64, 5): [[1917, 277530], [551340, 785766]],
 }
-"""What release 1.8.5 gives for rows that count on from 7, modulo 1000003, by the seeds 0 and 1."""
+"""Results of release 1.8.5 for rows counted from 7, modulo 1000003, for the seeds 0 and 1."""
 
 
 @pytest.mark.parametrize(("dtype", "width"), RECORDED)

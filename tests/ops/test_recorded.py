@@ -1,4 +1,4 @@
-"""What PaddlePaddle 1.8.5 computed on a CPU, held against programs of one op as users run them.
+"""Results of PaddlePaddle 1.8.5 on a CPU, compared with programs of one op as users run them.
 
 Tolerances are the recording's.
 """

@@ -1,4 +1,4 @@
-"""Recurrent ops held against each other: over sequences and step by step, and what they refuse."""
+"""Recurrent ops compared with each other: over sequences and step by step, and their errors."""
 
 import re
 from itertools import pairwise
@@ -85,7 +85,7 @@ def test_projection_by_a_unit_matrix_changes_nothing():
     ids=lambda sample: sample.op,
 )
 def test_sequences_are_computed_by_themselves(sample):
-    """A batch gives what each of its sequences gives alone, whatever the order of time steps."""
+    """A batch equals its sequences computed alone, whatever the order of time steps."""
     offsets = sample.inputs["Input_lod"][0]
     whole = run(sample.op, sample.inputs, **sample.attrs)["Hidden"]
     for index, (begin, end) in enumerate(pairwise(offsets)):
@@ -106,7 +106,7 @@ def test_reverse_is_the_forward_of_reversed_rows():
 
 
 def test_projection_is_activated_like_the_cell():
-    """As the reference does, whatever `proj_activation` says but "identity"."""
+    """As in the reference, for any `proj_activation` but "identity"."""
     sample = projected((3, 1))
     made = [run("lstmp", sample.inputs, proj_activation=kind) for kind in ("relu", "tanh")]
     np.testing.assert_array_equal(made[0]["Projection"], made[1]["Projection"])

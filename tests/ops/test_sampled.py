@@ -133,7 +133,7 @@ def test_sparse_gradient_of_own_paths_is_the_dense_one():
 
 
 def test_gradient_of_later_uses_passes_through():
-    """W_Out is W: what comes for the one is part of what goes to the other."""
+    """W_Out is W: the gradient of one is part of the gradient of the other."""
     inputs = in_tree(6, "W")
     outputs = run("hierarchical_sigmoid", inputs, num_classes=6)
     values = {**inputs, **outputs, "Out@GRAD": numbers(5, 1)}

@@ -1,4 +1,4 @@
-"""Losses over sequences held against what they mean: every path counted one by one."""
+"""Losses over sequences compared with brute force over all paths."""
 
 from itertools import groupby, pairwise, product
 

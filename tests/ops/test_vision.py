@@ -1,4 +1,4 @@
-"""What the ops of pictures refuse, and where they part from the reference on purpose."""
+"""Errors of image ops, and deliberate differences from the reference."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -159,7 +159,7 @@ def test_true_boxes_in_one_place_learn_together() -> None:
 
 @pytest.mark.parametrize("kind", ["nearest_interp", "bilinear_interp", "bicubic_interp"])
 def test_axes_say_what_is_resampled_and_the_method_how(kind: str) -> None:
-    """Any of these ops resamples volumes, and pictures by any method, as release 1.8.5 does."""
+    """Each of these ops resamples volumes, and images with any method, as release 1.8.5 does."""
     attrs = {"interp_method": "trilinear", "out_d": 2, "out_h": 3, "out_w": 4}
     volume = {"X": numbers(1, 2, 3, 3, 3)}
     expected = find("trilinear_interp")(attrs).evaluate(volume)["Out"]

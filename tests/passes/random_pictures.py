@@ -1,7 +1,7 @@
-"""Random networks on pictures, recorded with fluid: what a layout passes through, and what ends it.
+"""Random networks on images, recorded with fluid: ops that a layout passes through, and ops that end it.
 
-Convolutions of all kinds with norms and activations, pools, joins and parts of channels, padding,
-resampling, sums over pictures, weights a channel or an image; at the end a loss, perhaps trained.
+Convolutions of all kinds with norms and activations, pooling, concat and split of channels, padding,
+resampling, reductions, per-channel and per-image weights; at the end a loss, perhaps trained.
 """
 
 import random

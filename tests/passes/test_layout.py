@@ -1,4 +1,4 @@
-"""Pictures with their channels last inside a graph: the same numbers, and few transposes."""
+"""NHWC images inside a graph: the same results, and few transposes."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_random_networks_run_on_the_device(seed, off):
 
 
 def lent_and_tested(seed):
-    """A network for inference whose weights are lent, as the device would have it."""
+    """An inference network with constant weights, compiled for the device."""
     graph, feed, state = graph_of(seed, train=False)
     want = numbers(parse(show(graph)), feed, state)[: len(graph.results)]
     params = {name: array.copy() for name, array in state.items()}

@@ -37,7 +37,7 @@ def test_a_pass_after_one_that_loses_what_it_needs_names_the_loser():
 
 
 def missing_in(passes):
-    """The first pass of an order that lacks a fact, and the fact, told once more; None if none."""
+    """The first pass of an order that lacks a fact, and the fact, by another implementation; None if none."""
     known = set()
     for each in passes:
         if each.requires - known:
@@ -74,7 +74,7 @@ def test_a_pass_that_breaks_the_graph_is_named():
 
 
 class _ClaimsTooMuch(Pass):
-    """Gives both vars one slot though they live at once, and says that all is well."""
+    """Assigns both vars one buffer though they are live at once, and claims success."""
 
     name = "claims"
     establishes = frozenset({Fact.STORED})

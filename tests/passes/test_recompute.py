@@ -1,4 +1,4 @@
-"""What `recompute` saves, that no number moves by it, and what it says where a budget is too low."""
+"""`recompute`: bytes saved, unchanged results, and the message for a budget that is too low."""
 
 import numpy as np
 import pytest

@@ -157,7 +157,7 @@ class Browser:
         return result["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """What stands in an element."""
+        """The text of an element."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
 
     def press(self, key: str) -> None:

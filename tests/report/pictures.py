@@ -1,4 +1,4 @@
-"""The pictures of docs/inspect.md: `python -m tests.report.pictures`, where there is a chromium."""
+"""Screenshots of docs/inspect.md: `python -m tests.report.pictures`, if chromium is installed."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

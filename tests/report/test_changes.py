@@ -1,4 +1,4 @@
-"""Changes: an op that got a label or moved stands beside itself, and nothing is lost."""
+"""Changes: a relabelled or moved op is shown next to its old line, and nothing is lost."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The page: whole in itself, the same every time, and harmless whatever stands in a model."""
+"""The page: self-contained, deterministic, and harmless for any content of a model."""
 
 import base64
 import hashlib

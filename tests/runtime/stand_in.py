@@ -1,6 +1,6 @@
-"""A stand-in for a GPU's driver: it takes machine code, and interprets the kernel it was made of.
+"""A fake GPU driver: it accepts machine code and interprets the kernel it was compiled from.
 
-What a launch passes is read as the code itself says it has to be: by the parameters of its PTX.
+Launch arguments are decoded by the parameters of the PTX.
 """
 
 import ctypes

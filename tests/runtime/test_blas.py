@@ -1,4 +1,4 @@
-"""Threads of BLAS: one where products are small, those of the user where the user says so."""
+"""BLAS threads: one for small products, the user's number if set."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The memory of a CUDA device: twins, the arena, pinned copies. Without a GPU the host stands in."""
+"""The memory of a CUDA device: mirrors, the arena, pinned copies. Without a GPU the host is used."""
 
 from typing import Any
 

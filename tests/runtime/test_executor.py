@@ -28,7 +28,7 @@ LOSS = ("mean_0.tmp_0",)
 
 
 class Program:
-    """Stands for a program: `modules` are compiled in turn, and asked for is what was asked."""
+    """A fake program: `modules` are compiled one after another, and requests are recorded."""
 
     def __init__(self, *modules: Module) -> None:
         self.version = 0

@@ -1,4 +1,4 @@
-"""Loader: a module by hand gives the right numbers, binds once a size, and says what is wrong."""
+"""Loader: a handwritten module computes correctly, binds once per size, and reports errors."""
 
 import re
 import traceback

@@ -1,4 +1,4 @@
-"""Packages: machine code that is launched as a module says, by a driver that stands in for a GPU's."""
+"""Packages: machine code is launched as the module specifies, by a fake GPU driver."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def package(folder, tmp_path):
 
 
 def launched(package, stream=7):
-    """A predictor over a stand-in's driver, and what the driver was told."""
+    """A predictor over a fake driver, and the calls of the driver."""
     if not interprets():
         pytest.skip("kernels are not interpreted here")
     library = stand_in.Library(package)
@@ -188,7 +188,7 @@ def test_a_row_that_is_none(package, change):
 
 
 class Recorded:
-    """A driver that keeps what it is told."""
+    """A driver that records its calls."""
 
     def load(self, code, entry, shared):
         return entry

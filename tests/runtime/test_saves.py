@@ -44,7 +44,7 @@ def everything(folder: Path) -> list[str]:
 
 
 class Killed(BaseException):
-    """Stands for a kill: what would tidy up is not run."""
+    """Represents a kill: no cleanup runs."""
 
 
 @pytest.fixture

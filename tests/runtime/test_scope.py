@@ -1,4 +1,4 @@
-"""Scope: names find tensors through parents, and the generation tells when arrays change."""
+"""Scope: look-up through parents, and a generation that changes when arrays do."""
 
 import gc
 import weakref

@@ -21,7 +21,7 @@ class Plain:
 
 
 class Compiler:
-    """Makes modules that only have a name; adds what `added` says to the parameters."""
+    """Creates modules that only have a name; adds `added` to the parameters."""
 
     def __init__(self, added: Callable[[Any], np.ndarray] | None = None) -> None:
         self.added = added

@@ -1,4 +1,4 @@
-"""Kernels of one family of ops a file, held against what the ops mean on shapes drawn at random.
+"""Kernels compared with the reference implementation on random shapes, one family of ops per file.
 
-`EXAMPLES=20 pytest tests/codegen/families` draws twenty times as many, others in every run.
+`EXAMPLES=20 pytest tests/codegen/families` tries twenty times as many shapes, new ones in each run.
 """

@@ -1,4 +1,4 @@
-"""What is moved only: joined, cut, turned, padded, laid out side by side."""
+"""Ops that only move data: concat, split, transpose, pad, stack."""
 
 import numpy as np
 import pytest

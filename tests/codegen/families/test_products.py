@@ -1,4 +1,4 @@
-"""Products of matrices and of stacks of them, turned and broadcast."""
+"""Products of matrices and of stacks of matrices, transposed and broadcast."""
 
 import pytest
 from hypothesis import given

@@ -188,7 +188,7 @@ def test_flags_change_no_number(exe: Any, network: str) -> None:
 
 @pytest.mark.parametrize(("drop_last", "rows"), [(True, 8), (False, 10)])
 def test_a_loader_with_a_batch_for_each_place(exe: Any, drop_last: bool, rows: int) -> None:
-    """Iterated, it gives a list with a dict for each place; of five batches one is left over."""
+    """Iteration yields a list with a dict per place; one of five batches remains."""
     x = fluid.data("x", [None, 1])
     doubled = fluid.layers.scale(x, 2.0)
     loader = fluid.io.DataLoader.from_generator([x], 4, iterable=True, drop_last=drop_last)

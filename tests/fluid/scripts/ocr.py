@@ -1,6 +1,6 @@
-"""A script as people wrote them for Paddle 1.8: a CRNN that reads lines, with CTC.
+"""A script in the style of Paddle 1.8: a CRNN that reads text lines, with CTC.
 
-It asks for a GPU unless told otherwise: `fluid run --cpu ocr.py --use_gpu True`.
+It uses a GPU by default: `fluid run --cpu ocr.py --use_gpu True`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Small inputs for every op, on which it is held against itself: types, gradients, generated code.
+"""Small inputs for every op, used to check types, gradients and generated code.
 
-A module here is an op family with a list `SAMPLES`; `samples()` collects them all. Shapes are
-uneven and values all different, so that a swapped axis or a dropped element shows.
+Each module is an op family with a list `SAMPLES`; `samples()` collects them all. Shapes are uneven
+and values distinct, so that a swapped axis or a dropped element is detected.
 """
 
 import pkgutil
@@ -51,8 +51,8 @@ WITHOUT_NUMBERS = {
 class Sample:
     """One call of an op.
 
-    `inputs` has an array for each slot, or a list of them for a slot that takes many; `grads` names
-    the input slots whose gradient is held against finite differences.
+    `inputs` has an array for each slot, or a list of them for a slot with many; `grads` names the input
+    slots whose gradient is compared with finite differences.
     """
 
     op: str

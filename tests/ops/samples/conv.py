@@ -1,4 +1,4 @@
-"""Samples of convolutions: every way to pad, stride, dilate, group, lay out, turn and deform."""
+"""Samples of convolutions: padding, stride, dilation, groups, layouts, transposed and deformable ones."""
 
 from tests.ops.samples import Sample, numbers
 

@@ -18,7 +18,7 @@ def volumes(images, kind, ksize, **attrs):
 
 
 def located(images, ksize, op="max_pool2d_with_index", **attrs):
-    """Return a sample of pooling that says where the largest are."""
+    """A sample of pooling that returns the indices of the maxima."""
     return Sample(op, {"X": numbers(*images)}, {"ksize": ksize, **attrs}, X)
 
 

@@ -1,4 +1,4 @@
-"""Samples of what pictures show inside boxes: small, large, over the edge, and none at all."""
+"""Samples of regions of interest: small, large, over the edge, and none at all."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ CELLS = {"spatial_scale": 0.5, "pooled_height": 2, "pooled_width": 3}
 
 
 def boxed(op, channels=2, grads=("X",), offsets="", **attrs):
-    """Return a sample of four boxes in two pictures, three of them in the second."""
+    """A sample of four boxes in two images, three of them in the second."""
     inputs = {"X": numbers(2, channels, 5, 7), "ROIs": BOXES}
     inputs |= {"RoisLod": np.array([0, 1, 4])} if offsets else {"ROIs_lod": lod((1, 3))}
     return Sample(op, inputs, {**CELLS, **attrs}, grads)

@@ -1,4 +1,4 @@
-"""Samples of what moves, resamples and looks at pictures."""
+"""Samples of ops that move, resample and crop images."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def resized(op, shape, sizes=(), **attrs):
 
 
 def told(slot, value, op="bilinear_interp"):
-    """Return a sample whose sizes are told by a tensor."""
+    """A sample whose sizes are given by a tensor."""
     method = op.removesuffix("_v2").removesuffix("_interp")
     inputs = {"X": numbers(2, 2, 3, 4), slot: value}
     return Sample(op, inputs, {"interp_method": method, "align_corners": False}, ("X",))

@@ -1,4 +1,4 @@
-"""GEO by hand: what a trainer sends, and what it goes on with, after each exchange."""
+"""GEO step by step: what a trainer sends and continues with after each exchange."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ TRAINERS = 2
 
 
 class OneServer:
-    """A server that adds what is pushed; stands in for channels and for numbered pushes."""
+    """A fake server that adds pushed values; replaces channels and numbered pushes."""
 
     def __init__(self, value):
         self.value = np.array(value, np.float32)
