@@ -1,7 +1,6 @@
-"""A directed graph: nodes and edges in the order in which they were added.
+"""A directed graph with nodes and edges in insertion order.
 
-Passes need few algorithms on graphs, and importing networkx takes longer than compiling most
-programs.
+Replaces networkx, whose import takes longer than compiling most programs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ N = TypeVar("N")
 
 
 class Digraph(Generic[N]):
-    """Nodes that can be hashed; at most one edge from one to another."""
+    """A directed graph of hashable nodes, without parallel edges."""
 
     def __init__(self, nodes: Iterable[N] = (), edges: Iterable[tuple[N, N]] = ()) -> None:
         self._after: dict[N, dict[N, None]] = {}
@@ -30,60 +29,60 @@ class Digraph(Generic[N]):
         return iter(self._after)
 
     def add_node(self, node: N) -> None:
-        """Add a node, unless it is there."""
+        """Add a node if it is not in the graph yet."""
         if node not in self._after:
             self._after[node], self._before[node] = {}, {}
 
     def add_edges(self, edges: Iterable[tuple[N, N]]) -> None:
-        """Add edges, and the nodes that they need."""
+        """Add edges, and their end nodes where missing."""
         for start, end in edges:
             self.add_node(start)
             self.add_node(end)
             self._after[start][end] = self._before[end][start] = None
 
     def remove_node(self, node: N) -> None:
-        """Remove a node with its edges; KeyError where it is not there."""
+        """Remove a node and its edges; KeyError if it is not in the graph."""
         for end in self._after.pop(node):
             self._before[end].pop(node, None)
         for start in self._before.pop(node):
             self._after.get(start, {}).pop(node, None)
 
     def remove_edge(self, start: N, end: N) -> None:
-        """Remove an edge; KeyError where it is not there."""
+        """Remove an edge; KeyError if it is not in the graph."""
         del self._after[start][end], self._before[end][start]
 
     def lists(self) -> dict[N, list[N]]:
-        """The successors of every node."""
+        """Return the adjacency lists: the successors of every node."""
         return {node: list(after) for node, after in self._after.items()}
 
     def has_edge(self, start: N, end: N) -> bool:
-        """Whether there is an edge from one node to another."""
+        """Return whether the graph has an edge from `start` to `end`."""
         return end in self._after.get(start, ())
 
     def successors(self, node: N) -> Iterator[N]:
-        """The nodes that edges of a node lead to."""
+        """Iterate over the successors of a node."""
         return iter(self._after[node])
 
     def predecessors(self, node: N) -> Iterator[N]:
-        """The nodes whose edges lead to a node."""
+        """Iterate over the predecessors of a node."""
         return iter(self._before[node])
 
     def degree(self, node: N) -> int:
-        """How many edges begin and end at a node."""
+        """Return the number of incoming and outgoing edges of a node."""
         return len(self._after[node]) + len(self._before[node])
 
     def out_degree(self, node: N) -> int:
-        """How many edges begin at a node."""
+        """Return the number of outgoing edges of a node."""
         return len(self._after[node])
 
     def component(self, node: N) -> set[N]:
-        """The strongly connected component of a node: what it reaches and is reached from."""
+        """Return the strongly connected component that contains a node."""
         return _reached(node, self.successors) & _reached(node, self.predecessors)
 
     def topological_order(self, key: Callable[[N], Any]) -> list[N]:
-        """The nodes, each behind its predecessors, else by `key` and the order they were added in.
+        """Return the nodes in topological order; ties are broken by `key`, then by insertion order.
 
-        Raises ValueError where there is a cycle.
+        Raises ValueError if the graph has a cycle.
         """
         index = {node: number for number, node in enumerate(self._after)}
         waits = {node: len(before) for node, before in self._before.items()}
@@ -103,7 +102,7 @@ class Digraph(Generic[N]):
 
 
 def _reached(node: N, steps: Callable[[N], Iterator[N]]) -> set[N]:
-    """A node and all that steps from it lead to."""
+    """Return all nodes reachable from a node along `steps`, the node included."""
     found, pending = {node}, [node]
     while pending:
         new = [each for each in steps(pending.pop()) if each not in found]

@@ -1,9 +1,9 @@
-"""The fact STORED: no two values that live at once have a byte in common, but for the same content.
+"""The check of fact STORED: values that are live at the same time do not overlap in memory.
 
-Memory is written where an op makes a value, but not where the value lies in what it is part of, or
-where its parts lie in it: there its bytes stand already (`written`). Everything else that is alive
-at a write must be apart from what is written, or be read for the last time by the kernel that
-writes, which may then write over it (`may_take_over`).
+An op writes memory for an output, except where the output is already in place, as a view of another
+value (`written`). Every other value that is live at that step must be disjoint from the written
+bytes, or be read for the last time by the writing kernel, which may then reuse its memory
+(`may_take_over`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Lives = Mapping[Var, tuple[int, int]]
 
 
 def check_stored(g: Graph) -> None:
-    """STORED: what needs memory, of a known size, has a slot, and its bytes are its own.
+    """Check STORED: every live value of known size has a slot that no other live value overlaps.
 
-    Raises VerifyError for the first var that breaks it.
+    Raises VerifyError for the first var that violates it.
     """
     alive = lives(g)
     held: dict[int, list[Var]] = {}
@@ -47,8 +47,8 @@ def check_stored(g: Graph) -> None:
 def clashes(
     ops: Sequence[Op], op: Op, var: Var, others: Sequence[Var], alive: Lives, step: int
 ) -> Iterator[Var]:
-    """Those of other vars in its slot that would be lost where `op`, of the kernel `ops`, writes
-    a var at a step.
+    """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
+    kernel `ops`, writes `var` at `step`.
     """
     regions = written(op, var)
     if not regions:
@@ -83,7 +83,7 @@ def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
 
 
 def _check_sizes(g: Graph, vars: Sequence[Var]) -> None:
-    """One of the vars of a slot reaches as far as any, whatever the sizes are."""
+    """Check that one var of a slot has the largest end offset for all sizes."""
     largest = reduce(_larger, vars)
     for var in vars:
         if not at_most(_end(var), _end(largest)):

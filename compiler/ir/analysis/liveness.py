@@ -1,7 +1,7 @@
-"""When vars live: from the kernel that makes them to the last that reads them.
+"""Liveness: the interval from the kernel that writes a var to the last one that reads it.
 
-A step is a kernel: an op by itself, or the ops that share a kernel label. Lives are half-open
-intervals of steps, and the return of the results counts as one more step behind the last.
+A step is a kernel: a single op, or the ops of one fusion group. Intervals are half-open; returning
+the results counts as one more step at the end.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from compiler.ir.types import TOKEN
 
 
 def kernels(g: Graph) -> list[list[Op]]:
-    """The ops of each step, in order; neighbours with one kernel label make one step."""
+    """List the ops of each step, in order; adjacent ops with one kernel label form one step."""
     labelled = ((index if op.kernel is None else -1, op) for index, op in enumerate(g.ops()))
     groups = groupby(labelled, key=lambda pair: (pair[0], pair[1].kernel))
     return [[op for _, op in group] for _, group in groups]
 
 
 def lives(g: Graph) -> dict[Var, tuple[int, int]]:
-    """The steps `start <= step < stop` in which each temporary needs memory, in order of making.
+    """Return the steps `start <= step < stop` in which each temporary needs memory, in order of
+    writing.
 
-    A var lives until its last data reader is done; one that is returned lives past the last step;
-    one that a later version overwrites lives at least until that version is there. Left out are
-    feeds and state, tokens, and vars that never leave their kernel.
+    A var is live until its last data reader is done; a result is live past the last step; a var
+    that a later version overwrites is live at least until that version is written. Excludes feeds,
+    state, tokens, and vars that are internal to their kernel.
     """
     steps = kernels(g)
     kept = set(g.results)
@@ -45,12 +46,12 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
 
 
 def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
-    """True where a kernel that is the last to read `old` may write `new` in the same memory.
+    """Return whether a kernel that is the last reader of `old` may write `new` to the same memory.
 
-    Either the op that writes `new` declares it in place of the slot that holds `old`; or the whole
-    kernel is pointwise, both have one type, so that element stands on element. No op of the kernel
-    behind the one that writes `new` reads `old` any more, and neither does a head before it, which
-    may be at work on one part while another is written; nor does another part of the launch.
+    Requires that the op writing `new` declares it in place of the slot that holds `old`, or that
+    the whole kernel is pointwise and both have one type, so that elements map to the same elements.
+    `old` must not be read by a later op of the kernel, nor by an anchor before it, which may work
+    on one tile while another is written, nor by another part of the launch.
     """
     part = next(op.part for op in ops if new in op.writes())
     if any(old in op.needs_data() for op in ops if op.part != part):
@@ -70,8 +71,9 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
 
 
 def is_seen_whole(op: Op, var: Var) -> bool:
-    """True where a pointwise op, if it reads a var, sees each of its elements beside one of its
-    own; False for a key of random numbers, one of which serves all elements.
+    """Return whether a pointwise op, if it reads `var`, reads element i of it to compute element i.
+
+    False for a tensor of RNG keys, of which all elements use a single one.
     """
     if not isinstance(op.defn, Pointwise) or var not in op.needs_data():
         return True
@@ -81,9 +83,9 @@ def is_seen_whole(op: Op, var: Var) -> bool:
 
 
 def _is_written_over(op: Op, old: Var, new: Var) -> bool:
-    """True where an op declares that it writes an output over what stands in an input slot.
+    """Return whether an op declares that it may write an output in place of the input `old`.
 
-    It must not read that from another slot too.
+    The op must not read `old` from any other slot.
     """
     slot = next(slot for slot, vars in op.outputs.items() if new in vars)
     allowed = op.defn.written_over(slot)
@@ -92,7 +94,7 @@ def _is_written_over(op: Op, old: Var, new: Var) -> bool:
 
 
 def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
-    """True where every op that makes or reads a var can deal with the gaps it would have."""
+    """Return whether every op that reads or writes a var supports the strides it would have."""
     axes = leading_axes(var.type, region.row)
     if axes is None or var in g.results:
         return False
@@ -102,9 +104,10 @@ def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
 
 
 def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
-    """Pointwise ops work on values as they are, if they need not see them in another shape.
+    """Return whether an op supports strided rows in `var`.
 
-    Kernels of a device count elements, and know of no gaps.
+    Pointwise host code does unless it reshapes an operand. Device kernels index elements and do
+    not.
     """
     if op.body is not None or op.target is not None:
         return False
@@ -118,7 +121,7 @@ def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
 
 
 def _is_seen_as_it_is(op: Op, defn: Pointwise, var: Var) -> bool:
-    """True where every input has the shape in which the op sees it, and so has every output."""
+    """Return whether all inputs, as viewed by the op, and all outputs have the shape of `var`."""
     shapes = defn.views(defn.types_of(op.inputs)).values()
     return all(shape == var.type.shape for shape in shapes) and all(
         each.type.shape == var.type.shape for each in op.writes()
@@ -130,9 +133,9 @@ def _is_temporary(var: Var) -> bool:
 
 
 def _is_inner(g: Graph, op: Op, var: Var) -> bool:
-    """True for a var that is made and read within one kernel, and so never reaches memory.
+    """Return whether a var is written and read within one kernel, and so never reaches memory.
 
-    Of what a head makes only that may be one with which the kernel goes on.
+    Of the outputs of an anchor, only the one that feeds the epilogue can be internal.
     """
     if op.kernel is None or var.overwrites is not None or g.overwriter(var) is not None:
         return False
@@ -143,6 +146,6 @@ def _is_inner(g: Graph, op: Op, var: Var) -> bool:
 
 
 def held(op: Op) -> list[Var]:
-    """The vars whose memory an op needs: what it reads, and what it writes into."""
+    """List the vars whose memory an op needs: inputs, and earlier versions that it overwrites."""
     over = [var.overwrites for var in op.writes() if var.overwrites is not None]
     return op.needs_data() + over

@@ -1,7 +1,8 @@
-"""Kernels that differ in nothing but the sizes of their tensors, so that one serves them all.
+"""Structural equality of kernels up to tensor sizes, so that one kernel can be shared by all of
+them.
 
-What is seen as a row of elements needs no shape, only how many there are. Beside tensors that have
-an element for every lane stand single numbers, such as a learning rate, which all lanes read.
+Tensors that are processed as a flat sequence of elements need no shape, only a count. Besides full
+tensors, a kernel may read scalars, such as a learning rate, in every program.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from compiler.ir.opdef.global_reductions import KEY, Whole
 
 
 def elements(op: Op) -> Size | None:
-    """How many elements an op works on one by one, beside single numbers; None where it is not so.
+    """Return the number of elements an op processes one by one; None if it is not such an op.
 
-    A number that it gives is written over one it reads, unless it is the sum of a `Whole`.
+    Scalar operands are allowed. A scalar output must overwrite a scalar input, except for the
+    global reductions of a `Whole`.
     """
     if not isinstance(op.defn, Pointwise | Whole) or isinstance(op.defn, Rowwise):
         return None
@@ -34,7 +36,7 @@ def elements(op: Op) -> Size | None:
 
 
 def _untold(op: Op) -> bool:
-    """True where an optional input is given that the bodies of kernels do not take."""
+    """Return whether the op has an optional input that the bodies of its kernels do not accept."""
     if not isinstance(op.defn, Whole):
         return not op.inputs
     taken = {name for body in ("measure", "compute") for name, _ in parameters(type(op.defn), body)}
@@ -42,7 +44,7 @@ def _untold(op: Op) -> bool:
 
 
 def _spreads(op: Op, count: Size) -> bool:
-    """True where elements meet elements at the same place, not rows columns."""
+    """Return whether operands align element by element, without broadcasting."""
     if not isinstance(op.defn, Pointwise):
         return True
     views = op.defn.views(op.defn.types_of(op.inputs))
@@ -50,7 +52,7 @@ def _spreads(op: Op, count: Size) -> bool:
 
 
 def _fills(op: Op, count: Size) -> bool:
-    """True where each output has all elements, or is such a number."""
+    """Return whether each output has `count` elements, or is an allowed scalar."""
     lone = [slot for slot, vars in op.outputs.items() if vars[0].type.numel != count]
     return all(
         var.type.numel in (1, count)
@@ -61,13 +63,13 @@ def _fills(op: Op, count: Size) -> bool:
 
 
 def width(ops: Sequence[Op]) -> Size:
-    """How many elements the ops of a kernel work on: those of its tensors, not its numbers."""
+    """Return the number of elements that a kernel processes, scalars aside."""
     counts = [count for op in ops if (count := elements(op)) is not None]
     return next((count for count in counts if count != 1), 1)
 
 
 def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> bool:
-    """True for what is made by ops, and must be in memory behind them."""
+    """Return whether a var is written by ops and must be in memory after them."""
     if var not in made:
         return False
     chained = var.overwrites is not None or g.overwriter(var) is not None
@@ -77,7 +79,7 @@ def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> boo
 
 
 def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
-    """What kernels that are alike have in common: kinds, attributes, types, who reads what."""
+    """Return a key that is equal for kernels with equal kinds, attributes, dtypes and data flow."""
     place = {var: number for number, var in enumerate(operands(ops))}
     rows: list[Hashable] = []
     for op in ops:
@@ -94,12 +96,12 @@ def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
 
 
 def operands(ops: Sequence[Op]) -> list[Var]:
-    """The vars of a kernel, in an order that is the same in those that are alike."""
+    """List the vars of a kernel, in an order that is the same for structurally equal kernels."""
     return list(dict.fromkeys(var for op in ops for _, var in _sides(op)))
 
 
 def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
-    """Which of the operands have an element for every lane; empty where each has but one."""
+    """Return which operands are full tensors (not scalars); empty if all are scalars."""
     keys = [var for op in ops for var in op.inputs.get(KEY, ())]
     found = tuple(var.type.numel != 1 and var not in keys for var in operands(ops))
     return found if any(found) else ()
@@ -111,5 +113,5 @@ def _sides(op: Op) -> list[tuple[str, Var]]:
 
 
 def _over(place: dict[Var, int], var: Var) -> int | None:
-    """The number of what a var is written over."""
+    """Return the operand number of the var that `var` overwrites, or None."""
     return None if var.overwrites is None else place.get(var.overwrites)

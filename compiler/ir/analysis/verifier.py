@@ -1,7 +1,7 @@
-"""What holds of a graph between passes, and a checker for each fact that a pass may claim.
+"""Graph invariants that hold between passes, and a checker for each fact that a pass may claim.
 
-A rule that is broken raises VerifyError, which names the rule, the op as text and the user's line.
-So a pass that breaks a graph is found where it did it, not by a wrong number three stages on.
+A violation raises VerifyError with the name of the rule, the op as text and the user's line, so
+that a pass that breaks a graph is caught immediately, not by a wrong result much later.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from compiler.ir.types import Shape, TensorType
 
 
 def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
-    """Hold a graph, and the bodies of its ops, to the rules that hold between any two passes.
+    """Check the invariants of a graph, including the bodies of its ops.
 
-    Raises VerifyError for the first one broken: vars, producers, slots, storage, order, types,
-    results, bodies. Each is said where it is checked. Of a graph that held before, what ops say of
-    themselves alone need be asked only of those that `changed`, and of those with a body.
+    Raises VerifyError for the first violation: vars, producers, slots, storage, order, types,
+    results, bodies; each is described at its checker. If the graph was valid before, pass the ops
+    that `changed`: checks local to an op are then limited to those and to ops with a body.
     """
     ops = g.ops()
     asked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
@@ -50,13 +50,13 @@ def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
 
 
 def broken(rule: str, what: str, op: Op | None = None, hint: str = "") -> VerifyError:
-    """The error that a rule is broken, with the op as text and the user's line."""
+    """Build the error for a violated rule, with the op as text and the user's line."""
     text, source = (show_op(op), op.source) if op is not None else ("", "")
     return VerifyError(f"{rule}: {what}", op=text, source=source, hint=hint)
 
 
 def _check_vars(g: Graph, op: Op) -> None:
-    """The vars of an op are its graph's own, and none is written twice."""
+    """Check that the vars of an op belong to its graph, and that none is written twice."""
     for var in op.reads() + op.writes():
         if g.find(var.name, var.version) is not var:
             raise broken("vars", f"{var.label!r} is no var of graph {g.name!r}", op)
@@ -66,7 +66,7 @@ def _check_vars(g: Graph, op: Op) -> None:
 
 
 def _check_producer(g: Graph, var: Var) -> None:
-    """A var has one producer; a feed has none, nor has state that a run does not make itself."""
+    """Check that a var has at most one producer: a feed none, a used temporary one."""
     producers = [op for op in g.edges.predecessors(var) if isinstance(op, Op)]
     given = var.role != "temp" and var.overwrites is None
     if var.role == "feed" and producers:
@@ -81,7 +81,7 @@ def _check_producer(g: Graph, var: Var) -> None:
 
 
 def _check_slots(op: Op) -> None:
-    """Slots and attributes are those that the op declares."""
+    """Check that slots and attributes are those that the op declares."""
     inputs = {slot: [var.label for var in vars] for slot, vars in op.inputs.items()}
     outputs = {slot: [var.label for var in vars] for slot, vars in op.outputs.items()}
     try:
@@ -92,9 +92,9 @@ def _check_slots(op: Op) -> None:
 
 
 def _check_storage(g: Graph, var: Var) -> None:
-    """What overwrites is the next version of one name and has its type.
+    """Check that an overwriting var is the next version of its name and has the same type.
 
-    The earlier one is state, or a temporary that an op with a body writes on a condition.
+    The earlier version is state, or a temporary that an op with a body writes conditionally.
     """
     earlier = var.overwrites
     if earlier is None:
@@ -116,7 +116,7 @@ def _check_storage(g: Graph, var: Var) -> None:
 
 
 def _check_order(g: Graph, ops: Sequence[Op]) -> None:
-    """An op stands behind what it waits for: producers, and readers of what it overwrites."""
+    """Check that every op comes after the producers and overwritten-value readers it depends on."""
     place = {op: index for index, op in enumerate(ops)}
     for op in ops:
         late = [before for before in _waits_for(g, op) if place[before] >= place[op]]
@@ -125,13 +125,13 @@ def _check_order(g: Graph, ops: Sequence[Op]) -> None:
 
 
 def _waits_for(g: Graph, op: Op) -> list[Op]:
-    """As `Graph.predecessors`, and the op itself where it reads what it writes."""
+    """List `Graph.predecessors` of an op, and the op itself if it reads its own output."""
     own = [op] if any(var in op.reads() for var in op.writes()) else []
     return own + g.predecessors(op)
 
 
 def _order_fault(g: Graph, op: Op, late: Op) -> str:
-    """What is wrong where `op` waits for `late`, which stands behind it."""
+    """Describe the violation where `op` depends on `late`, which comes after it."""
     circle = _circle(g, op)
     if circle:
         return f"ops wait for each other in a circle: {' → '.join(each.kind for each in circle)}"
@@ -144,7 +144,7 @@ def _order_fault(g: Graph, op: Op, late: Op) -> str:
 
 
 def _circle(g: Graph, op: Op) -> list[Op]:
-    """Ops that wait for each other, the first named again at the end; empty where none do."""
+    """Return a dependency cycle among ops that an op depends on mutually; else `[]`."""
     pairs = ((before, each) for each in g.ops() for before in _waits_for(g, each))
     waits = Digraph(g.ops(), pairs)
     part = waits.component(op)
@@ -157,7 +157,7 @@ def _circle(g: Graph, op: Op) -> list[Op]:
 
 
 def _check_types(op: Op) -> None:
-    """Outputs are declared with the types that the op infers from its inputs'."""
+    """Check that outputs are declared with the types that the op infers from its inputs."""
     if op.body is not None or not op.outputs:
         return
     try:
@@ -178,7 +178,7 @@ def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
 
 
 def _agree(a: TensorType, b: TensorType) -> bool:
-    """True where two types may be one; a size nobody knows agrees with any."""
+    """Return whether two types may be equal; an unknown size is compatible with any."""
     pairs = zip(a.shape, b.shape, strict=False)
     same = a.dtype is b.dtype and a.rank == b.rank and a.is_array == b.is_array
     return same and all(_may_be(*pair) for pair in pairs)
@@ -193,7 +193,7 @@ def _is_known(size: Size) -> bool:
 
 
 def _check_results(g: Graph) -> None:
-    """A result is a var of the graph that has a value."""
+    """Check that every result is a var of the graph with a value."""
     for var in g.results:
         if g.find(var.name, var.version) is not var:
             raise broken("results", f"{var.label!r} is no var of graph {g.name!r}")
@@ -202,10 +202,10 @@ def _check_results(g: Graph) -> None:
 
 
 def _check_body(op: Op) -> None:
-    """A body holds the same rules.
+    """Check the invariants of the op's body, and its interface with the op.
 
-    Its last feeds are slot `Captured`, those before were kept of a run; its first results are slot
-    `Written`, those behind are kept.
+    The last feeds of the body are slot `Captured`; those before are values saved by the forward op.
+    Its first results are slot `Written`; the rest is saved for the gradient.
     """
     if op.body is None:
         return
@@ -236,11 +236,11 @@ def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -
 
 
 def fusible_shape(op: Op) -> Shape | None:
-    """The shape over which a pointwise op computes, if it may share a kernel; None if it may not.
+    """Return the iteration shape of a pointwise op that may share a kernel, else None.
 
-    Two ops fuse where these are equal. An op that reduces, or whose output is smaller than its
-    broadcast inputs, needs more than the same element of everything; an operand of a size that
-    only data knows has no memory to compute in, even where the result's size is known.
+    Two ops can be fused if these are equal. Reductions, and ops whose output is smaller than the
+    broadcast inputs, need more than the same element of every operand; an operand of data-dependent
+    size has no planned memory, even if the size of the result is known.
     """
     if not isinstance(op.defn, Pointwise) or isinstance(op.defn, Rowwise) or op.defn.has_effects:
         return None
@@ -256,9 +256,9 @@ def fusible_shape(op: Op) -> Shape | None:
 
 
 def epilogue_shape(op: Op) -> Shape | None:
-    """The shape of what an op makes, if pointwise ops may go on with it in its kernel; else None.
+    """Return the shape of the output that can feed an epilogue of pointwise ops, else None.
 
-    The op is the head of the kernel then: it declares the output by its `epilogue`.
+    The op is then the anchor of the kernel: it declares that output as its `epilogue`.
     """
     made = op.outputs.get(op.defn.epilogue_output(op.target), ())
     if len(made) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
@@ -267,11 +267,11 @@ def epilogue_shape(op: Op) -> Shape | None:
 
 
 def check_grouped(g: Graph) -> None:
-    """GROUPED: ops of one kernel label are neighbours, on one target, and fuse.
+    """Check GROUPED: the ops of a kernel label are adjacent, have one target, and can be fused.
 
-    All are pointwise over one shape; the first may instead be a head, which makes that shape. Parts
-    of a kernel are alike, but for sizes, and do not wait for each other.
-    Raises VerifyError for the first op that breaks it.
+    All are pointwise over one shape, or the first is an anchor whose output has that shape. The
+    parts of a multi-tensor kernel are structurally equal and independent. Raises VerifyError for
+    the first op that violates it.
     """
     seen: set[int | None] = {None}
     for ops in kernels(g):
@@ -287,7 +287,7 @@ def check_grouped(g: Graph) -> None:
 
 
 def _check_seen(ops: Sequence[Op]) -> None:
-    """What flows within a kernel is read element by element."""
+    """Check that values within a kernel are read element by element."""
     made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:
         for var in (var for var in op.reads() if var in made and not is_seen_whole(op, var)):
@@ -296,7 +296,7 @@ def _check_seen(ops: Sequence[Op]) -> None:
 
 
 def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
-    """The parts of a kernel are alike, and none waits for another."""
+    """Check that the parts of a kernel are structurally equal and do not depend on each other."""
     parts = [list(part) for _, part in groupby(ops, key=lambda op: op.part)]
     if [part[0].part for part in parts] != list(range(len(parts))):
         raise broken("GROUPED", f"the parts of kernel {ops[0].kernel} are out of order", ops[0])
@@ -323,9 +323,9 @@ def _check_fusion(first: Op, op: Op) -> None:
 
 
 def check_ordered(g: Graph) -> None:
-    """ORDERED: the ops stand at the positions (0,), (1,), …, as `Graph.reorder` leaves them.
+    """Check ORDERED: the positions of the ops are (0,), (1,), …, as set by `Graph.reorder`.
 
-    Raises VerifyError for the first one that does not.
+    Raises VerifyError for the first op that violates it.
     """
     for index, op in enumerate(g.ops()):
         if op.position != (index,):
