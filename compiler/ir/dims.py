@@ -144,8 +144,7 @@ def evaluate(size: Size, values: Mapping[str, int]) -> int:
 
 
 def solve(size: Size, number: int, known: Mapping[str, int]) -> dict[str, int]:
-    """Solve `size == number` for the only symbol that is not in `known`; `{}` if that is not
-    possible.
+    """Solve `size == number` for the only symbol not in `known`; `{}` if that is impossible.
 
     Solves symbols with coefficient 1 only.
 

@@ -117,8 +117,7 @@ def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """Return whether a ≤ b for all values of the symbols, as far as the signs of the terms prove
-    it.
+    """Return whether a ≤ b for all symbol values, as far as the signs of terms prove it.
 
     >>> from compiler.ir.dims import Dim
     >>> N = Dim.named("N")

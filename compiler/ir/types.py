@@ -22,8 +22,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class VarTypeId(IntEnum):
-    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables; BF16 is of a later
-    release.
+    """`VarType.Type`: tensor dtypes and, from 7 to 18, variable kinds; BF16 is newer.
 
     They print as in the reference, since scripts compare and print them.
 

@@ -17,8 +17,7 @@ from compiler.ir.types import TensorType
 
 
 def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
-    """Infer the types of an op's outputs by slot; None if that needs two distinct unknowns to be
-    equal.
+    """Infer output types by slot; None if two distinct unknowns would have to be equal.
 
     Unnumbered unknowns stay unknown.
     """

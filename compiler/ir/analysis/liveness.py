@@ -25,8 +25,7 @@ def kernels(g: Graph) -> list[list[Op]]:
 
 
 def lives(g: Graph) -> dict[Var, tuple[int, int]]:
-    """Return the steps `start <= step < stop` in which each temporary needs memory, in order of
-    writing.
+    """Return the live interval of each temporary, `start <= step < stop`, in order of writing.
 
     A var is live until its last data reader is done; a result is live past the last step; a var
     that a later version overwrites is live at least until that version is written. Excludes feeds,

@@ -1,5 +1,4 @@
-"""Structural equality of kernels up to tensor sizes, so that one kernel can be shared by all of
-them.
+"""Structural equality of kernels up to tensor sizes, so that equal ones share their code.
 
 Tensors that are processed as a flat sequence of elements need no shape, only a count. Besides full
 tensors, a kernel may read scalars, such as a learning rate, in every program.

@@ -1,7 +1,7 @@
-"""Two bytes outside, float32 inside: how ops that sum up compute with half precision.
+"""Half-precision arithmetic: upcast to float32, compute, cast the results to half.
 
-Numbers are kept in two bytes; a product or an average of them is made in float32 and rounded once,
-as the reference's kernels and those of devices do. NumPy is many times faster that way, too.
+Values are stored in two bytes; a product or an average is computed in float32 and rounded once, as
+the reference's kernels and those of devices do. In NumPy this is also many times faster.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from compiler.ir.types import HALVES, DType, TensorType
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply to the value of a slot: to each of a list, to none of an empty one."""
+    """Apply a function to the value of a slot: to each item of a list; None stays None."""
     if isinstance(value, list):
         return [function(item) for item in cast("list[Any]", value)]
     return None if value is None else function(value)
 
 
 def widened(values: Mapping[str, Any], narrow: Collection[DType] = HALVES) -> Mapping[str, Any]:
-    """Values by slot with float32 for arrays of `narrow` types; the mapping itself without any.
+    """Upcast arrays of `narrow` types to float32; returns the mapping itself if there are none.
 
     >>> widened({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
@@ -34,7 +34,7 @@ def widened(values: Mapping[str, Any], narrow: Collection[DType] = HALVES) -> Ma
 
 
 def narrowed(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Results by slot in the element types they are declared in."""
+    """Cast results by slot to half precision where it is declared."""
     return {slot: _rounded(value, types.get(slot)) for slot, value in results.items()}
 
 

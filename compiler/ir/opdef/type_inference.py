@@ -1,6 +1,6 @@
-"""Checks an op of a program and gives its outputs their types, as soon as it is written down.
+"""Checks and shape inference for an op when it is appended to a program.
 
-Here sizes may be unknown (-1); what an op infers from an unknown size is unknown as well.
+Sizes may be unknown (-1); sizes inferred from unknown sizes are unknown too.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from compiler.limits import MAX_BYTES, MAX_RANK
 
 
 def check_slots(op: OpDesc) -> None:
-    """Hold an op's slots against its declaration.
+    """Check an op's slots against its declaration.
 
-    Raises UnknownOp for a type nobody registered and MissingSlot for a slot that is needed and
-    empty, unknown, or holds several names where it takes one.
+    Raises UnknownOp for an unregistered type, and MissingSlot for a slot that is required but
+    empty, unknown, or holds several names but takes one.
     """
     cls = find(op.type)
     _check_side(op, "Input", cls.inputs(), op.inputs)
@@ -50,18 +50,18 @@ def _check_side(
 
 
 def _is_idle(op: OpDesc, slot: str) -> bool:
-    """True for a slot of a gradient op that the forward op has, and its gradient does without.
+    """Return whether a gradient op's slot exists in the forward op but is unused by the gradient.
 
-    Programs saved by the reference have some, such as the mean of a batch norm.
+    Programs saved by the reference have such slots, for example the mean of a batch norm.
     """
     cls = find(op.type)
     return issubclass(cls, GradOp) and slot.removesuffix(GRAD) in cls.forward.slots
 
 
 def infer_op(block: Block, op: OpDesc) -> None:
-    """Give the variables an op writes the types and LoD levels it infers from those it reads.
+    """Set the types and LoD levels of an op's outputs, inferred from its inputs.
 
-    Errors of the op carry its text and the user's line.
+    Errors carry the op as text and the user's line.
     """
     defn = bind(op)
     given = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
@@ -83,12 +83,12 @@ def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
 def infer_types(
     defn: OpDef, types: Mapping[str, Any], op: OpDesc, declared: bool = False
 ) -> dict[str, Any]:
-    """What `defn.infer_types` says, with the op's text and line on every error.
+    """Call `defn.infer_types` and add the op's text and line to every error.
 
-    With `declared` what `defn.declared_types` does, for a program that is only recorded.
+    With `declared` calls `defn.declared_types`, for a program that is being recorded.
 
-    Raises ShapeError besides where an output has a size that no tensor has, and for a gradient op
-    where its forward op could not have had such inputs, attributes and outputs.
+    Raises ShapeError also if an output has an invalid size, and for a gradient op if its forward op
+    could not have had such inputs, attributes and outputs.
     """
     try:
         _check_place(defn, types)
@@ -106,7 +106,7 @@ def infer_types(
 
 
 def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """ShapeError for an output with too many axes, a negative size, or too many bytes."""
+    """Raise ShapeError for an output with too many axes, a negative size, or too many bytes."""
     for slot, said in inferred.items():
         for type in (each for each in listed(said) if isinstance(each, TensorType)):
             if type.rank > MAX_RANK:
@@ -119,7 +119,7 @@ def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
 
 
 def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
-    """BadAttribute where an op that draws by a key draws at a place that the keys have not."""
+    """Raise BadAttribute if an op's RNG key index is out of bounds of the key tensor."""
     place, key = defn.attributes.get("place"), types.get("Key")
     if not isinstance(place, int) or not isinstance(key, TensorType) or not key.shape:
         return
@@ -131,9 +131,9 @@ def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
 
 
 def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
-    """Infer the forward op of a gradient op, where the gradient op reads all that it read.
+    """Infer the forward op of a gradient op, if the gradient op has all of its inputs.
 
-    ShapeError where a gradient is of another shape than the output that it is of.
+    Raises ShapeError if a gradient has another shape than its output.
     """
     if not isinstance(defn, GradOp):
         return
@@ -150,14 +150,14 @@ def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
 
 
 def _misfit(output: TensorType, gradient: TensorType) -> bool:
-    """True where a gradient has another number of axes than its variable, or another size."""
+    """Return whether a gradient has another rank than its variable, or another known size."""
     sizes = zip(output.shape, gradient.shape, strict=False)
     differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
     return output.rank != gradient.rank or differ
 
 
 def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
-    """That an op cannot take what it is given: the types by slot, attributes unless as usual."""
+    """Describe inputs that an op cannot take: types by slot, non-default attributes."""
     slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
     given = [f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()]
     said = defn.attributes.items()
@@ -166,7 +166,7 @@ def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
 
 
 def bind(op: OpDesc) -> OpDef:
-    """The op's definition with its attributes bound; BadAttribute carries the user's line."""
+    """Return the op's definition with its attributes bound; BadAttribute has the user's line."""
     try:
         return find(op.type)(op.attrs)
     except CompileError as error:
@@ -174,7 +174,7 @@ def bind(op: OpDesc) -> OpDef:
 
 
 def op_text(op: OpDesc) -> str:
-    """An op in one short line, for messages: `(Out=h) = mul(X=x, Y=w)`.
+    """Format an op as one short line for messages: `(Out=h) = mul(X=x, Y=w)`.
 
     >>> op_text(OpDesc("mul", {"X": ["x"], "Y": ["w"]}, {"Out": ["h"]}))
     '(Out=h) = mul(X=x, Y=w)'
@@ -192,9 +192,9 @@ def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:
 
 
 def _is_tensor(block: Block, name: str) -> bool:
-    """False for readers, lists of feeds and the like, of which no op asks the type.
+    """Return whether a variable has a tensor type: not for readers, feed lists and the like.
 
-    An array that nothing was written to yet has none either.
+    A tensor array that nothing was written to yet has none either.
     """
     var = block.lookup(name)
     if var is not None and var.kind in (VarKind.TENSOR_ARRAY, VarKind.RANK_TABLE):
@@ -203,7 +203,7 @@ def _is_tensor(block: Block, name: str) -> bool:
 
 
 def var_type(block: Block, name: str) -> TensorType:
-    """The type of a variable; CompileError where it is not declared or has no shape."""
+    """Return the type of a variable; CompileError if it is not declared or has no shape."""
     var = block.lookup(name)
     if var is None:
         raise CompileError(f"variable {name!r} is not declared in this block or around it")
@@ -225,7 +225,7 @@ def _store(block: Block, name: str, inferred: TensorType | None) -> None:
 def _companions(
     block: Block, op: OpDesc, defn: OpDef, types: Mapping[str, Any]
 ) -> dict[str, list[TensorType]]:
-    """Types of the LoD an op reads: at this stage only the number of levels is known."""
+    """Return placeholder types of the LoD inputs: only the number of levels is known."""
     found: dict[str, list[TensorType]] = {}
     for slot in defn.inputs().values():
         if slot.companion == "lod":
@@ -244,7 +244,7 @@ def _levels(block: Block, name: str) -> int:
 
 
 def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """Outputs have the levels the op says, or those of what they are like."""
+    """Set the LoD levels of outputs: inferred ones, else those of the shared input."""
     said = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
     for slot, names in op.outputs.items():
         for var in (found for name in names if (found := block.lookup(name)) is not None):
@@ -265,7 +265,7 @@ def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc) -> int:
 
 
 def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """A gradient the op makes sparse is declared so, in the shape of the whole."""
+    """Declare sparse gradients as SelectedRows with the shape of the whole parameter."""
     for slot in defn.outputs().values():
         if slot.companion == "rows" and inferred.get(slot.name) is not None:
             whole = block.lookup(next(iter(op.inputs.get(slot.of.removesuffix(GRAD), [])), ""))
@@ -276,7 +276,7 @@ def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, A
 
 
 def _keep_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
-    """What an op makes of sparse variables is sparse too, where it has a form for rows."""
+    """Declare outputs as sparse if all inputs are and the op has a variant for rows."""
     kind = defn.for_rows()
     slots = [s for s in find(kind).slots.values() if s.companion == "rows"] if kind else []
     read = [name for slot in slots for name in op.inputs.get(slot.of, ())]
