@@ -1,9 +1,9 @@
-"""Walking over the ops of a block backwards, and into the blocks they own.
+"""Reverse walk over the ops of a block and of the blocks they own.
 
-Ops are collected first and go to their blocks at once, so that a failure leaves the program as it
-was. What an op wrote over did not exist before it, but for a tensor array, which is written item by
-item. The gradient of a block that an op owns is a tape of its own, inside the tape of the block
-around it; its names are always `x@GRAD`, whatever those around it are called.
+Ops are collected first and added to their blocks at once, so that an error leaves the program
+unchanged. The gradient of a variable ends at the op that overwrites it, except for a tensor array,
+which is written item by item. The gradient of an owned block is built by its own tape, nested in
+that of the enclosing block; its gradient names are always `x@GRAD`, whatever the outer ones are.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from compiler.ir.program import EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, 
 SUB_BLOCK = "sub_block"
 
 OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
-"""Called after each gradient op is appended, with the variable of every gradient's name."""
+"""A callback after each appended gradient op; the mapping is gradient name to variable."""
 
 
 class Tape(Parts):
-    """The gradient ops of a block, the last of its ops first."""
+    """The gradient ops of a block, built in reverse order of its ops."""
 
     def __init__(
         self, block: Block, no_grad: Collection[str] = (), depending: Collection[str] | None = None
@@ -43,7 +43,7 @@ class Tape(Parts):
     # ---- names
 
     def grad(self, variable: str) -> str:
-        """The name of a variable's gradient: another one where an earlier pass has taken it."""
+        """Return the name of a variable's gradient: a new one if an earlier pass has used it."""
         if variable not in self.names:
             name, count = variable + GRAD, 0
             while self.block.lookup(name) is not None:
@@ -52,7 +52,7 @@ class Tape(Parts):
         return self.names[variable]
 
     def wants(self, variable: str) -> bool:
-        """True where a variable has a gradient at all."""
+        """Return whether a variable requires a gradient."""
         desc = self.block.lookup(variable)
         if desc is None or desc.stop_gradient or not desc.element.is_float:
             return False
@@ -62,7 +62,7 @@ class Tape(Parts):
     # ---- walking backwards
 
     def walk(self, ops: Sequence[OpDesc]) -> None:
-        """Write down the gradients of ops, the last first, and add up what nobody read."""
+        """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
         self.renewed = _renewed(ops)
         for op in reversed(ops):
             if any(self.has(self.names.get(name, EMPTY)) for name in op.writes()):
@@ -82,7 +82,7 @@ class Tape(Parts):
         self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
 
     def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
-        """The gradient ops of an op that owns no block; none where it would only update state."""
+        """Return the gradient ops of an op without block; none if `updates_if` disables them."""
         asked = op.inputs.get(find(op.type).updates_if, ())
         found = [self.block.lookup(name) for name in asked]
         if any(desc is None or desc.stop_gradient for desc in found):
@@ -90,7 +90,7 @@ class Tape(Parts):
         return gradient_ops(op, self.grad)
 
     def _expect_gradient(self, op: OpDesc) -> None:
-        """CompileError for a gradient op without a gradient, if anything asked for hangs on it."""
+        """Raise CompileError if double grad is needed for an op that does not support it."""
         if has_second_gradient(op):
             return
         slots = find(op.type).slots
@@ -107,7 +107,7 @@ class Tape(Parts):
             )
 
     def _hang_on_leaves(self, names: Sequence[str]) -> bool:
-        """Whether variables that want gradients depend on one that no op computes."""
+        """Return whether any of the names depends on a leaf variable that requires a gradient."""
         writers = {name: op for op in self.block.ops for name in op.writes()}
         waiting, seen = list(names), set[str]()
         while waiting:
@@ -121,7 +121,7 @@ class Tape(Parts):
         return False
 
     def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
-        """True where an op leaves something of what a variable held before."""
+        """Return whether an op keeps part of a variable's previous value when it writes it."""
         cls = find(op.type)
         if not differentiable:
             return name in op.reads()
@@ -131,10 +131,10 @@ class Tape(Parts):
         return any(name in op.outputs.get(slot, ()) for slot in kept)
 
     def count_back(self, op: OpDesc) -> None:
-        """An op counted up in place: what stands before it saw the count as it was.
+        """Handle an op that increments a counter in place: earlier ops read the value before it.
 
-        Where the counter has a gradient it is counted down itself, as the reference does it; else
-        those who ask for the earlier count get a variable of their own.
+        If the counter requires a gradient, it is decremented in place, as in the reference;
+        otherwise earlier values get separate variables on demand.
         """
         (name,) = op.outputs["Out"]
         desc = self.block.lookup(name)
@@ -147,7 +147,7 @@ class Tape(Parts):
             self.append(as_backward(undo))
 
     def add(self, op: OpDesc) -> bool:
-        """Append a gradient op, unless nothing comes in or nobody wants what goes out."""
+        """Append a gradient op, unless it has no incoming gradient or no requested output."""
         read = dict.fromkeys(name for name in op.reads() if name in self.variables)
         if read and not any(self.has(name) for name in read):
             return False
@@ -166,15 +166,15 @@ class Tape(Parts):
         return True
 
     def _wanted(self, names: Sequence[str]) -> list[str]:
-        """Names to write; `EMPTY` keeps the place of one that nobody wants among others."""
+        """Replace unneeded gradients in outputs by `EMPTY`; empty list if none is needed."""
         unwanted = {n for n in names if n in self.variables and not self.wants(self.variables[n])}
         kept = [EMPTY if name in unwanted else name for name in names]
         return kept if set(kept) - {EMPTY} else []
 
     def _do_without(self, op: OpDesc, name: str) -> None:
-        """Nothing flows into a gradient that an op reads: leave it out, or give it zeros.
+        """Omit a gradient input that has no contribution, or fill it with zeros.
 
-        A pot that nobody has put anything in is empty by itself.
+        An array of gradients is empty by itself.
         """
         if self.is_array(name):
             return
@@ -188,7 +188,7 @@ class Tape(Parts):
             self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
 
     def _forget(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
-        """What an op wrote over did not exist before it: only its own gradient ops still count."""
+        """Drop gradients of overwritten variables, except those that the op's gradient wrote."""
         for gradient in (self.names[name] for name in names if name in self.names):
             places = self.parts.get(gradient, [])
             own = [p for p in places if any(self.ops[p.at] is each for each in made)]
@@ -202,7 +202,7 @@ class Tape(Parts):
     # ---- blocks that ops own
 
     def _of_block(self, op: OpDesc, owner: OwnsBlock) -> OpDesc:
-        """The op that owns the gradient of an op's block, with that gradient on a tape."""
+        """Return the op that owns the gradient of an op's block; builds the nested tape."""
         block = self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
         carried = [name for name in owner.carried(op) if not self._has_for(name)]
         idle = [name for name in carried if not self.wants(name)]
@@ -222,7 +222,7 @@ class Tape(Parts):
     def _settled(
         self, block: Block, arriving: list[str], idle: Sequence[str], carried: Sequence[str]
     ) -> InnerTape:
-        """The gradient of a block; what one run leaves for the next is added to `arriving`."""
+        """Build the gradient of a block; adds gradients carried on to `arriving`."""
         while True:
             inner = InnerTape(self, block, [*arriving, *idle])
             inner.walk(block.ops)
@@ -238,14 +238,14 @@ class Tape(Parts):
     # ---- into the program
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
-        """Put the ops into the program; returns the gradients there are, by variable."""
+        """Add the ops to the program; returns the computed gradients by variable."""
         self._open_blocks()
         self._fill(on_append)
         written = {name for op in self.ops for name in op.writes()}
         return {variable: name for variable, name in self.names.items() if name in written}
 
     def _open_blocks(self) -> None:
-        """Make the blocks, those of a block right behind it."""
+        """Create the gradient blocks, each nested block right after its parent."""
         for op in self.ops:
             inner = self.inner.get(op)
             if inner is not None:
@@ -268,15 +268,15 @@ class Tape(Parts):
                 on_append(self.target, appended, self.variables)
 
     def view(self) -> Block:
-        """Where the types of all that the ops read and write are found."""
+        """Return the block in which the types of all operands are found."""
         return self.block
 
     def declared(self) -> dict[str, VarDesc]:
-        """Variables of gradient blocks around this one: none, for this is no gradient block."""
+        """Return the variables of enclosing gradient blocks: none."""
         return {}
 
     def _declare(self, name: str) -> None:
-        """A gradient, whole or part, is declared like its variable, a counter as it is."""
+        """Declare a gradient or a partial one like its variable, a counter as it is."""
         like = self.block.lookup(self.variables.get(name, name))
         if like is None:
             self.target.add_var(name)
@@ -286,9 +286,9 @@ class Tape(Parts):
 
 
 class InnerTape(Tape):
-    """The gradient of a block that an op owns; gradients of `arriving` variables come from outside.
+    """The gradient of an owned block; gradients of `arriving` variables come from outside.
 
-    What is asked of variables further out is decided out there: here they all have gradients.
+    Whether outer variables require gradients is decided outside: here they all do.
     """
 
     def __init__(self, outer: Tape, block: Block, arriving: Iterable[str]) -> None:
@@ -300,22 +300,22 @@ class InnerTape(Tape):
         self.given = set(self.arriving)
 
     def grad(self, variable: str) -> str:
-        """The name of a variable's gradient in this block."""
+        """Return the name of a variable's gradient in this block."""
         if variable not in self.names:
             self.know(variable, variable + GRAD)
         return self.names[variable]
 
     def wants(self, variable: str) -> bool:
-        """True unless a variable of this very block stops gradients."""
+        """Return True unless a local variable of the block stops gradients."""
         desc = self.block.vars.get(variable)
         return desc is None or not desc.stop_gradient
 
     def count_back(self, op: OpDesc) -> None:
-        """A counter is counted down, so that every run finds it as its forward run did."""
+        """Decrement a counter in place, so that every iteration sees its forward value."""
         self.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
 
     def asked(self) -> list[str]:
-        """The variables whose gradient the ops read from outside, in that order."""
+        """List the variables whose gradient is read from outside, in order of first read."""
         found, written = dict[str, None](), set[str]()
         for op in self.ops:
             found |= {n: None for n in op.reads() if n in self.arriving and n not in written}
@@ -323,9 +323,9 @@ class InnerTape(Tape):
         return [self.variables[name] for name in found]
 
     def give_zeros(self, variables: Iterable[str], source: str) -> None:
-        """Say that nothing is left of the gradient of variables that the block writes over.
+        """Zero the gradients of variables that the block overwrites.
 
-        An array is not one of them: what was taken from its pot is no longer there.
+        Except for arrays: elements were already taken from their accumulator.
         """
         for variable in variables:
             gradient = self.grad(variable)
@@ -334,9 +334,9 @@ class InnerTape(Tape):
                 self.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
 
     def drop_idle(self, idle: Iterable[str]) -> None:
-        """Leave out what only hands on gradients that are zeros from outside.
+        """Remove ops that only propagate gradients which are zero from outside.
 
-        An op that reads something else as well keeps all before it alive, as in the reference.
+        An op that also reads other values keeps its producers alive, as in the reference.
         """
         zeros = {name + GRAD for name in idle}
         handing = list[OpDesc]()
@@ -351,13 +351,13 @@ class InnerTape(Tape):
         self.ops = [o for o in self.ops if o not in handing or needed.intersection(o.writes())]
 
     def view(self) -> Block:
-        """The gradients declared so far, and behind them what the forward block sees."""
+        """Return a block with the gradients declared so far, nested in the forward block."""
         view = Block(self.block.owner, NO_BLOCK, self.block.idx)
         view.vars = self.declared()
         return view
 
     def declared(self) -> dict[str, VarDesc]:
-        """The gradients declared in this gradient block and in those around it."""
+        """Return the gradients declared in this and enclosing gradient blocks."""
         return {**self.outer.declared(), **self.target.vars}
 
 
@@ -367,10 +367,9 @@ def _may_be_sparse(op: OpDesc) -> bool:
 
 
 def _renewed(ops: Sequence[OpDesc]) -> set[str]:
-    """The names that an op writes after the same or an earlier one used them.
+    """List the names that an op writes after the same or an earlier op used them.
 
-    What conditional blocks write, of which one runs, is used when something else writes it or reads
-    it.
+    A write in a conditional block counts as a use only once another op writes or reads the name.
     """
     used, found = set[str](), set[str]()
     for op in ops:

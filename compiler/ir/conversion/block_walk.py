@@ -1,10 +1,10 @@
-"""One walk over a block of a program: which var of a graph each name stands for right now.
+"""Conversion of one block: a walk that maps each name to the graph var it denotes at that point.
 
-A name written twice becomes several vars; the order of ops is kept. A variable of a program may
-stand for several vars of the graph: its data, and its companions. The LoD of a batch of sequences
-is one small integer var a level; a sparse gradient is its values and the numbers of their rows.
-What a program leaves unsaid is said here: which outputs share the LoD of an input, and where a
-sparse gradient is made dense for an op that does not know rows.
+A name that is written twice becomes several vars; the order of ops is kept. A variable may map to
+several vars: its data, and its companions. The LoD of a batch of sequences is one integer var per
+level; a sparse gradient is its values and their row indices. What a program leaves implicit is made
+explicit here: which outputs share the LoD of an input, and where a sparse gradient is densified for
+an op that does not support sparse inputs.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
 
 LOD = "@LOD"
-"""What stands between a name and the number of a level in the name of that level's offsets."""
+"""The separator between a name and a level in the names of LoD offsets."""
 ROWS = "@ROWS"
-"""What follows a name in the name of its row numbers."""
+"""The suffix of the names of row indices."""
 ORDER = "collectives@ORDER"
-"""The name of the tokens that chain the collectives of a block."""
+"""The name of the tokens that order the collectives of a block."""
 
 _UNSAID = TensorType(DType.FP32, (UNKNOWN,))
-"""The type of what nobody wants where the op does not say one."""
+"""The type of an unused output whose type the op does not infer."""
 
 Slots = dict[str, list[Var]]
 
 
 @dataclass
 class Scan:
-    """A walk over one block into one graph; `outer` is the walk over the block around it."""
+    """A walk over one block into one graph; `outer` is the walk over the enclosing block."""
 
     block: Block
     graph: Graph
@@ -76,13 +76,13 @@ class Scan:
         self._settle(op, outputs)
 
     def in_order(self, inputs: Slots, outputs: Slots) -> tuple[Slots, Slots]:
-        """Slots of a collective with its tokens: it waits for the one before it in this block."""
+        """Add token slots to a collective, so that it runs after the previous one in this block."""
         before = [self.last_token] if self.last_token is not None else []
         self.last_token = self.graph.another(ORDER, TOKEN)
         return {**inputs, "Before": before}, {**outputs, "After": [self.last_token]}
 
     def _chosen(self, op: OpDesc) -> OpDesc:
-        """The op in the form that suits its attributes and what it reads: arrays, sparse rows."""
+        """Return the variant of an op for its attributes, tensor arrays, or sparse inputs."""
         defn = bind(op)
         if kind := defn.for_attributes():
             return OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
@@ -93,13 +93,13 @@ class Scan:
         return self._for_rows(op, kind) if kind and self._is_sparse(op, kind) else op
 
     def _is_sparse(self, op: OpDesc, kind: str) -> bool:
-        """True where everything is sparse that the form for rows wants sparse."""
+        """Return whether all inputs are sparse that variant `kind` requires to be sparse."""
         wanted = [slot.of for slot in find(kind).inputs().values() if slot.companion == "rows"]
         names = [name for slot in wanted for name in op.inputs.get(slot, ())]
         return bool(names) and all(self.rows_of(self.read(name, op)) for name in names)
 
     def _for_rows(self, op: OpDesc, kind: str) -> OpDesc:
-        """The form for rows, unless it cannot take these: then the dense form of them does."""
+        """Return the sparse variant; the op itself if that does not accept the inputs."""
         sparse = OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
         try:
             defn = bind(sparse)
@@ -109,7 +109,7 @@ class Scan:
         return sparse
 
     def inputs(self, op: OpDesc) -> Slots:
-        """The vars an op reads, with the companions it asks for."""
+        """Return the vars an op reads, with the companions that it declares."""
         cls = find(op.type)
         known = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
         found = each_var(known, lambda name: self.read(name, op))
@@ -120,7 +120,10 @@ class Scan:
         return {slot: vars for slot, vars in given.items() if vars}
 
     def read(self, name: str, op: OpDesc) -> Var:
-        """The var a name stands for; state and captured vars are declared when first read."""
+        """Return the current var of a name; declares state and captured vars at their first read.
+
+        Raises CompileError if the name has no value or was deleted.
+        """
         if name in self.deleted:
             raise deleted_before(name, op, self.deleted[name])
         found = self.seen(name, op)
@@ -134,7 +137,7 @@ class Scan:
         )
 
     def seen(self, name: str, op: OpDesc) -> Var | None:
-        """The var a name stands for, if it has a value here or further out."""
+        """Return the current var of a name, in this or an enclosing block, or None."""
         if name in self.current:
             return self.current[name]
         if self.outer is not None and self.outer.sees(name):
@@ -142,31 +145,31 @@ class Scan:
         return self.param(name) if self.is_state(name) else None
 
     def sees(self, name: str) -> bool:
-        """True where a name has a value here or further out."""
+        """Return whether a name has a value in this or an enclosing block."""
         if name in self.current or self.is_state(name):
             return True
         return self.outer is not None and self.outer.sees(name)
 
     def capture(self, name: str, var: Var) -> Var:
-        """Let the body see a var of the graph around it."""
+        """Capture a var of the enclosing graph: declare it as a feed of the body."""
         self.captured[name] = var
         self.current[name] = self.graph.feed(name, var.type)
         return self.current[name]
 
     def is_state(self, name: str) -> bool:
-        """True for what outlives a run."""
+        """Return whether a name is persistable."""
         desc = self.block.lookup(name)
         return desc is not None and desc.persistable
 
     def param(self, name: str) -> Var:
         """Declare persistable state in its declared type.
 
-        Raises CompileError where only data decides its size: it could not stay in place.
+        Raises CompileError if its size is data-dependent, since it could not stay in place.
         """
         return self.note(name, self.graph.param(name, of_known_size(name, self.declared(name))))
 
     def declared(self, name: str) -> TensorType:
-        """The type a program declares of a variable; CompileError where it declares no shape."""
+        """Return the declared type of a variable; CompileError if it has no declared shape."""
         desc = self.block.lookup(name)
         if desc is None or desc.dims is None:
             raise CompileError(f"variable {name!r} has no declared shape")
@@ -174,7 +177,7 @@ class Scan:
         return replace(type, is_array=desc.kind is VarKind.TENSOR_ARRAY)
 
     def note(self, name: str, var: Var) -> Var:
-        """From here on a name stands for this var."""
+        """Set the current var of a name."""
         self.deleted.pop(name, None)
         self.current[name] = var
         return var
@@ -182,7 +185,7 @@ class Scan:
     # ---- what an op writes ----
 
     def outputs(self, op: OpDesc, inputs: Slots) -> Slots:
-        """Vars for what an op writes, in the types it infers, and their companions."""
+        """Create the vars an op writes, in the inferred types, and their companions."""
         defn = bind(op)
         inferred = infer_types(defn, defn.types_of(inputs), op)
         found = {
@@ -198,9 +201,9 @@ class Scan:
     def _write(
         self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
     ) -> Var:
-        """The var for one written name: new, a new version, or new state in the same storage.
+        """Create the var for a written name: new, a new version, or state in the same storage.
 
-        What nobody wants among others has a var too, so that each stands in its place.
+        An unused output (`@EMPTY@`) among others gets a var too, which keeps the indices.
         """
         if name == EMPTY:
             return self.graph.fresh(f"{slot}@UNUSED", type or _UNSAID)
@@ -230,7 +233,7 @@ class Scan:
     # ---- companions that an op reads ----
 
     def _companions(self, op: OpDesc, slot: Slot, inputs: Slots) -> list[Var]:
-        """The vars in a companion slot; empty where there is none."""
+        """Return the vars for a companion slot; empty if there are none."""
         if slot.companion == "previous":
             names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
             return [var for name in names[:1] if (var := self.seen(name, op)) is not None]
@@ -240,7 +243,7 @@ class Scan:
         return self._offsets(op, slot, vars)
 
     def _offsets(self, op: OpDesc, slot: Slot, vars: Sequence[Var]) -> list[Var]:
-        """All levels of the only var in a slot; the innermost of each in a slot that takes many."""
+        """Return all LoD levels of the var in a slot; for a `many` slot, the innermost of each."""
         levels = [self.lod_of(var) for var in vars]
         bare = [var.label for var, found in zip(vars, levels, strict=True) if not found]
         if bare and slot.needed:
@@ -256,33 +259,30 @@ class Scan:
         return [found[-1] for found in levels] if many else levels[0]
 
     def lod_of(self, var: Var) -> list[Var]:
-        """The levels of a var's LoD, the outermost first; empty where it has none."""
+        """Return the levels of a var's LoD, outermost first; empty without LoD."""
         if var not in self.lods:
             self.lods[var] = [self.see(each) for each in self._around(var, Scan.lod_of) or ()]
         return self.lods[var]
 
     def rows_of(self, var: Var) -> Any:
-        """The row numbers of a sparse var and how many rows the whole has; None where dense."""
+        """Return the row indices and the number of dense rows of a sparse var, or None."""
         found = self.rows.get(var) or self._around(var, Scan.rows_of)
         if found is not None and var not in self.rows:
             self.rows[var] = (self.see(found[0]), found[1])
         return self.rows.get(var)
 
     def _around(self, var: Var, ask: Callable[[Scan, Var], Any]) -> Any:
-        """What the walk around this one answers for a var that it lent."""
+        """Query the enclosing walk about a captured var; None if the var is not captured."""
         lent = self.captured.get(var.name) if var.role == "feed" else None
         return None if lent is None or self.outer is None else ask(self.outer, lent)
 
     def see(self, var: Var) -> Var:
-        """A var of the graph around this one, seen from here."""
+        """Return the captured version of a var of the enclosing graph."""
         name = var.label
         return self.current[name] if name in self.captured else self.capture(name, var)
 
     def _known_rows(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
-        """Vars as an op can read them: sparse if it knows rows, and then all of a slot, or dense.
-
-        Where an op takes many, all must be sparse for it to see rows.
-        """
+        """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
         sparse = [var for var in vars if self.rows_of(var)]
         knows = cls.rows_like == slot or any(
             each.companion == "rows" and each.of == slot for each in cls.inputs().values()
@@ -292,7 +292,7 @@ class Scan:
         return [self.densified(var) for var in vars]
 
     def densified(self, var: Var) -> Var:
-        """A var as a dense tensor, made once."""
+        """Return a var as a dense tensor; converts a sparse one once."""
         rows = self.rows_of(var)
         if not rows:
             return var
@@ -310,9 +310,9 @@ class Scan:
     def _said_companions(
         self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
     ) -> Slots:
-        """Vars for the companions that an op writes itself.
+        """Create vars for the companions that an op writes itself.
 
-        Where a slot holds many, each has one level of its own.
+        In a `many` slot each item has a single level.
         """
         said: Slots = {}
         for slot in defn.outputs().values():
@@ -335,7 +335,7 @@ class Scan:
         return self.graph.another(name, type)
 
     def _height(self, slot: Slot, inputs: Slots) -> Size:
-        """How many rows there are in all: those of the parameter, or of a sparse input."""
+        """Return the number of dense rows: of the parameter, or of a sparse input."""
         owner = inputs.get(slot.of.removesuffix(GRAD), [])
         if slot.of.endswith(GRAD) and owner:
             return owner[0].type.shape[0]
@@ -343,7 +343,7 @@ class Scan:
         return next(found[1] for found in known if found)
 
     def _share(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
-        """Give outputs the LoD and the row numbers of what they are like."""
+        """Let outputs share the LoD and the row indices of the inputs that the op declares."""
         first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
         lod_slot = first if defn.lod_like is None else defn.lod_like
         like = inputs.get(lod_slot, ())[:1]
@@ -358,7 +358,7 @@ class Scan:
             self._join_lods(outputs["Out"][0], inputs["X"])
 
     def _join_lods(self, out: Var, vars: Sequence[Var]) -> None:
-        """Give rows that stand one behind the other their sequences, where all have them."""
+        """Concatenate the LoD of the inputs for an op that concatenates rows, if all have LoD."""
         lods = [self.lod_of(var) for var in vars]
         levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
         self.lods[out] = [self._joined(out, i, each) for i, each in enumerate(levels)]
@@ -378,20 +378,20 @@ class Scan:
                 self.lods[var] = self.lod_of(source)
 
     def _variable_of(self, var: Var) -> list[Var]:
-        """The variable whose gradient, or part of one, a var is."""
+        """Return the current var of the variable whose gradient, or partial gradient, a var is."""
         variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
         found = self.current.get(variable)
         return [] if found is None else [found]
 
 
 def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
-    """The vars that names in slots stand for; empty slots left out."""
+    """Map names in slots to vars; omits empty slots."""
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}
 
 
 def copying(var: Var) -> str:
-    """The op that copies a var."""
+    """Return the kind of the op that copies a var."""
     return "copy_array" if var.type.is_array else "assign"
 
 

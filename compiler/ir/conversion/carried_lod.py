@@ -1,8 +1,8 @@
-"""The LoD of what a body changes, where the body changes that as well.
+"""LoD that changes in a loop or branch, carried from one iteration to the next.
 
-Such a variable has levels of its own: a body finds them as it was left them, by the run before it
-or by what was before all runs, and leaves them for the next. A tensor array to which the first
-sequences are written in the body begins with empty levels.
+Such a variable gets its own level vars: the body captures them as the previous iteration, or the
+code before the loop, left them, and updates them for the next one. A tensor array whose first write
+is in the body starts with empty levels.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from compiler.ir.graph import Var
 from compiler.ir.types import DType, TensorType
 
 OWN = "@OWN"
-"""What follows the name of a level in the name of one that only one variable has."""
+"""The suffix of level names that belong to a single variable."""
 
 
 def changed(inner: BlockScan, written: Sequence[str]) -> list[str]:
-    """Those of the names a body writes that come out with another LoD than they went in with."""
+    """List the written names whose LoD differs between entry and exit of the body."""
     return [name for name in written if name in inner.captured and _changes(inner, name)]
 
 
@@ -32,14 +32,14 @@ def _changes(inner: BlockScan, name: str) -> bool:
 
 
 def _begun_as(inner: BlockScan, name: str) -> Var:
-    """What a captured name stands for when a run begins."""
+    """Return the var of a captured name at entry of the body."""
     found = inner.graph.find(name)
     assert found is not None, name
     return found
 
 
 def separate(scan: BlockScan, inner: BlockScan, name: str) -> None:
-    """Give a variable levels of its own, as many as the body leaves it with."""
+    """Copy the levels of a variable to vars of its own, as many as the body produces."""
     var = inner.captured[name]
     before, count = scan.lod_of(var), len(inner.lod_of(inner.current[name]))
     for own, level in zip(_names(name, count), before, strict=False):
@@ -61,7 +61,7 @@ def _begin_empty(scan: BlockScan, name: str) -> None:
 
 
 def enter(scan: BlockScan, inner: BlockScan, names: Sequence[str]) -> list[str]:
-    """Let a body see the levels of these variables; returns what those are called."""
+    """Capture the levels of these variables in a body; returns the names of the levels."""
     found: list[str] = []
     for name in names:
         own = _names(name, len(scan.lod_of(inner.captured[name])))
@@ -71,7 +71,7 @@ def enter(scan: BlockScan, inner: BlockScan, names: Sequence[str]) -> list[str]:
 
 
 def leave(inner: BlockScan, names: Sequence[str]) -> None:
-    """At the end of a body, put the levels of these variables where the next run finds them."""
+    """Write the levels of these variables to their carried vars at the end of a body."""
     for name in names:
         left = inner.current[name]
         levels = inner.lod_of(left)

@@ -1,8 +1,9 @@
-"""Names of a program that share memory by `coalesce_tensor`, in a graph, whose values do not.
+"""Emulation of `coalesce_tensor`: names of a program share memory, vars of a graph do not.
 
-A write to the whole makes what its parts hold out of date, and a write to a part the whole. What is
-out of date is made anew where it is read, or where the run ends and it outlives the run or is
-fetched: a part is cut out of the whole, and the whole is put together of its parts.
+A write to the fused tensor invalidates its parts, and a write to a part invalidates the fused
+tensor. An invalid value is recomputed where it is read, or at the end of the step if it is
+persistable or fetched: a part is sliced from the fused tensor, the fused tensor is assembled from
+its parts.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from compiler.ir.program import OpDesc
 from compiler.ir.types import Shape, TensorType
 
 ALIGNED = 4096
-"""Bytes that the place of each tensor is a multiple of, as on CPUs in the reference."""
+"""The alignment of each tensor in bytes, as on CPUs in the reference."""
 
 
 def places_in(types: Sequence[TensorType]) -> list[tuple[int, int]]:
-    """Where each tensor begins among the elements of the whole, and how many it has."""
+    """Return the first element and the number of elements of each tensor in the fused tensor."""
     found: list[tuple[int, int]] = []
     start = 0
     for type in types:
@@ -32,7 +33,7 @@ def places_in(types: Sequence[TensorType]) -> list[tuple[int, int]]:
 
 
 def known(shape: Shape) -> int:
-    """How many elements a shape has; ShapeError where that is not known."""
+    """Return the number of elements of a shape; ShapeError if it is not a positive constant."""
     size: Size = product(shape)
     if not isinstance(size, int) or size < 1:
         raise ShapeError(f"coalesce_tensor: an Input has {size} elements, expected a known number")
@@ -40,20 +41,20 @@ def known(shape: Shape) -> int:
 
 
 class Walk(Protocol):
-    """The walk over a block, as far as it is asked here."""
+    """The walk over a block, restricted to what is used here."""
 
     def add(self, op: OpDesc) -> None:
         """Add one op to the graph."""
         ...
 
     def is_state(self, name: str) -> bool:
-        """True for what outlives a run."""
+        """Return whether a name is persistable."""
         ...
 
 
 @dataclass(frozen=True)
 class Whole:
-    """The name of the whole, its parts with their types and first elements, and the op."""
+    """A fused tensor: its name, its parts with types and first elements, and the op."""
 
     name: str
     parts: dict[str, tuple[TensorType, int]]
@@ -62,8 +63,9 @@ class Whole:
 
 @dataclass
 class SharedMemory:
-    """The wholes of one block by the names of themselves and of their parts; `old` holds names
-    whose value is out of date.
+    """The fused tensors of a block by the names of themselves and of their parts.
+
+    `old` has the names whose value is invalid.
     """
 
     wholes: dict[str, Whole] = field(default_factory=dict[str, Whole])
@@ -71,7 +73,7 @@ class SharedMemory:
     renewing: bool = False
 
     def coalesced(self, op: OpDesc, types: Sequence[TensorType]) -> None:
-        """From here on the outputs of a `coalesce_tensor` share memory; `types` are its inputs'."""
+        """Register the outputs of a `coalesce_tensor`; `types` are those of its inputs."""
         names = op.outputs.get("Output", ())
         if self.renewing or not names:
             return
@@ -83,7 +85,7 @@ class SharedMemory:
             self.old.pop(name, None)
 
     def written(self, op: OpDesc) -> None:
-        """Note what an op that was added leaves out of date."""
+        """Record which names the writes of an added op invalidate."""
         if self.renewing or not self.wholes or op.type == "coalesce_tensor":
             return
         for name in op.writes():
@@ -94,7 +96,7 @@ class SharedMemory:
                 self.old.update(dict.fromkeys(others))
 
     def renew(self, walk: Walk, name: str) -> None:
-        """Add the ops that make a name hold what it should, where it does not."""
+        """Add the ops that recompute the value of a name if it is invalid."""
         if name not in self.old:
             return
         del self.old[name]
@@ -105,14 +107,14 @@ class SharedMemory:
         self.renewing = before
 
     def renew_results(self, walk: Walk, fetched: Collection[str]) -> None:
-        """The same for all that is fetched or outlives the run."""
+        """Recompute all invalid values that are fetched or persistable."""
         for name in list(self.old):
             if name in fetched or walk.is_state(name):
                 self.renew(walk, name)
 
 
 def put_together(whole: Whole) -> list[OpDesc]:
-    """The op that makes the whole of its parts."""
+    """Return the op that assembles the fused tensor from its parts."""
     names = list(whole.op.outputs["Output"])
     attrs = {**whole.op.attrs, "copy_data": True, "set_constant": False}
     outputs = {"FusedOutput": [whole.name]}
@@ -120,7 +122,7 @@ def put_together(whole: Whole) -> list[OpDesc]:
 
 
 def cut_out(whole: Whole, name: str) -> list[OpDesc]:
-    """The ops that make a part of the whole."""
+    """Return the ops that slice a part from the fused tensor."""
     type, start = whole.parts[name]
     flat, shape = f"{name}@PART", [size for size in type.shape if isinstance(size, int)]
     end = start + known(type.shape)

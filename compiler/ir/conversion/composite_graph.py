@@ -1,4 +1,4 @@
-"""The steps of one composite op as a graph: for its types and its reference implementation."""
+"""The graph of a composite op's steps, for type inference and reference evaluation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from compiler.ir.types import Array, TensorType
 __all__ = ["evaluate", "infer_types"]
 
 Values: TypeAlias = Mapping[str, Any]
-"""Arrays or types by slot: a list for a slot that takes many, None for an empty one."""
+"""Arrays or types by slot: a list for a `many` slot, None for an empty one."""
 
 
 @dataclass(frozen=True)
 class StepGraph:
-    """The graph, with the vars of its inputs by name and of its outputs by slot."""
+    """The graph of the steps, with input vars by name and output vars by slot."""
 
     graph: Graph
     feeds: Mapping[str, Var]
@@ -33,13 +33,13 @@ class StepGraph:
 
 
 def infer_types(op: OpDef, types: Values) -> dict[str, Any]:
-    """The types of the outputs by slot."""
+    """Infer the types of the outputs by slot."""
     made = _step_graph(op, types)
     return {slot: _each(value, _type) for slot, value in made.outputs.items()}
 
 
 def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
-    """The arrays of the outputs by slot, step by step."""
+    """Evaluate the steps one by one; returns the output arrays by slot."""
     made = _step_graph(op, {slot: mapped(type_of, value) for slot, value in values.items()})
     arrays = {made.feeds[name]: array for name, array in _named(values)}
     for step in made.graph.ops():
@@ -48,7 +48,7 @@ def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
 
 
 def _step_graph(op: OpDef, types: Values) -> StepGraph:
-    """Make the graph; CompileError of a step begins with the kind of the whole op."""
+    """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
     scan = Scan(Program().blocks[0], Graph(op.kind))
     feeds = {name: scan.graph.feed(name, type) for name, type in _named(types)}
     scan.current.update(feeds)
@@ -64,7 +64,7 @@ def _step_graph(op: OpDef, types: Values) -> StepGraph:
 
 
 def _steps(op: OpDef, types: Values) -> Steps:
-    """No steps yet, over names by slot."""
+    """Return an empty recorder of steps for inputs named by slot."""
     slots = [slot for slot in types if slot in op.slots and not op.slots[slot].companion]
     names = {slot: [name for name, _ in _named({slot: types[slot]})] for slot in slots}
     given = {slot: found for slot, found in names.items() if found}
@@ -72,7 +72,7 @@ def _steps(op: OpDef, types: Values) -> Steps:
 
 
 def _share_lod(op: OpDef, scan: Scan, feeds: Mapping[str, Var], types: Values) -> None:
-    """Tell the walk the LoD that is given of inputs: all levels, or one of each of many."""
+    """Register the LoD inputs with the walk: all levels, or one level per item of a `many` slot."""
     for slot in op.inputs().values():
         if slot.companion == "lod" and types.get(slot.name):
             levels = [feeds[name] for name, _ in _named({slot.name: types[slot.name]})]
@@ -82,14 +82,14 @@ def _share_lod(op: OpDef, scan: Scan, feeds: Mapping[str, Var], types: Values) -
 
 
 def _outputs(op: OpDef, scan: Scan, steps: Steps) -> dict[str, Any]:
-    """The vars of outputs by slot, with the companions that the op declares."""
+    """Return the output vars by slot, including the declared companions."""
     vars = {slot: [scan.current[name] for name in found] for slot, found in steps.written.items()}
     held = vars | _companions(op, scan, vars)
     return {slot: op.slots[slot].hold(found) for slot, found in held.items()}
 
 
 def _companions(op: OpDef, scan: Scan, vars: Slots) -> Slots:
-    """The LoD and the row numbers of outputs, where the op declares them and there are some."""
+    """Return the LoD and row indices of outputs where the op declares them."""
     found: Slots = {}
     for slot in op.outputs().values():
         owner = next(iter(vars.get(slot.of, ())), None)
@@ -101,7 +101,7 @@ def _companions(op: OpDef, scan: Scan, vars: Slots) -> Slots:
 
 
 def _each(value: Any, function: Callable[[Var], Any]) -> Any:
-    """Apply a function to what a slot holds: to each of a list."""
+    """Apply a function to the value of a slot, or to each item of a list."""
     if isinstance(value, list):
         return [function(item) for item in cast("list[Var]", value)]
     return function(value)
@@ -116,7 +116,7 @@ def _prefixed(kind: str, message: str) -> str:
 
 
 def _named(values: Values) -> Iterator[tuple[str, Any]]:
-    """Each thing in slots with a name: `X` for the only one, `X.0`, `X.1`, … for many."""
+    """Name the values in slots: `X` for a single one, `X.0`, `X.1`, … for a list."""
     for slot, value in values.items():
         if isinstance(value, list):
             items = enumerate(cast("list[Any]", value))

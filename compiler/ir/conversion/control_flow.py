@@ -1,8 +1,7 @@
-"""Blocks that an op runs as they are: `conditional_block` and `while`.
+"""Conversion of `conditional_block` and `while`.
 
-Where a gradient goes over the runs of a block, each run keeps what the gradient reads: the block's
-own variables as they were at its end, and what the block changes outside as it was when the block
-read it.
+If a gradient op goes over the iterations of a block, each iteration saves what the gradient reads:
+the block's own variables as of its end, and outer variables that it updates as of their read.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from compiler.ir.graph import Var
 from compiler.ir.program import Block, OpDesc
 
 ENTRY = "@ENTRY"
-"""What follows a name in the name of the value it had when a run began."""
+"""The suffix of copies of values as of the start of an iteration."""
 
 
 def conditional(scan: BlockScan, op: OpDesc) -> None:
-    """`conditional_block`: run the body where a condition holds.
+    """Convert `conditional_block` to an `if` op.
 
-    With `is_scalar_condition` all of every condition must be true, else none may be empty.
+    With `is_scalar_condition` all elements of every condition must be true, else none may be empty.
     """
     inner, written = converted(scan, op)
     conditions = {"Cond": [scan.read(name, op) for name in op.inputs["Cond"]]}
@@ -40,7 +39,7 @@ def conditional(scan: BlockScan, op: OpDesc) -> None:
 
 
 def repeat(scan: BlockScan, op: OpDesc) -> None:
-    """`while`: run the body as long as the condition holds, which it changes."""
+    """Convert `while` to a `loop` op, whose body updates the condition."""
     inner, written = converted(scan, op)
     condition = {"Cond": [scan.read(name, op) for name in op.inputs["Condition"]]}
     kept, runs = _kept(inner, op, "StepScopes", written)
@@ -48,12 +47,12 @@ def repeat(scan: BlockScan, op: OpDesc) -> None:
 
 
 def same(names: Sequence[str]) -> dict[str, str]:
-    """Names that are the same inside and outside."""
+    """Map names to themselves."""
     return dict(zip(names, names, strict=True))
 
 
 def converted(scan: BlockScan, op: OpDesc) -> tuple[BlockScan, list[str]]:
-    """The walk over the block of an op that runs it as it is, and what it leaves outside."""
+    """Convert the block that an op owns; returns the walk and the outer names it writes."""
     block = scan.body_of(op)
     carried: list[str] = []
     for _ in range(MOST_WIDENINGS):
@@ -76,14 +75,14 @@ def converted(scan: BlockScan, op: OpDesc) -> tuple[BlockScan, list[str]]:
 def _kept(
     inner: BlockScan, op: OpDesc, slot: str, written: Sequence[str]
 ) -> tuple[list[Kept], str]:
-    """What each run keeps, and the name of the list of runs; "" where no gradient asks."""
+    """Return the values each iteration saves and the name of the list; none without gradient."""
     runs = next(iter(op.outputs.get(slot, [])), "")
     gradients = gradient_blocks(inner.block, runs)
     return (kept_values(inner, gradients, written, op), runs) if gradients else ([], "")
 
 
 def gradient_blocks(block: Block, runs: str) -> list[Block]:
-    """The blocks of the gradient ops that go over the runs of a block."""
+    """List the blocks of the gradient ops that read the saved iterations `runs`."""
     blocks = block.owner.blocks
     owners = (op for each in blocks for op in each.ops if SUB_BLOCK in op.attrs)
     asking = [op for op in owners if op.type.endswith("_grad") and runs in op.reads()]
@@ -93,7 +92,7 @@ def gradient_blocks(block: Block, runs: str) -> list[Block]:
 def kept_values(
     inner: BlockScan, gradients: Sequence[Block], written: Sequence[str], op: OpDesc
 ) -> list[Kept]:
-    """What gradient blocks read of a run: its own variables, and those it changes outside."""
+    """List what gradient blocks read: local variables, and outer ones it updates."""
     asked = dict.fromkeys(name for block in gradients for name in reads_inside(block))
     counted = {name for block in gradients for each in block.ops for name in each.writes()}
     kept: list[Kept] = []
@@ -107,21 +106,21 @@ def kept_values(
 
 
 def keep(inner: BlockScan, name: str, var: Var | None) -> Kept:
-    """A value to keep, with its LoD; the last one of a name unless another var is given."""
+    """Return a value to save, with its LoD; by default the current var of the name."""
     found = var or inner.current[name]
     levels = (_unchanged(inner, level) for level in inner.lod_of(found))
     return Kept(name, found, tuple(levels))
 
 
 def _unchanged(inner: BlockScan, level: Var) -> Var:
-    """A level; a copy, made when the run began, of one that the run leaves another one for."""
+    """Return a LoD level; if the iteration updates it, a copy made at its start."""
     if level.role != "feed" or inner.current[level.name] is level:
         return level
     return inner.graph.find(level.name + ENTRY) or at_entry(inner, level.name) or level
 
 
 def at_entry(inner: BlockScan, name: str, source: str = "") -> Var | None:
-    """A copy of what a name stood for when the run began; None where it stood for nothing."""
+    """Copy the value of a name at the start of the iteration; None if it had none."""
     feed = inner.graph.find(name)
     if feed is None or feed.role != "feed":
         return None
@@ -133,6 +132,6 @@ def at_entry(inner: BlockScan, name: str, source: str = "") -> Var | None:
 
 
 def _reads_first(block: Block, name: str) -> bool:
-    """True where a block reads a variable before it writes it."""
+    """Return whether a block reads a variable before it writes it."""
     touching = (op for op in block.ops if name in op.reads() or name in op.writes())
     return name in next(touching).reads()

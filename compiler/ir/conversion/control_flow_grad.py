@@ -1,8 +1,9 @@
-"""The gradient of a block: its own block, run once for every run of the forward one, last first.
+"""Gradients of control flow: the gradient block runs once per forward iteration, in reverse order.
 
-Three things pass between the runs. A gradient of what the forward block changed goes in as the
-gradient of the value after a run and comes out as that of the value before it. A gradient of what
-it only read is the sum over all runs. And what each forward run kept is there again in its turn.
+Between iterations, the gradient of a variable that the forward block updates is carried: in as the
+gradient of the value after the iteration, out as that of the value before it. The gradient of a
+variable that it only reads is summed over all iterations. The values that a forward iteration saved
+are inputs of the matching gradient iteration.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from compiler.ir.graph import Var
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 
 AROUND = "@AROUND"
-"""What follows a name in the name, inside, of the variable around the block."""
+"""The suffix, inside the body, of the outer variable of the same name."""
 TOTAL = "@TOTAL"
-"""What follows a variable's gradient in the name, inside, of the sum over the runs so far."""
+"""The suffix, inside the body, of the sum of a gradient over the iterations so far."""
 NEXT = "@NEXT"
-"""What follows a gradient in the name of what the run after this one finds of it."""
+"""The suffix of the value of a gradient that the next iteration reads."""
 
 
 def unwind_conditional(scan: BlockScan, op: OpDesc) -> None:
-    """`conditional_block_grad`: gradients flow through the block if it ran."""
+    """Convert `conditional_block_grad`: run the gradient block if the forward block ran."""
     inside = [name + GRAD for name in op.inputs.get("Out", [])]
     links = _links(inside, op.inputs.get("Out" + GRAD, []))
     variables = _wanted(op.inputs.get("Input", []), op.outputs.get("Input" + GRAD, []))
@@ -34,19 +35,19 @@ def unwind_conditional(scan: BlockScan, op: OpDesc) -> None:
 
 
 def unwind_loop(scan: BlockScan, op: OpDesc) -> None:
-    """`while_grad`: gradients flow back through every run of the loop."""
+    """Convert `while_grad`: run the gradient block for every iteration in reverse."""
     links = _links(op.attrs.get("original_output_grad", []), op.inputs.get("Out" + GRAD, []))
     variables = _wanted(op.inputs.get("X", []), op.outputs.get("X" + GRAD, []))
     _unwind(scan, op, op.inputs["StepScopes"][0], links, variables)
 
 
 def _links(inside: Sequence[str], outside: Sequence[str]) -> dict[str, str]:
-    """The gradients that come in: what they are called inside, and outside."""
+    """Map the incoming gradients from their names inside to their names outside."""
     return {mine: theirs for mine, theirs in zip(inside, outside, strict=False) if theirs != EMPTY}
 
 
 def _wanted(variables: Sequence[str], gradients: Sequence[str]) -> dict[str, str]:
-    """The gradients that are asked for: by variable, what they are called outside."""
+    """Map variables to the outer names of their requested gradients."""
     return {x: g for x, g in zip(variables, gradients, strict=False) if g != EMPTY}
 
 
@@ -76,7 +77,7 @@ def _unwind(
 
 
 def _share_lod(scan: BlockScan, variable: str, gradient: str, op: OpDesc) -> None:
-    """A gradient has the LoD of its variable, but for one that the forward block changed."""
+    """Give a gradient the LoD of its variable, unless the forward block changes that LoD."""
     levels = scan.lod_of(scan.read(variable, op))
     if not any(level.name.endswith(OWN) for level in levels):
         scan.lods[scan.current[gradient]] = levels
@@ -86,7 +87,7 @@ def _walk(
     scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str],
     changed: Mapping[str, str], read: Mapping[str, str],
 ) -> tuple[BlockScan, dict[str, str]]:  # fmt: skip
-    """The walk over the gradient's block, and what it leaves by its name inside."""
+    """Convert the gradient block; returns the walk, and result names inside to names outside."""
     inner = inner_gradient(scan, op, runs)
     for x, g in changed.items():
         inner.capture(x + GRAD, scan.read(g, op))
@@ -112,9 +113,9 @@ def _walk(
 
 
 def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
-    """Variables around that the forward block changed and the gradient's changes back: counters.
+    """List outer variables that both the forward and the gradient block update: loop counters.
 
-    Each run begins with the value that was kept of it; what the last one leaves is left outside.
+    Each iteration starts with the saved value; the last value is written to the outer variable.
     """
     written = dict.fromkeys(name for each in inner.block.ops for name in each.writes())
     names = [n for n in written if n in inner.current and n not in inner.captured and scan.sees(n)]
@@ -124,9 +125,9 @@ def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
 
 
 def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, str]:
-    """What the next run finds of gradients of what every forward run wrote over: nothing.
+    """Zero the gradients of values that every forward iteration overwrites, for the next iteration.
 
-    An array was written over only where something was taken from its pot.
+    An array is overwritten only where an element was taken from its accumulator.
     """
     for mine in once:
         if not inner.current[mine].type.is_array:
@@ -135,7 +136,7 @@ def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, s
 
 
 def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
-    """A walk over a gradient's block that begins with what a run of the forward block kept."""
+    """Start the walk over a gradient block, with the saved values of an iteration as feeds."""
     if runs not in scan.runs:
         raise CompileError(f"{op.type} goes over runs that nothing kept", source=op.source)
     forward, kept = scan.runs[runs]
@@ -151,13 +152,13 @@ def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
 
 
 def others_written(scan: BlockScan, inner: BlockScan) -> list[str]:
-    """What a gradient's block changes outside beside gradients: a parameter it trains."""
+    """List the outer variables other than gradients that a gradient block updates."""
     names = written_outside(inner.block)
     return [n for n in names if GRAD not in n and n not in inner.current and scan.sees(n)]
 
 
 def zeros_like(scan: BlockScan, variable: str, op: OpDesc, name: str = "") -> Var:
-    """A var of zeros in the shape of a variable; an empty list for a tensor array."""
+    """Add a var of zeros with the shape of a variable; an empty array for a tensor array."""
     like = scan.densified(scan.read(variable, op))
     zeros = scan.graph.another(name or variable + GRAD + TOTAL, like.type)
     kind = "empty_array" if like.type.is_array else "fill_zeros_like"
@@ -167,7 +168,7 @@ def zeros_like(scan: BlockScan, variable: str, op: OpDesc, name: str = "") -> Va
 
 
 def add_to_total(inner: BlockScan, variable: str, op: OpDesc) -> None:
-    """Add a run's gradient to the sum over the runs, if the run has one."""
+    """Add the gradient of an iteration to the sum over the iterations, if there is one."""
     gradient = inner.current.get(variable + GRAD)
     if gradient is not None and gradient.role != "feed":
         total = variable + GRAD + TOTAL

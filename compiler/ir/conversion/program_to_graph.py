@@ -1,14 +1,14 @@
-"""Program → Graph: the main block, with the blocks it owns as bodies of their ops.
+"""Program → Graph: converts the main block; owned blocks become bodies of their ops.
 
-Sizes a program leaves open (-1) get names here: the caller says the shapes of the feeds, as
-numbers or as named `Dim`s, and every op infers the rest. What a run leaves behind in persistable
-variables is what the last version of each holds.
+Unknown sizes (-1) are resolved here: the caller passes the shapes of the feeds, as numbers or
+symbolic `Dim`s, and every op infers its outputs. The last version of a persistable variable is its
+value after the step.
 
-Three ops of a graph own a body, and all that a program has of the kind becomes one of them. `if`
-runs it where its condition holds, `loop` as long as it does, and both may keep values of each run;
-`unwind` runs its body for each run kept, the last one first. So `while` is a loop, its gradient and
-that of a conditional block an unwinding. What a body sees of the graph around it are its feeds,
-what it leaves there its results; a value that it changes is both, in one storage.
+A graph has three ops with a body. `if` runs it if its condition holds, `loop` while it holds, and
+both may save values of each iteration; `unwind` runs its body once per saved iteration, last first.
+So `while` becomes `loop`, and the gradients of `while` and conditional blocks become `unwind`.
+Captured values are the body's feeds, the values it defines outside its results; a value that it
+updates is both, in one storage.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _EDGES = ("feed", "fetch")
 
 
 def _named_print(scan: BlockScan, op: OpDesc) -> None:
-    """`print`, told what the program calls its operand: a graph knows versions of names."""
+    """Add a `print` with the program's name of its operand, since a graph has versions of names."""
     attrs = {**op.attrs, "In_name": op.inputs["In"][0]}
     scan.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
 
 
 def _deleted(scan: BlockScan, op: OpDesc) -> None:
-    """`delete_var`: no op behind it finds a value any more.
+    """Convert `delete_var`: later ops that read the variable raise an error.
 
-    When memory is free again is for passes to say, who know the order that ops are run in; what is
-    fetched is kept.
+    Its memory is not freed here: passes that know the schedule decide about that. A fetched value
+    is kept. Raises CompileError for a persistable variable.
     """
     for name in op.reads():
         if scan.is_state(name):
@@ -56,13 +56,13 @@ def _deleted(scan: BlockScan, op: OpDesc) -> None:
 
 
 def _fetched(scan: BlockScan, op: OpDesc) -> None:
-    """`fetch_barrier`, which names what was received before it and writes nothing."""
+    """Convert `fetch_barrier`, which has operands but no data."""
     attrs = {name: op.attrs[name] for name in ("trainer_id", "endpoints") if name in op.attrs}
     scan.add(OpDesc("fetched", {}, {}, attrs, op.source))
 
 
 def _on_file(scan: BlockScan, op: OpDesc) -> None:
-    """CompileError for an op on a file: what is compiled never touches one."""
+    """Raise CompileError for an op on a file: compiled programs never access files."""
     raise CompileError(
         f"{op.type} is on the file {op.attrs.get('file_path', '')!r:.200}, which no compiled "
         "program reads or writes",
@@ -97,13 +97,13 @@ def to_graph(
     fetch: Sequence[str],
     name: str = "main",
 ) -> Graph:
-    """The main block as a graph: `feed` maps names to shapes, or to types where the element
-    type is another than the declared one; `fetch` names what to return.
+    """Convert the main block of a program to a graph.
 
-    The LoD of a feed `x` is fed as `x@LOD0`, `x@LOD1`, …, offsets of the shape `(count + 1,)`; that
-    of a result is returned behind it in the same way. A sparse result is returned dense. Raises
-    CompileError for an unknown op, a variable nobody writes or feeds, an unknown fetch, and
-    whatever types do not go together, with the op and the user's line.
+    `feed` maps names to shapes, or to types where the element type is not the declared one; `fetch`
+    names the results. The LoD of feed `x` is fed as `x@LOD0`, `x@LOD1`, …, offsets of shape `(count
+    + 1,)`; that of a result is returned after it in the same way. A sparse result is returned
+    dense. Raises CompileError for an unknown op, a variable that is neither written nor fed, an
+    unknown fetch, and incompatible types, with the op and the user's line.
     """
     check_owners(program, _OWNERS)
     block = with_earlier_values(with_own_names(program)).blocks[0]

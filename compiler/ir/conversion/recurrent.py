@@ -1,8 +1,8 @@
-"""`recurrent`: a block run once for every step of its inputs, as a loop with a counter.
+"""Conversion of `recurrent`, a block run for every step of its inputs, to a loop.
 
-Before a run each input's name stands for its step, and each ex-state for the state the run before
-left. What the runs output is collected in an array and put together behind the loop. The gradient
-takes the runs back in turn, and collects the gradients of the inputs in the same way.
+In an iteration, each input's name denotes its current step, and each ex-state the state of the
+previous iteration. The outputs are collected in an array and stacked after the loop. The gradient
+runs over the iterations in reverse and collects the gradients of the inputs in the same way.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from compiler.ir.program import EMPTY, GRAD, OpDesc
 from compiler.ir.types import TensorType
 
 STEPS = "@STEPS"
-"""What follows a name in the name of all its steps."""
+"""The suffix of the name of all steps of a variable."""
 INDEX = "@INDEX"
-"""The place of a run's step."""
+"""The index of the step of an iteration."""
 
 
 def recurrent(scan: BlockScan, op: OpDesc) -> None:
-    """`recurrent`: run the block for every step."""
+    """Convert `recurrent` to a `loop`."""
     outputs = op.outputs.get("outputs", [])
     counter = _Counter(scan, op)
     for state, initial in _states(op):
@@ -55,18 +55,18 @@ def recurrent(scan: BlockScan, op: OpDesc) -> None:
 
 
 def _states(op: OpDesc) -> list[tuple[str, str]]:
-    """Each ex-state with the outer variable it begins as."""
+    """Pair each ex-state with the outer variable of its initial value."""
     before = op.attrs.get("ex_states", [])
     return list(zip(before, op.inputs.get("initial_states", []), strict=True))
 
 
 def _behind(op: OpDesc) -> list[str]:
-    """What a run leaves for each ex-state."""
+    """Return the state that an iteration computes for each ex-state."""
     return op.attrs.get("states", [])
 
 
 class _Counter:
-    """Counts the runs of one `recurrent` op."""
+    """The loop counter of one `recurrent` op."""
 
     def __init__(self, scan: BlockScan, op: OpDesc) -> None:
         stem = op.outputs["outputs"][0] if op.outputs.get("outputs") else op.inputs["inputs"][0]
@@ -82,7 +82,7 @@ class _Counter:
         emit(scan, self.more, "less_than", sides, op)
 
     def inner(self, inner: BlockScan, op: OpDesc) -> BlockScan:
-        """Let a body see its step, as a place in the inputs."""
+        """Capture the counter in a body and compute the index of its step."""
         for name in (self.step, self.more):
             assert inner.outer is not None
             inner.capture(name, inner.outer.read(name, op))
@@ -92,7 +92,7 @@ class _Counter:
         return inner
 
     def end(self, inner: BlockScan) -> list[str]:
-        """Count on at the end of a body; the names of what changes."""
+        """Increment the counter at the end of a body; returns the names of updated variables."""
         step = {"X": [inner.current[self.step]]}
         emit(inner, self.step, "increment", step, self.op, step=1.0)
         self._compare(inner, self.op)
@@ -100,7 +100,7 @@ class _Counter:
 
 
 def _run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
-    """One run: take the steps of the inputs, run the block, hand on states, collect outputs."""
+    """Convert one iteration: slice input steps, run the block, carry states, collect outputs."""
     for name in op.inputs["inputs"]:
         whole = inner.capture(name + STEPS, scan.read(name, op))
         emit(inner, name, "take_step", {"X": [whole], "I": [inner.current[INDEX]]}, op)
@@ -116,7 +116,7 @@ def _run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
 
 
 def _hand_on(inner: BlockScan, states: dict[str, str], op: OpDesc) -> None:
-    """Give each name the value of another, all at once: none is written over before it is read."""
+    """Assign to each state its new value, in parallel: all are read before any is overwritten."""
     values = {target: inner.read(source, op) for target, source in states.items()}
     for target, value in values.items():
         if value.role == "feed":
@@ -131,14 +131,14 @@ def _add_step(inner: BlockScan, name: str, value: Var, op: OpDesc) -> None:
 
 
 def _collect(scan: BlockScan, name: str, whole: TensorType, op: OpDesc) -> None:
-    """An empty array for the steps of a variable."""
+    """Create an empty array for the steps of a variable."""
     sizes = [str(size) for size in whole.shape[1:]]
     attrs = {"dtype": whole.dtype.code, "sizes": sizes}
     emit(scan, name + STEPS, "empty_array", {}, op, **attrs)
 
 
 def _kept(inner: BlockScan, op: OpDesc) -> tuple[list[Kept], str]:
-    """What each run keeps for the gradient: its step, the ex-states it began with, its own."""
+    """Return what each iteration saves: its index, initial states, local variables."""
     runs = next(iter(op.outputs.get("step_scopes", [])), "")
     gradients = gradient_blocks(inner.block, runs)
     if not gradients:
@@ -163,7 +163,7 @@ def _stack(scan: BlockScan, name: str, steps: str, shape: tuple[Size, ...], op: 
 def emit(
     scan: BlockScan, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
 ) -> Var:
-    """Add an op that no program has; its output is what a name stands for from here on."""
+    """Add a graph-only op; its output becomes the current var of a name."""
     defn = find(kind)(attrs)
     type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
     out = scan.graph.another(name, type)
@@ -175,7 +175,7 @@ def emit(
 
 
 def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
-    """`recurrent_grad`: take the runs back, the last one first."""
+    """Convert `recurrent_grad`: an `unwind` over the iterations."""
     inputs, params = _pairs(op, "inputs"), _pairs(op, "parameters")
     runs = op.inputs["step_scopes"][0]
     for state, initial in _states(op):
@@ -194,7 +194,7 @@ def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
 
 
 def _pairs(op: OpDesc, slot: str) -> dict[str, str]:
-    """Variables of a slot with the names of their gradients, where those are wanted."""
+    """Map the variables of a slot to the names of their requested gradients."""
     gradients = op.outputs.get(slot + GRAD, [])
     pairs = zip(op.inputs.get(slot, []), gradients, strict=False)
     return {name: gradient for name, gradient in pairs if gradient != EMPTY}
@@ -221,7 +221,7 @@ def _walk_back(
 
 
 def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
-    """The gradients of what a run left: those of its outputs, and that of the state after it."""
+    """Set the gradients of an iteration's results: its outputs and carried states."""
     gradients = op.inputs.get("outputs" + GRAD, [])
     for name, gradient in zip(op.inputs.get("outputs", []), gradients, strict=False):
         if gradient != EMPTY and scan.sees(gradient):
@@ -239,7 +239,7 @@ def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
 def _end_run(
     inner: BlockScan, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
 ) -> dict[str, str]:
-    """Hand the gradients of the states on, collect those of the inputs, add up the others."""
+    """Carry the gradients of states, collect those of inputs, and sum those of parameters."""
     for name in params:
         add_to_total(inner, name, op)
     for name in inputs:
@@ -256,7 +256,7 @@ def _end_run(
 
 
 def _settle(scan: BlockScan, inner: BlockScan, op: OpDesc, inputs: dict[str, str]) -> None:
-    """Behind the loop: the gradients of inputs put together, those of the initial states."""
+    """After the loop, stack the gradients of inputs and set those of the initial states."""
     for name, gradient in inputs.items():
         _stack(scan, gradient, name + GRAD + STEPS, scan.read(name, op).type.shape, op)
     gradients = op.outputs.get("initial_states" + GRAD, [])

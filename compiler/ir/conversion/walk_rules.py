@@ -1,4 +1,4 @@
-"""Rules of the walk over a block: attributes of graph ops, state that must be of a known size."""
+"""Rules of the conversion: attributes of graph ops, composite ops, and checks of state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from compiler.ir.types import TensorType
 
 
 def graph_attributes(op: OpDesc) -> dict[str, Any]:
-    """The attributes of an op; of one of the backward pass those that its type knows.
+    """Return the attributes for the graph op; a backward op keeps only those its type declares.
 
     `variable` is the first name that the op writes or reads, `X_names` lists those in its slot X.
-    Where the gradient of an op is another one, as `concat` is for `split`, programs of the
-    reference give it all attributes of the first.
+    Programs of the reference copy all attributes of a forward op to its gradient op, even if that
+    is another op, as `concat` is for `split`.
     """
     known = {*find(op.type).attrs, *BOOKKEEPING}
     backward = bool(op.role & OpRole.BACKWARD)
@@ -34,20 +34,20 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
 
 
 def passed_over(name: str, backward: bool) -> bool:
-    """True for an unknown attribute of the backward pass, and for what a quantizer noted."""
+    """Return whether an unknown attribute is ignored: of a backward op, or added by a quantizer."""
     return backward or name.endswith(QUANTIZER_NOTES)
 
 
 class Expands(Protocol):
-    """An op that is a short program of other ops."""
+    """A composite op."""
 
     def steps(self, op: OpDesc, types: Types) -> list[OpDesc]:
-        """The ops that it becomes."""
+        """Return the ops that it expands to."""
         ...
 
 
 def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
-    """The ops that a composite op becomes; none for any other op."""
+    """Return the ops that a composite op expands to; none for any other op."""
     if not find(op.type).is_composite:
         return []
     types = {slot: [var.type for var in vars] for slot, vars in inputs.items()}
@@ -60,7 +60,7 @@ def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
 
 
 def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
-    """What to say of an op that reads what was deleted."""
+    """Build the error for an op that reads a deleted variable."""
     return CompileError(
         f"variable {name!r} has no value any more: a delete_var before this op took it "
         f"({deletion.source or 'no line is known'})",
@@ -71,7 +71,7 @@ def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
 
 
 def of_known_size(name: str, type: TensorType) -> TensorType:
-    """A type for state; CompileError where only data decides its size."""
+    """Return a type for state; CompileError if its size is data-dependent."""
     if type.is_open:
         raise CompileError(
             f"persistable variable {name!r} is {type}: its size must be known before a run",
@@ -81,7 +81,7 @@ def of_known_size(name: str, type: TensorType) -> TensorType:
 
 
 def clobbers(op: OpDesc, slot: str, previous: Var, inputs: Mapping[str, Sequence[Var]]) -> bool:
-    """True where an op reads storage that it writes through another slot than the declared one."""
+    """Return whether an op reads storage that it writes, through a slot not declared in place."""
     cls = find(op.type)
     allowed = cls.slots[slot].inplace
     slots = [s for s, vars in inputs.items() if previous in vars and s != allowed]

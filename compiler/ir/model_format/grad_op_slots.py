@@ -1,11 +1,11 @@
-"""What Paddle 1.8.5 asks of gradient ops in a saved program, beside what an op means.
+"""Attributes that release 1.8.5 requires of gradient ops in a saved program.
 
-There an op declares its attributes, and one that a program leaves out has its default. A gradient
-op declares none: it is made with all that its forward op had, and its kernel fails where one of
-them is missing. So the gradient ops that are written have them all, also those that here nobody
-reads: choices of libraries and what was set aside for fused and quantized ops.
+There a forward op declares its attributes, and missing ones get their defaults. A gradient op
+declares none: it is created with all attributes of its forward op, and its kernel fails if one is
+missing. So saved gradient ops include all of them, even those that are unused here: choices of
+libraries, flags of fused and quantized ops.
 
-Recorded from the ops of 1.8.5, those that have a gradient there and here.
+Recorded from the ops of 1.8.5 that have a gradient there and here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _BY_OP = dict(_by_op())
 
 
 def asked_attrs(op: str) -> Mapping[str, Any]:
-    """The attributes, with defaults, that 1.8.5 wants of an op by this name; none of forward ops.
+    """Return the attributes, with defaults, that 1.8.5 requires of an op; none for forward ops.
 
     >>> asked_attrs("relu_grad"), asked_attrs("relu")
     ({'use_cudnn': False, 'use_mkldnn': False}, {})

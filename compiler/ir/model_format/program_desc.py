@@ -1,8 +1,8 @@
-"""Program ⇄ the bytes of a saved `__model__`, so that programs travel to and from release 1.8.5.
+"""Conversion of programs to and from `__model__` bytes, compatible with release 1.8.5.
 
-`protobuf` (beside this module) reads and writes messages, `attributes` the attributes; this module
-knows what blocks, variables and ops mean and what must hold between them (spec G.3). A file is
-data only: every index in it is checked before anything goes by it.
+`protobuf` reads and writes messages, `attributes` the attributes; this module converts and checks
+blocks, variables and ops (spec G.3). A file is untrusted data: every index in it is checked before
+use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_v
 P = TypeVar("P", bound=Program)
 
 MODEL_VERSION = 1_008_005
-"""What release 1.8.5 writes as the version of a program; every version is read."""
+"""The program version that release 1.8.5 writes; every version can be read."""
 
 CALL_STACK, OP_ROLE = "op_callstack", "op_role"
 _OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
@@ -37,14 +37,14 @@ _TENSOR_FIELDS = {
     VarKind.TENSOR_ARRAY: ("tensor_array", "VarType.LoDTensorArrayDesc"),
     VarKind.SELECTED_ROWS: ("selected_rows", ""),
 }
-"""Where `VarType` has the TensorDesc of a kind, and the message around it that adds LoD levels."""
+"""The field of `VarType` with the TensorDesc of a kind, and the enclosing message with LoD."""
 
 
 def dump_program(program: Program) -> bytes:
-    """The `ProgramDesc` bytes of a program; the same program gives the same bytes.
+    """Convert a program to `ProgramDesc` bytes, deterministically.
 
-    Call stacks are left out: they tell of the user's folders and are most of a file's size.
-    Raises CompileError, naming the op, for an attribute that the format cannot hold.
+    Call stacks are left out: they reveal the user's directories and are most of a file's size.
+    Raises CompileError, naming the op, for an attribute that the format cannot represent.
     """
     message = build(
         "ProgramDesc",
@@ -65,13 +65,12 @@ def load_program(data: bytes, name: str = "__model__", *, factory: Callable[[], 
 def load_program(
     data: bytes, name: str = "__model__", *, factory: Callable[[], Program] = Program
 ) -> Program:
-    """The program in `ProgramDesc` bytes, filled into the empty one that `factory` makes.
+    """Convert `ProgramDesc` bytes to a program, filling the empty one that `factory` creates.
 
-    Op types and attributes that nobody has registered are kept. What releases after 1.8.5 say
-    otherwise is put into its words, see `later_releases`. Where an op carries a call stack, the
-    user's line in it becomes `source`. Parameters come back as persistable variables, since
-    the format does not tell them apart. Raises CompileError, with the file's `name`, for data
-    that is truncated or is no such program.
+    Unregistered op types and attributes are kept. Programs of releases after 1.8.5 are converted,
+    see `op_upgrades`. If an op has a call stack, the user's line in it becomes `source`. Parameters
+    are loaded as persistable variables, since the format does not distinguish them. Raises
+    CompileError, with the file's `name`, for truncated or invalid data.
     """
     try:
         message = parse(data)
@@ -85,7 +84,7 @@ def load_program(
 
 
 def program_version(message: Message) -> int:
-    """The version in a `ProgramDesc`, 1_008_005 for release 1.8.5; 0 where it does not say.
+    """Return the version in a `ProgramDesc`, 1_008_005 for release 1.8.5; 0 if it is missing.
 
     >>> program_version(build("ProgramDesc"))
     0
@@ -163,7 +162,7 @@ def _load_blocks(program: Program, messages: Sequence[Message]) -> Program:
 
 
 def _check_block(message: Message, index: int, count: int) -> None:
-    """A block comes after its parent: no walk to the outermost block goes round in a circle."""
+    """Check that a block comes after its parent, so that parent links have no cycle."""
     idx, parent = message.one("idx", int), message.one("parent_idx", int)
     forward = message.one("forward_block_idx", int)
     if idx != index:
@@ -192,7 +191,7 @@ def _load_var(block: Block, message: Message) -> None:
 
 
 def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
-    """Shape, element type and LoD level; nothing for a variable that no one gave a shape."""
+    """Return shape, element type and LoD level; `{}` for a variable without shape."""
     field, outer = _TENSOR_FIELDS.get(kind, ("", ""))
     if not field or not message.has(field):
         return {}
@@ -255,7 +254,7 @@ _REFERENCE = re.compile(r"[/\\]paddle[/\\]")
 
 
 def _user_line(stack: Any) -> str:
-    """The innermost line outside the reference; it writes a stack innermost call first."""
+    """Return the innermost stack line outside the reference, which writes innermost calls first."""
     entries = cast("list[Any]", stack) if isinstance(stack, list) else []
     frames = [_FRAME.match(entry) for entry in entries if isinstance(entry, str)]
     lines = [f"{frame['file']}:{frame['line']}" for frame in frames if frame]

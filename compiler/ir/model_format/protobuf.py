@@ -1,10 +1,9 @@
-"""Read and write the protobuf messages of a saved fluid program, so `__model__` files open here.
+"""A codec for the protobuf messages of a saved fluid program (`__model__`).
 
-The proto2 wire format is small enough to be walked with tables and the standard library alone,
-where generated modules would refuse every protobuf runtime but the one they were made for.
-What the tables do not know, such as the version map of later releases, is kept as raw bytes
-and written back in its place: `dump(parse(data))` gives the bytes of a real file again. No
-message can hold a message of its own kind, so the tables bound the depth of the nesting.
+The proto2 wire format is simple enough to be decoded with tables and the standard library alone,
+whereas generated modules work with a single version of the protobuf runtime. Unknown fields, such
+as the version map of later releases, are kept as raw bytes in place: `dump(parse(data))` reproduces
+a real file. No message type contains itself, so the tables bound the nesting depth.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ItemType = TypeVar("ItemType", bound="int | float | str | Message")
 
 
 class ProtoError(ValueError):
-    """A message that cannot be read or written; `offset` is the byte where reading stopped."""
+    """An error in reading or writing a message; `offset` is the byte where reading stopped."""
 
     def __init__(self, what: str, offset: int | None = None) -> None:
         super().__init__(what if offset is None else f"byte {offset}: {what}")
@@ -34,9 +33,9 @@ class ProtoError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One protobuf message: its kind, the fields that are set by name, and the unknown rest.
+    """One protobuf message: its kind, its set fields by name, and unknown fields.
 
-    `unknown` holds (tag, bytes after the tag) of fields that the tables do not list.
+    `unknown` holds (tag, bytes after the tag) of fields that are not in the tables.
 
     >>> relu = build("OpDesc", type="relu", is_target=False)
     >>> relu.one("type", str), relu.many("attrs", Message), relu.has("is_target")
@@ -48,14 +47,13 @@ class Message:
     unknown: tuple[tuple[int, bytes], ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether field `name` is set. Raises ProtoError where the kind has no such field."""
+        """Return whether field `name` is set. Raises ProtoError if the kind has no such field."""
         return _field(self.kind, name).name in self.values
 
     def one(self, name: str, item_type: type[ItemType]) -> ItemType:
-        """The value of a single field, or its default.
+        """Return the value of a singular field, or its default.
 
-        Raises ProtoError where the field is unknown, repeated or of another type, and where a
-        message is asked for that is not set.
+        Raises ProtoError if the field is unknown, repeated or of another type, or an unset message.
         """
         field = _field(self.kind, name)
         value = self.values.get(name, field.default)
@@ -66,9 +64,9 @@ class Message:
         return value
 
     def many(self, name: str, item_type: type[ItemType]) -> tuple[ItemType, ...]:
-        """The values of a repeated field in their order, `()` where none is set.
+        """Return the values of a repeated field in order, `()` if none is set.
 
-        Raises ProtoError where the field is unknown, single or of another type.
+        Raises ProtoError if the field is unknown, singular or of another type.
         """
         field = _field(self.kind, name)
         if not field.repeated or _CODECS[field.kind].item_type is not item_type:
@@ -78,7 +76,7 @@ class Message:
 
 
 def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
-    """A message of `kind` with the fields given by name. Raises ProtoError for a wrong name.
+    """Build a message of `kind` from fields by name. Raises ProtoError for an unknown field.
 
     >>> dump(build("VarType.TensorDesc", data_type=VarTypeId.FP32, dims=[128, 10])).hex()
     '0805108001100a'
@@ -88,20 +86,20 @@ def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
 
 
 def parse(data: bytes, message: str = "ProgramDesc") -> Message:
-    """The message of kind `message` that `data` holds; no memory is taken on a length's word.
+    """Parse a message; never allocates memory by a length read from the data.
 
-    Raises ProtoError, with the byte where reading stopped, for data that is truncated or is
-    not such a message. Data cut between two fields of the outermost message cannot be told
-    from a shorter message: ask `has` for what must be there.
+    Raises ProtoError, with the byte where reading stopped, for data that is truncated or is not
+    such a message. Data truncated between two fields of the outermost message cannot be
+    distinguished from a shorter message: check required fields with `has`.
     """
     return _read_fields(data, 0, len(data), _layout(message))
 
 
 def dump(message: Message, partial: bool = False) -> bytes:
-    """The bytes of `message`, fields by number and lists unpacked, as the reference writes them.
+    """Serialise a message, fields by number and lists unpacked, as the reference does.
 
     Raises ProtoError for a missing required field, unless the message may be `partial`, and for a
-    value its field cannot hold.
+    value that its field cannot hold.
     """
     if not partial:
         _check_complete(message)
@@ -109,7 +107,7 @@ def dump(message: Message, partial: bool = False) -> bytes:
 
 
 def _check_complete(message: Message) -> None:
-    """ProtoError where a message, or one inside it, lacks a required field."""
+    """Raise ProtoError if a message, or a nested one, lacks a required field."""
     for name in _layout(message.kind).required:
         if name not in message.values:
             raise ProtoError(f"{message.kind} needs its {name}")
@@ -173,7 +171,10 @@ def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Messa
 
 
 def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
-    """One item for a single field, a tuple for a repeated one; refuses too few and too many."""
+    """Collect field values: one item for a singular field, a tuple for a repeated one.
+
+    Raises ProtoError for a missing required field or a repeated singular one.
+    """
     for name in layout.required:
         if name not in found:
             raise ProtoError(f"{layout.kind} has no {name}, which every {layout.kind} has", start)
@@ -200,7 +201,7 @@ def _read_varint(data: bytes, position: int, end: int, where: str) -> tuple[int,
 
 
 def _read_span(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
-    """Where the bytes start that a length announces, and where they stop."""
+    """Return the start and end of length-delimited bytes."""
     length, begin = _read_varint(data, position, end, where)
     if length > end - begin:
         what = f"{where}: expected {length} bytes, given the {end - begin} that are left"
@@ -248,7 +249,7 @@ def _read_packed(data: bytes, position: int, end: int, field: Field) -> tuple[li
 
 
 def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
-    """Refuse a tag that no release could have written; the rest is for releases to come."""
+    """Raise ProtoError for an invalid tag; other unknown tags may be of later releases."""
     number, wire = tag >> 3, tag & 7
     if not 0 < number < 1 << 29:
         raise ProtoError(f"{layout.kind}: there is no field number {number}", offset)
@@ -261,7 +262,7 @@ def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
 
 
 def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -> tuple[bytes, int]:
-    """The bytes of a field that the tables do not know, its length included."""
+    """Return the raw bytes of an unknown field, including its length."""
     where = f"{layout.kind} field {tag >> 3}"
     wire = tag & 7
     if wire == _VARINT:
@@ -358,7 +359,7 @@ _ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes; these come bac
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """How one kind of field lies in the data: its wire type, its Python type, both ways."""
+    """The encoding of a kind of field: wire type, Python type, reader and writer."""
 
     wire: int
     item_type: type[int] | type[float] | type[str] | type[Message]
@@ -380,7 +381,7 @@ _CODECS = dict.fromkeys(SCHEMA, _MESSAGE) | {
 
 
 class _Layout:
-    """The table of one message, looked up by name and by the tags its fields may come with."""
+    """The fields of a message, by name and by tag."""
 
     def __init__(self, kind: str, fields: tuple[Field, ...]) -> None:
         wires = [(field, _CODECS[field.kind].wire) for field in fields]

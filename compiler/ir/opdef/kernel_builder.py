@@ -179,8 +179,7 @@ class KernelBuilder(Protocol):
     def argsort(self, value: Number, over: Number, descending: bool = False) -> Number:
         """Return the argsort over a loop: at iteration i, the index of the i-th in order.
 
-        The sort is stable, NaN is the largest. The loop must fit in one tile; values have at most 32
-        bits.
+        The sort is stable, NaN the largest. The loop must fit in one tile, values in 32 bits.
         """
         ...
 

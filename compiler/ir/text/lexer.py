@@ -1,4 +1,4 @@
-"""A place in a text that is being read: takes tokens off a line, and says well what went wrong."""
+"""A cursor over text that takes tokens and reports syntax errors with a caret."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _INSIDE = re.compile(r"[^\[\]]*")
 _STRETCH = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^'"\[\]{}()]+|[\[\]{}()]""")
 _TOKEN = re.compile(r"\w+|\S")
 _SHOWN = 100
-"""Characters of a long line that a message shows on either side of the caret."""
+"""The number of characters of a long line shown on either side of the caret."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A place to point at: indices of a line and of a character in it, from 0."""
+    """A position in a text: 0-based line and column."""
 
     row: int
     column: int
 
 
 class Cursor:
-    """Reads a text line by line; lines that are empty or begin with `//` are passed over.
+    """A cursor over lines of text; empty lines and lines that begin with `//` are skipped.
 
-    What takes something raises ParseError where something else stands: with the line's number,
-    the line, a caret, and what was expected.
+    Methods that take a token raise ParseError on a mismatch, with the line number, the line, a
+    caret, and what was expected.
     """
 
     def __init__(self, text: str, file: str = "") -> None:
@@ -54,22 +54,22 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """True where every line has been read."""
+        """True if all lines have been read."""
         return self.row >= len(self.lines)
 
     def mark(self) -> Mark:
-        """Where the next token begins, to point at it later."""
+        """Return the position of the next token, for error messages."""
         self._skip()
         return Mark(self.row, self.column)
 
     def next_line(self) -> None:
-        """Go to the beginning of the next line that holds something."""
+        """Go to the start of the next line that is not empty or a comment."""
         self.row, self.column = self.row + 1, 0
         while not self.at_end and _IDLE_LINE.match(self.line):
             self.row += 1
 
     def end_line(self) -> str:
-        """Take the rest of a line, which may only be a comment; returns the comment."""
+        """Take the end of a line, optionally with a comment; returns the comment."""
         comment = ""
         if self.accept("//"):
             comment = self.line[self.column :].strip()
@@ -80,12 +80,12 @@ class Cursor:
         return comment
 
     def peek(self, text: str) -> bool:
-        """True where `text` comes next."""
+        """Return whether `text` is next."""
         self._skip()
         return self.line.startswith(text, self.column)
 
     def accept(self, text: str) -> bool:
-        """Take `text` if it comes next; tells whether it did."""
+        """Take `text` if it is next; returns whether it was."""
         found = self.peek(text)
         self.column += len(text) if found else 0
         return found
@@ -126,7 +126,7 @@ class Cursor:
             raise self.error(str(error), mark) from error
 
     def shape(self) -> Shape:
-        """Take a shape, `[N, 4]`; sizes are numbers, expressions of names, or `?`."""
+        """Take a shape, `[N, 4]`; sizes are numbers, symbolic expressions, or `?`."""
         self.expect("[", "and a shape")
         mark, start, text = self.mark(), self.column, self.take(_INSIDE)
         pieces = text.split(",") if text.strip() else []
@@ -140,7 +140,7 @@ class Cursor:
         return tuple(sizes)
 
     def region(self) -> Region:
-        """Take which bytes of a slot a var has: `[offset]`, or `[offset, row, pitch]`."""
+        """Take the region of a var in its slot: `[offset]`, or `[offset, row, pitch]`."""
         mark = self.mark()
         region = region_of(self.shape())
         if region is None:
@@ -148,7 +148,7 @@ class Cursor:
         return region
 
     def attributes(self) -> dict[str, Any]:
-        """Take a dict of attributes; empty where none comes next."""
+        """Take a dict of attributes; empty if there is none."""
         mark = self.mark()
         if not self.peek("{"):
             return {}
@@ -159,13 +159,13 @@ class Cursor:
             raise self.error(f"the text of the attributes {error}", mark) from error
 
     def take(self, pattern: re.Pattern[str]) -> str:
-        """Take what the pattern finds next; empty where it finds nothing."""
+        """Take a match of the pattern; empty if there is none."""
         found = pattern.match(self.line, self.mark().column)
         self.column = found.end() if found else self.column
         return found[0] if found else ""
 
     def expected(self, what: str, mark: Mark | None = None) -> ParseError:
-        """The error that something else stands where `what` should."""
+        """Build the error that something else was found instead of `what`."""
         mark = mark or self.mark()
         found = _TOKEN.match(self.lines[mark.row], mark.column) if not self.at_end else None
         shown = (
@@ -174,7 +174,7 @@ class Cursor:
         return self.error(f"expected {what}, found {shown}", mark)
 
     def error(self, message: str, mark: Mark, hint: str = "") -> ParseError:
-        """The error that something is wrong at a place."""
+        """Build an error at a position."""
         row = min(mark.row, len(self.lines) - 1)
         place = f"{self.file}:{row + 1}" if self.file else f"line {row + 1}"
         return ParseError(
@@ -201,7 +201,7 @@ class Cursor:
         return size
 
     def _bracketed(self) -> str:
-        """Take everything up to the bracket that closes the one that comes next."""
+        """Take a bracketed text, up to the matching closing bracket."""
         start, depth = self.mark(), 0
         for piece in _STRETCH.finditer(self.line, start.column):
             depth += (piece[0] in "[{(") - (piece[0] in ")}]")
@@ -222,7 +222,7 @@ def _shortened(text: str) -> str:
 
 
 def _pointed(line: str, column: int) -> str:
-    """A line, cut where it is long, with a caret below one of its characters."""
+    """Format a line, truncated if long, with a caret below a column."""
     start = max(0, column - _SHOWN)
     shown = line[start : column + _SHOWN]
     indent = re.sub("[^\t]", " ", shown[: column - start])
