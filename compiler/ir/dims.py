@@ -259,7 +259,7 @@ def _bounded(size: Dim) -> Dim:
     if size.symbols > MAX_SIZE_SYMBOLS:
         raise _too_large(f"one of {size.symbols} symbols")
     if size.depth > MAX_SIZE_DEPTH:
-        raise _too_large(f"one of {size.depth} floor divisions inside each other")
+        raise _too_large(f"one of {size.depth} nested floor divisions")
     return size
 
 
@@ -267,7 +267,7 @@ def _too_large(what: str) -> ShapeError:
     limits = f"{MAX_SIZE_SYMBOLS} symbols and {MAX_SIZE_DEPTH} nested floor divisions"
     return ShapeError(
         f"the expression of a size is larger than {limits}: {what}",
-        hint="give sizes as numbers where they are known",
+        hint="use numbers for sizes that are known",
     )
 
 
@@ -364,7 +364,7 @@ def _names(monomial: Monomial) -> Iterable[str]:
 
 def _term_text(monomial: Monomial, factor: int) -> str:
     if len(monomial) == 1 and factor == 1:
-        return str(monomial[0])  # said once: a text of nested quotients must not double at each
+        return str(monomial[0])  # repeating nested quotients would make the text exponential
     atoms = [str(atom) if isinstance(atom, str) else f"({atom})" for atom in monomial]
     if not monomial or factor not in (1, -1):
         atoms.insert(0, str(factor))

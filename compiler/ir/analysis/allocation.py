@@ -79,7 +79,9 @@ def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
     if needs_memory and var.overwrites is not None and not _same_place(var, var.overwrites):
         raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
     if var.region.has_gaps and not may_have_gaps(g, var, var.region):
-        raise broken("STORED", f"{what} has gaps that an op cannot deal with", producer)
+        raise broken(
+            "STORED", f"{what} is strided, which one of its ops does not support", producer
+        )
 
 
 def _check_sizes(g: Graph, vars: Sequence[Var]) -> None:

@@ -63,7 +63,7 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     if _is_written_over(ops[writer], old, new):
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
-        return False  # on a device what has another shape is another launch, and may yet read it
+        return False  # another shape is another launch on a device, which may still read it
     if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
         return False
     return all(is_seen_whole(op, old) for op in ops)

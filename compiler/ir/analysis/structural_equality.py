@@ -28,7 +28,7 @@ def elements(op: Op) -> Size | None:
         return None
     keys = op.inputs.get(KEY, [])
     if keys and not isinstance(op.defn, Whole):
-        return None  # what is drawn by key hangs on the place of an element in its own tensor
+        return None  # random numbers depend on the index of an element in its own tensor
     several = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
     count: Size = next(iter(several), 1)
     return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None

@@ -59,7 +59,7 @@ def _check_vars(g: Graph, op: Op) -> None:
     """Check that the vars of an op belong to its graph, and that none is written twice."""
     for var in op.reads() + op.writes():
         if g.find(var.name, var.version) is not var:
-            raise broken("vars", f"{var.label!r} is no var of graph {g.name!r}", op)
+            raise broken("vars", f"{var.label!r} is not a var of graph {g.name!r}", op)
     label, count = next(iter(Counter(var.label for var in op.writes()).most_common(1)), ("", 0))
     if count > 1:
         raise broken("producers", f"{label!r} is written by one op {count} times", op)
@@ -102,7 +102,7 @@ def _check_storage(g: Graph, var: Var) -> None:
     writer = g.producer(var)
     what = f"{var.label!r} overwrites {earlier.label!r}"
     if g.find(earlier.name, earlier.version) is not earlier:
-        raise broken("storage", f"{what}, which is no var of graph {g.name!r}", writer)
+        raise broken("storage", f"{what}, which is not a var of graph {g.name!r}", writer)
     if g.overwriter(earlier) is not var:
         raise broken("storage", f"{what}, but is not the next version of that name", writer)
     if earlier.role == "feed" or var.role != earlier.role:
@@ -132,18 +132,18 @@ def _waits_for(g: Graph, op: Op) -> list[Op]:
 
 def _order_fault(g: Graph, op: Op, late: Op) -> str:
     """Describe the violation where `op` depends on `late`, which comes after it."""
-    circle = _circle(g, op)
-    if circle:
-        return f"ops wait for each other in a circle: {' → '.join(each.kind for each in circle)}"
+    cycle = _cycle(g, op)
+    if cycle:
+        return f"ops depend on each other in a cycle: {' → '.join(each.kind for each in cycle)}"
     read = next((var.label for var in op.reads() if var in late.writes()), None)
     if read is not None:
         return f"{read!r} is read before it is written"
     needed = late.reads() + late.writes()
     over = next(var.label for var in op.writes() if var.overwrites in needed)
-    return f"{over!r} is written over what {show_op(late)} behind it needs"
+    return f"{over!r} overwrites what {show_op(late)} after it needs"
 
 
-def _circle(g: Graph, op: Op) -> list[Op]:
+def _cycle(g: Graph, op: Op) -> list[Op]:
     """Return a dependency cycle among ops that an op depends on mutually; else `[]`."""
     pairs = ((before, each) for each in g.ops() for before in _waits_for(g, each))
     waits = Digraph(g.ops(), pairs)
@@ -171,10 +171,10 @@ def _check_types(op: Op) -> None:
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
     given = listed(inferred)
     if inferred is not None and len(given) != len(vars):
-        raise broken("types", f"the op gives {len(given)} outputs, not {len(vars)}", op)
+        raise broken("types", f"the op infers {len(given)} outputs, not {len(vars)}", op)
     for var, type in zip(vars, given, strict=False):
         if type is not None and not _agree(var.type, type):
-            raise broken("types", f"{var.label!r} is declared {var.type}, the op gives {type}", op)
+            raise broken("types", f"{var.label!r} is declared {var.type}, the op infers {type}", op)
 
 
 def _agree(a: TensorType, b: TensorType) -> bool:
@@ -196,7 +196,7 @@ def _check_results(g: Graph) -> None:
     """Check that every result is a var of the graph with a value."""
     for var in g.results:
         if g.find(var.name, var.version) is not var:
-            raise broken("results", f"{var.label!r} is no var of graph {g.name!r}")
+            raise broken("results", f"{var.label!r} is not a var of graph {g.name!r}")
         if var.role == "temp" and g.producer(var) is None:
             raise broken("results", f"{var.label!r} is returned, but nothing writes it")
 
@@ -221,7 +221,9 @@ def _check_body(op: Op) -> None:
     _check_edge(op, "is fed", feeds[own:], captured)
     _check_edge(op, "returns", results[:kept], written)
     if op.body.params():
-        raise broken("bodies", f"the body has state of its own: {op.body.params()[0].label!r}", op)
+        raise broken(
+            "bodies", f"the body declares persistable state: {op.body.params()[0].label!r}", op
+        )
 
 
 def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
@@ -276,7 +278,7 @@ def check_grouped(g: Graph) -> None:
     seen: set[int | None] = {None}
     for ops in kernels(g):
         if ops[0].kernel is not None and ops[0].kernel in seen:
-            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on behind other ops", ops[0])
+            raise broken("GROUPED", f"kernel {ops[0].kernel} continues after other ops", ops[0])
         seen.add(ops[0].kernel)
         if ops[0].part is not None:
             _check_parts(g, ops)
@@ -291,7 +293,7 @@ def _check_seen(ops: Sequence[Op]) -> None:
     made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:
         for var in (var for var in op.reads() if var in made and not is_seen_whole(op, var)):
-            what = f"kernel {op.kernel} makes {var.label!r}, of which an op sees one element"
+            what = f"kernel {op.kernel} makes {var.label!r}, of which an op reads a single element"
             raise broken("GROUPED", what, op)
 
 
@@ -304,17 +306,21 @@ def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
         if structure(g, part) != structure(g, parts[0]) or any(elements(op) is None for op in part):
             raise broken("GROUPED", f"kernel {ops[0].kernel} has parts that differ", part[0])
         if len(part) > 1 and any(isinstance(op.defn, Whole) for op in part):
-            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on with sums", part[0])
+            raise broken(
+                "GROUPED",
+                f"kernel {ops[0].kernel} mixes global reductions and other ops in a part",
+                part[0],
+            )
         for op in part:
             if any(each.part != op.part for each in g.predecessors(op) if each in ops):
-                raise broken("GROUPED", f"a part of kernel {op.kernel} waits for another", op)
+                raise broken("GROUPED", f"a part of kernel {op.kernel} depends on another", op)
 
 
 def _check_fusion(first: Op, op: Op) -> None:
     shapes = epilogue_shape(first) or fusible_shape(first), fusible_shape(op)
     if None in shapes:
         culprit = first if shapes[0] is None else op
-        raise broken("GROUPED", f"kernel {op.kernel} holds an op that does not fuse", culprit)
+        raise broken("GROUPED", f"kernel {op.kernel} contains an op that cannot be fused", culprit)
     if shapes[0] != shapes[1]:
         text = " and ".join(f"[{', '.join(map(str, shape or ()))}]" for shape in shapes)
         raise broken("GROUPED", f"kernel {op.kernel} computes over {text}", op)
@@ -329,4 +335,4 @@ def check_ordered(g: Graph) -> None:
     """
     for index, op in enumerate(g.ops()):
         if op.position != (index,):
-            raise broken("ORDERED", f"op {index} stands at {op.position}", op)
+            raise broken("ORDERED", f"op {index} has position {op.position}", op)

@@ -59,7 +59,7 @@ class Tape(Parts):
         depends = self.depending is None or variable in self.depending
         return depends and variable not in self.no_grad
 
-    # ---- walking backwards
+    # ---- the reverse walk
 
     def walk(self, ops: Sequence[OpDesc]) -> None:
         """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
@@ -99,11 +99,11 @@ class Tape(Parts):
         ]
         if self._hang_on_leaves(values):
             raise CompileError(
-                f"{op.type} has no gradient of its own, and what is to be differentiated a second "
-                f"time depends on it by {', '.join(values)}",
+                f"{op.type} does not support double grad, and a requested second-order gradient "
+                f"depends on it through {', '.join(values)}",
                 source=op.source,
-                hint="second gradients are known for products, convolutions, sums, reshapes and "
-                "rectifiers; mark a variable with stop_gradient to leave this path out",
+                hint="double grad is supported for products, convolutions, sums, reshapes and "
+                "rectifiers; mark a variable with stop_gradient to exclude this path",
             )
 
     def _hang_on_leaves(self, names: Sequence[str]) -> bool:
@@ -235,7 +235,7 @@ class Tape(Parts):
     def _has_for(self, variable: str) -> bool:
         return self.has(self.names.get(variable, EMPTY))
 
-    # ---- into the program
+    # ---- adding the ops to the program
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
         """Add the ops to the program; returns the computed gradients by variable."""

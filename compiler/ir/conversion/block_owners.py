@@ -51,8 +51,8 @@ def _check_block(block: Block, op: OpDesc) -> None:
         )
     if not isinstance(owned, int) or owned not in range(block.idx + 1, count):
         raise CompileError(
-            f"{op.type} in block {block.idx} of {count} has the {SUB_BLOCK} {owned!r}, and none of "
-            "those behind its own",
+            f"{op.type} in block {block.idx} of {count} has the {SUB_BLOCK} {owned!r}, expected "
+            "the index of a later block",
             source=op.source,
         )
 
@@ -72,7 +72,7 @@ def _check_states(op: OpDesc) -> None:
     initial, outputs = op.inputs.get("initial_states", []), op.outputs.get("outputs", [])
     if not len(before) == len(behind) == len(initial):
         counts = f"{len(before)} ex_states, {len(behind)} states, {len(initial)} initial_states"
-        raise BadAttribute(f"{op.type} has {counts}: there must be as many", source=op.source)
+        raise BadAttribute(f"{op.type} has {counts}, expected equal numbers", source=op.source)
     for names in (before, op.inputs["inputs"], outputs):
         twice = [name for name, count in Counter(names).items() if count > 1 and name != EMPTY]
         if twice:

@@ -182,7 +182,7 @@ class Scan:
         self.current[name] = var
         return var
 
-    # ---- what an op writes ----
+    # ---- outputs of an op ----
 
     def outputs(self, op: OpDesc, inputs: Slots) -> Slots:
         """Create the vars an op writes, in the inferred types, and their companions."""
@@ -230,7 +230,7 @@ class Scan:
                         self.rows[after] = found
                     self.note(name, after)
 
-    # ---- companions that an op reads ----
+    # ---- companions of inputs ----
 
     def _companions(self, op: OpDesc, slot: Slot, inputs: Slots) -> list[Var]:
         """Return the vars for a companion slot; empty if there are none."""
@@ -305,7 +305,7 @@ class Scan:
             self.dense[var] = whole
         return self.dense[var]
 
-    # ---- companions of what an op writes ----
+    # ---- companions of outputs ----
 
     def _said_companions(
         self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots

@@ -89,7 +89,7 @@ class BlockScan(Scan):
         height = None if var is None else (self.block.vars[var.name].dims or (None,))[0]
         if var is None or height is None:
             raise CompileError(
-                f"feed {name!r} has the row numbers of no feed before it whose height is declared"
+                f"feed {name!r} has row indices, but no feed with a declared height comes before it"
             )
         numbers = self.graph.feed(name, TensorType(DType.INT64, tuple(shape)))
         self.rows[var] = (numbers, height)
@@ -292,7 +292,7 @@ def _keeps_type(seen: Var, left: Var) -> bool:
 def _widened(a: TensorType, b: TensorType) -> TensorType:
     """Return the type with dynamic sizes in all axes where two types differ."""
     if a.rank != b.rank:
-        raise CompileError(f"a variable changes from {a} to {b}: its number of axes must stay")
+        raise CompileError(f"a variable changes from {a} to {b}: its rank must not change")
     pairs = zip(a.shape, b.shape, strict=True)
     return a.with_shape([mine if mine == other else UNKNOWN for mine, other in pairs])
 

@@ -69,7 +69,7 @@ def converted(scan: BlockScan, op: OpDesc) -> tuple[BlockScan, list[str]]:
         carried += changed
         if not scan.widen(inner, [*written, *levels]) and not changed:
             return inner, written
-    raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+    raise CompileError(f"the sizes in the block of {op.type} do not converge", source=op.source)
 
 
 def _kept(

@@ -73,7 +73,7 @@ def _unwind(
             for x, g in wanted.items():
                 _share_lod(scan, x, g, op)
             return
-    raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+    raise CompileError(f"the sizes in the block of {op.type} do not converge", source=op.source)
 
 
 def _share_lod(scan: BlockScan, variable: str, gradient: str, op: OpDesc) -> None:
@@ -138,12 +138,12 @@ def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, s
 def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
     """Start the walk over a gradient block, with the saved values of an iteration as feeds."""
     if runs not in scan.runs:
-        raise CompileError(f"{op.type} goes over runs that nothing kept", source=op.source)
+        raise CompileError(f"{op.type} reads iterations that no op saved", source=op.source)
     forward, kept = scan.runs[runs]
     inner = replace(scan.inner(scan.body_of(op)), is_gradient=True, runs=dict(forward.runs))
     for each in kept:
         var = inner.note(each.name, inner.graph.feed(each.name, each.var.type))
-        # Several values may share a LoD, which then comes in with each of them.
+        # Values that share a LoD each have a copy of it among the feeds.
         inner.lods[var] = [
             inner.graph.feed(f"{each.name}{LOD}{number}", level.type)
             for number, level in enumerate(each.levels)

@@ -54,7 +54,7 @@ def _spelling(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, A
     """Return the kind, slots and attributes of an op in a program."""
     inputs, outputs = (_named(without_tokens(side), names) for side in (op.inputs, op.outputs))
     if op.kind == "unwind":
-        raise CompileError(f"{op!r} goes over the runs of another op: a program cannot say that")
+        raise CompileError(f"{op!r} reads iterations of another op, which a program cannot express")
     if op.kind not in _KINDS:
         return op.kind, (inputs, outputs), dict(op.attrs)
     kind, ins, outs = _KINDS[op.kind]

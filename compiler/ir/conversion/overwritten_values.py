@@ -134,7 +134,7 @@ def _is_forward(op: OpDesc) -> bool:
     return not op.role & (OpRole.BACKWARD | OpRole.OPTIMIZE)
 
 
-# ---- which ops are an op's gradient --------------------------------------------------------------
+# ---- matching gradient ops to their forward ops ---------------------------------------------------
 
 
 def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
@@ -176,7 +176,7 @@ def _alike(name: str, known: str) -> bool:
     return name == EMPTY or name.partition(GRAD)[:2] == known.partition(GRAD)[:2]
 
 
-# ---- what an op's gradient reads -----------------------------------------------------------------
+# ---- reads of an op's gradient ------------------------------------------------------------------
 
 
 def _readers(block: Block, place: int, op: OpDesc, name: str) -> Iterator[tuple[Block, int, str]]:

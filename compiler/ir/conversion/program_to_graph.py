@@ -46,7 +46,7 @@ def _deleted(scan: BlockScan, op: OpDesc) -> None:
     for name in op.reads():
         if scan.is_state(name):
             raise CompileError(
-                f"{name!r} outlives a run, so no run can delete it",
+                f"{name!r} is persistable, so the program cannot delete it",
                 op=op_text(op),
                 source=op.source,
                 hint="erase it from the scope: scope.erase([name])",
@@ -64,8 +64,8 @@ def _fetched(scan: BlockScan, op: OpDesc) -> None:
 def _on_file(scan: BlockScan, op: OpDesc) -> None:
     """Raise CompileError for an op on a file: compiled programs never access files."""
     raise CompileError(
-        f"{op.type} is on the file {op.attrs.get('file_path', '')!r:.200}, which no compiled "
-        "program reads or writes",
+        f"{op.type} accesses the file {op.attrs.get('file_path', '')!r:.200}, which compiled "
+        "programs cannot",
         op=op_text(op),
         source=op.source,
         hint="fluid.Executor runs such ops of the main block on one device",

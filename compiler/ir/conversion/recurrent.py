@@ -51,7 +51,7 @@ def recurrent(scan: BlockScan, op: OpDesc) -> None:
             scan.put("loop", op, {"Cond": [scan.current[counter.more]]}, inner, left, kept, runs)
             _stack_outputs(scan, inner, op)
             return
-    raise CompileError("the sizes in the block of recurrent never settle", source=op.source)
+    raise CompileError("the sizes in the block of recurrent do not converge", source=op.source)
 
 
 def _states(op: OpDesc) -> list[tuple[str, str]]:
@@ -190,7 +190,7 @@ def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
             scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
             _settle(scan, inner, op, inputs)
             return
-    raise CompileError("the sizes in the block of recurrent_grad never settle", source=op.source)
+    raise CompileError("the sizes in the block of recurrent_grad do not converge", source=op.source)
 
 
 def _pairs(op: OpDesc, slot: str) -> dict[str, str]:

@@ -37,7 +37,8 @@ def as_remote(op: OpDesc) -> OpDesc:
         return OpDesc(LOSSES[op.type], op.inputs, outputs, op.attrs, op.source)
     if op.type.removesuffix("_grad") in LOSSES:
         raise CompileError(
-            f"{op.type} needs rows of {op.attrs['table_names'][0]!r}, which lies on a server",
+            f"{op.type} needs rows of {op.attrs['table_names'][0]!r}, which is on a parameter "
+            "server",
             source=op.source,
             hint="train by DistributeTranspiler, whose trainers receive this parameter",
         )

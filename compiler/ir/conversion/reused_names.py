@@ -50,7 +50,7 @@ def reuses(op: OpDesc) -> list[Reuse]:
 def _reuse(op: OpDesc, words: Sequence[Any]) -> Reuse:
     found = _NUMBERS.fullmatch(" ".join(map(str, words[2:])))
     if len(words) != _WORDS or found is None:
-        raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} names no reuse")
+        raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} is malformed")
     sizes, level, stop = found.groups()
     dims = tuple(map(int, sizes.split(",")))
     return Reuse(str(words[0]), str(words[1]), dims, int(level), stop == "1")

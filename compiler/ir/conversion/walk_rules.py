@@ -62,8 +62,8 @@ def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
 def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
     """Build the error for an op that reads a deleted variable."""
     return CompileError(
-        f"variable {name!r} has no value any more: a delete_var before this op took it "
-        f"({deletion.source or 'no line is known'})",
+        f"variable {name!r} was deleted by a delete_var before this op "
+        f"({deletion.source or 'unknown line'})",
         op=op_text(op),
         source=op.source,
         hint="call release_memory when the program is complete, or name it in skip_opt_set",

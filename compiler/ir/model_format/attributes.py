@@ -123,7 +123,9 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
     kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(plain, _like(name, declared))
     if kind is None:
         given = f"{type(value).__name__} {value!r}"
-        raise CompileError(f"{op}: attribute {name!r} is {given}, which no saved program can hold")
+        raise CompileError(
+            f"{op}: attribute {name!r} is {given}, which saved programs cannot represent"
+        )
     form = _FORMS[kind]
     stored = [_stored(item, form) for item in plain] if form.many else _stored(plain, form)
     return build("OpDesc.Attr", name=name, type=kind, **{form.field: stored})
@@ -190,5 +192,5 @@ def _item_kind(item: Any) -> AttrType | None:
 def _stored(item: Any, form: _Form) -> Item:
     if form.stored is not float:
         return form.stored(item)
-    with np.errstate(over="ignore"):  # beyond float32 lies infinity
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return float(np.float32(item))

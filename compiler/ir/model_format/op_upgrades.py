@@ -147,7 +147,7 @@ def _scalars(value: Opaque, scalars: tuple[Message, ...], single: bool = False) 
     return numbers[0] if single else numbers
 
 
-# ---- outputs, and tensors without axes ----
+# ---- missing outputs, and zero-dimensional tensors ----
 
 
 def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
@@ -212,8 +212,8 @@ def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
         return _ZERO
     if number != int(number) or not _holds(dtype, int(number)):
         raise BadAttribute(
-            f"{op.type}: the constant is {number!r}, which its variable of type {dtype.text} "
-            "does not hold",
+            f"{op.type}: the constant is {number!r}, which the type {dtype.text} of its variable "
+            "cannot represent",
             source=op.source,
         )
     return {"value": number, "str_value": str(int(number))}

@@ -29,7 +29,7 @@ MODEL_VERSION = 1_008_005
 """The program version that release 1.8.5 writes; every version can be read."""
 
 CALL_STACK, OP_ROLE = "op_callstack", "op_role"
-_OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
+_OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor requires it
 _DTYPES = {dtype.code: dtype for dtype in DType if dtype is not DType.TOKEN}
 _KINDS = {int(VarTypeId[kind.value]): kind for kind in VarKind}
 _TENSOR_FIELDS = {
@@ -76,7 +76,7 @@ def load_program(
         message = parse(data)
         program = _load_blocks(factory(), message.many("blocks", Message))
     except ProtoError as error:
-        hint = "is the file whole, and was it written by save_inference_model?"
+        hint = "is the file complete, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error
     if is_later(program_version(message)):
         settle(program)
@@ -140,12 +140,12 @@ def _dump_slots(slots: Mapping[str, Sequence[str]]) -> list[Message]:
     return [build("OpDesc.Var", parameter=slot, arguments=names) for slot, names in slots.items()]
 
 
-# ---- reading: `where` says block and variable or op, for messages ----
+# ---- reading: `where` names block and variable or op in messages ----
 
 
 def _load_blocks(program: Program, messages: Sequence[Message]) -> Program:
     if not messages:
-        raise ProtoError("it holds no blocks")
+        raise ProtoError("it has no blocks")
     for index, message in enumerate(messages):
         _check_block(message, index, len(messages))
     for message in messages[1:]:
@@ -166,9 +166,9 @@ def _check_block(message: Message, index: int, count: int) -> None:
     idx, parent = message.one("idx", int), message.one("parent_idx", int)
     forward = message.one("forward_block_idx", int)
     if idx != index:
-        raise ProtoError(f"block {index} calls itself block {idx}")
+        raise ProtoError(f"block {index} has the index {idx}")
     if parent not in (range(index) if index else (NO_BLOCK,)):
-        raise ProtoError(f"block {index} of {count} cannot lie in block {parent}")
+        raise ProtoError(f"block {index} of {count} cannot have the parent {parent}")
     if forward not in range(NO_BLOCK, count):
         raise ProtoError(f"block {index} of {count} cannot be the backward of block {forward}")
 
@@ -207,7 +207,7 @@ def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
     if len(dims) > MAX_RANK:
         raise ProtoError(f"{where} has {len(dims)} dims, more than {MAX_RANK}")
     if math.prod(max(dim, 1) for dim in dims) * dtype.itemsize > MAX_BYTES:
-        raise ProtoError(f"{where} has the shape {list(dims)}, more than 63 bits of bytes")
+        raise ProtoError(f"{where} has the shape {list(dims)}, whose size in bytes exceeds 63 bits")
     return {"shape": dims or None, "dtype": dtype, "lod_level": level}
 
 
@@ -238,7 +238,7 @@ def _unique(pairs: Iterable[tuple[str, V]], what: str) -> dict[str, V]:
     found: dict[str, V] = {}
     for name, value in pairs:
         if name in found:
-            raise ProtoError(f"{what} {name!r} is given twice")
+            raise ProtoError(f"{what} {name!r} appears twice")
         found[name] = value
     return found
 

@@ -59,7 +59,7 @@ class Message:
         value = self.values.get(name, field.default)
         if field.repeated or not isinstance(value, item_type):
             unset = "" if name in self.values else " and not set"
-            asked = f"{field.kind}{unset}; one {item_type.__name__} was asked for"
+            asked = f"{field.kind}{unset}; one {item_type.__name__} was requested"
             raise ProtoError(f"{field.where} is {field.label} {asked}")
         return value
 
@@ -70,7 +70,7 @@ class Message:
         """
         field = _field(self.kind, name)
         if not field.repeated or _CODECS[field.kind].item_type is not item_type:
-            asked = f"{field.kind}; many {item_type.__name__} were asked for"
+            asked = f"{field.kind}; many {item_type.__name__} were requested"
             raise ProtoError(f"{field.where} is {field.label} {asked}")
         return cast("tuple[ItemType, ...]", self.values.get(name, ()))
 
@@ -110,7 +110,7 @@ def _check_complete(message: Message) -> None:
     """Raise ProtoError if a message, or a nested one, lacks a required field."""
     for name in _layout(message.kind).required:
         if name not in message.values:
-            raise ProtoError(f"{message.kind} needs its {name}")
+            raise ProtoError(f"{message.kind} lacks the required field {name}")
     for value in message.values.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
@@ -147,7 +147,7 @@ def _exact(field: Field, item: Item) -> Item:
     return float(item) if field.kind in _FLOATS and isinstance(item, int) else item
 
 
-# ---- reading: each reader takes (data, position, end, field), gives (item, next position) ----
+# ---- reading: each reader maps (data, position, end, field) to (item, next position) ----
 
 
 def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Message:
@@ -177,12 +177,14 @@ def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[
     """
     for name in layout.required:
         if name not in found:
-            raise ProtoError(f"{layout.kind} has no {name}, which every {layout.kind} has", start)
+            raise ProtoError(f"{layout.kind} has no {name} (a required field)", start)
     values: dict[str, Value] = {}
     for name, items in found.items():
         repeated = layout.by_name[name].repeated
         if len(items) > 1 and not repeated:
-            raise ProtoError(f"{layout.kind}.{name} is given {len(items)} times, not once", start)
+            raise ProtoError(
+                f"{layout.kind}.{name} appears {len(items)} times, expected once", start
+            )
         if items:
             values[name] = tuple(items) if repeated else items[0]
     return values
@@ -197,14 +199,14 @@ def _read_varint(data: bytes, position: int, end: int, where: str) -> tuple[int,
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80 and value < 1 << 64:
             return value, position + count + 1
-    raise ProtoError(f"{where}: expected a varint of 64 bits, given a longer one", position)
+    raise ProtoError(f"{where}: expected a varint of 64 bits, got a longer one", position)
 
 
 def _read_span(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
     """Return the start and end of length-delimited bytes."""
     length, begin = _read_varint(data, position, end, where)
     if length > end - begin:
-        what = f"{where}: expected {length} bytes, given the {end - begin} that are left"
+        what = f"{where}: expected {length} bytes, got the {end - begin} that remain"
         raise ProtoError(what, begin)
     return begin, begin + length
 
@@ -213,7 +215,7 @@ def _read_integer(data: bytes, position: int, end: int, field: Field) -> tuple[i
     value, after = _read_varint(data, position, end, field.where)
     signed = value - (1 << 64) if value >> 63 else value
     if not -_BOUNDS[field.kind] <= signed < _BOUNDS[field.kind]:
-        raise ProtoError(f"{field.where}: expected an {field.kind}, given {signed}", position)
+        raise ProtoError(f"{field.where}: expected an {field.kind}, got {signed}", position)
     return signed, after
 
 
@@ -257,8 +259,8 @@ def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
         raise ProtoError(f"{layout.kind} field {number}: there is no wire type {wire}", offset)
     for field in layout.by_name.values():
         if field.number == number:
-            expected, given = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
-            raise ProtoError(f"{field.where}: expected {expected}, given {given}", offset)
+            expected, got = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
+            raise ProtoError(f"{field.where}: expected {expected}, got {got}", offset)
 
 
 def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -> tuple[bytes, int]:
@@ -276,7 +278,7 @@ def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -
     return data[position:stop], stop
 
 
-# ---- writing: each writer takes (item, field) and gives the bytes after the tag ----
+# ---- writing: each writer maps (item, field) to the bytes after the tag ----
 
 
 def _field_bytes(field: Field, value: Value) -> bytes:
@@ -343,7 +345,7 @@ def _write_message(item: Item, field: Field) -> bytes:
 
 def _refuse(field: Field, value: Value) -> NoReturn:
     given = value.kind if isinstance(value, Message) else repr(value)
-    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, given {given}")
+    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, got {given}")
 
 
 # ---- tables ----
@@ -354,7 +356,7 @@ _LONGEST_VARINT = 10
 _SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
 _BOUNDS = {"int32": 1 << 31, "enum": 1 << 31, "int64": 1 << 63}
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
-_ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes; these come back the same
+_ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes, which round-trip
 
 
 @dataclass(frozen=True, slots=True)

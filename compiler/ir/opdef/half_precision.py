@@ -54,5 +54,5 @@ def _rounded(value: Any, type: Any) -> Any:
         return [_rounded(each, wanted) for each, wanted in pairs]
     if not isinstance(type, TensorType) or type.dtype not in HALVES or value is None:
         return value
-    with np.errstate(over="ignore"):  # beyond float16 lies infinity
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return np.asarray(value).astype(type.dtype.numpy)

@@ -77,7 +77,7 @@ class SourceBuilder(Protocol):
         ...
 
 
-# ---- kernels of a device -----------------------------------------------------------------------
+# ---- device kernels ----------------------------------------------------------------------------
 
 Number: TypeAlias = Any
 """A scalar expression in a kernel: an index, an element, or a computed value."""
@@ -313,7 +313,7 @@ class KernelBuilder(Protocol):
         """Return whether `part` is a view of `whole`."""
         ...
 
-    # What the host does first: slots that are `on_host`, LoD among them, hold an `Operand`.
+    # Host code that runs before the kernels; `on_host` slots, such as LoD, hold an `Operand`.
 
     def on_host(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
         """Call a NumPy function of host arrays and plain numbers, before the kernels that follow.

@@ -100,7 +100,7 @@ def infer_types(
         raise type(error)(
             error.message, op=error.op or op_text(op), source=op.source, hint=error.hint
         ) from None
-    except Exception as error:  # arithmetic on sizes and attributes that an op did not expect
+    except Exception as error:  # the op's arithmetic on unexpected sizes or attributes
         text = _unfit(defn, types)
         raise ShapeError(text, op=op_text(op), source=op.source) from error
 
@@ -126,7 +126,7 @@ def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
     count = key.numel
     if place < 0 or (isinstance(count, int) and place >= count):
         raise BadAttribute(
-            f"{defn.kind}: attribute 'place' is {place}, expected a key of the {count} in Key"
+            f"{defn.kind}: attribute 'place' is {place}, expected an index into the {count} keys"
         )
 
 
@@ -206,7 +206,7 @@ def var_type(block: Block, name: str) -> TensorType:
     """Return the type of a variable; CompileError if it is not declared or has no shape."""
     var = block.lookup(name)
     if var is None:
-        raise CompileError(f"variable {name!r} is not declared in this block or around it")
+        raise CompileError(f"variable {name!r} is not declared in this or an enclosing block")
     if var.dims is None:
         raise CompileError(f"variable {name!r} has no shape yet")
     type = from_fluid(var.dims, var.element)
@@ -219,7 +219,7 @@ def _store(block: Block, name: str, inferred: TensorType | None) -> None:
         var.dims, var.element = to_fluid(inferred.shape), inferred.dtype
 
 
-# ---- what goes with a variable: its LoD, and whether it is sparse ----
+# ---- LoD levels and sparseness of variables ----
 
 
 def _companions(

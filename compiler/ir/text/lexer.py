@@ -197,7 +197,7 @@ class Cursor:
         if isinstance(size, int) and size > MAX_BYTES:
             raise self.error("a size has at most 63 bits", mark)
         if isinstance(size, int) and size < 0:
-            raise self.error(f"a size cannot be {size}", mark, "write ? for a size nobody knows")
+            raise self.error(f"a size cannot be {size}", mark, "write ? for an unknown size")
         return size
 
     def _bracketed(self) -> str:

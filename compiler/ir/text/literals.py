@@ -121,7 +121,7 @@ def parse_attributes(text: str) -> dict[str, Any]:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError("is no Python literal") from error
+        raise ValueError("is not a Python literal") from error
     if not isinstance(tree, ast.Dict):
         raise ValueError("is no dict")
     names = [_key(key) for key in tree.keys]
@@ -180,7 +180,7 @@ _EMPTY = ("False", "0", "0.0", "''", "[]", "None")
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise ValueError("has a key that is no string")
+    raise ValueError("has a key that is not a string")
 
 
 def _value(node: ast.expr) -> Any:
@@ -202,7 +202,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(ast.Name(id="opaque"), [ast.Constant(value=str(data))], []):
             return Opaque(parse(bytes.fromhex(data), "OpDesc.Attr"))
         case _:
-            raise ValueError(f"has {type(node).__name__} where a value stands")
+            raise ValueError(f"has {type(node).__name__} in place of a value")
 
 
 def _bounded(value: int) -> int:
@@ -214,4 +214,4 @@ def _bounded(value: int) -> int:
 def _negative(value: Any) -> int | float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return -value
-    raise ValueError(f"has -{value!r}, which is no number")
+    raise ValueError(f"has -{value!r}, which is not a number")

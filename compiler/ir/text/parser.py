@@ -114,7 +114,7 @@ def parse_program(text: str, file: str = "") -> Program:
     return program
 
 
-# ---- what graphs and programs share ----
+# ---- shared by graphs and programs ----
 
 
 def _open(cursor: Cursor) -> str:
@@ -167,7 +167,7 @@ def _read_slots(cursor: Cursor, var: Callable[[], _Ref]) -> _Slots:
     def slot() -> None:
         mark, name = cursor.mark(), cursor.name("a slot or ')'")
         if name in slots:
-            raise cursor.error(f"slot {name!r} is given twice", mark)
+            raise cursor.error(f"slot {name!r} appears twice", mark)
         cursor.expect("=")
         slots[name] = _listed(cursor, "]", var) if cursor.accept("[") else [var()]
 
@@ -319,7 +319,7 @@ def _read_block(cursor: Cursor, program: Program, index: int) -> None:
         raise cursor.error(f"this must be block {index}", mark)
     parent, forward = _read_relations(cursor)
     if parent not in (range(index) if index else (NO_BLOCK,)):
-        raise cursor.error("a block's parent stands before it, and only block 0 has none", mark)
+        raise cursor.error("a block's parent comes before it, and only block 0 has none", mark)
     block = program.add_block(parent) if index else program.blocks[0]
     block.forward_block_idx = forward
     _open(cursor)
@@ -358,7 +358,7 @@ def _read_name(cursor: Cursor, block: Block) -> _Ref:
     """Take the name of a variable that is declared in the block or an enclosing one."""
     ref = _Ref(cursor.mark(), cursor.name("a variable"))
     if ref.name != EMPTY and block.lookup(ref.name) is None:
-        text = f"{ref.name!r} is not declared in this block or around it"
+        text = f"{ref.name!r} is not declared in this or an enclosing block"
         raise cursor.error(text, ref.mark, did_you_mean(ref.name, block.vars))
     return ref
 
@@ -370,7 +370,7 @@ def _read_var(cursor: Cursor, block: Block) -> None:
     cursor.expect(":", "and a type")
     dtype, shape = cursor.dtype(), cursor.shape() if cursor.peek("[") else None
     if shape is not None and any(not isinstance(size, int) and size.known for size in shape):
-        raise cursor.error("a program's sizes are numbers, or ? where nobody knows", mark)
+        raise cursor.error("a program's sizes are numbers, or ? if unknown", mark)
     fields = _read_fields(cursor)
     block.add_var(name, shape=None if shape is None else to_fluid(shape), dtype=dtype, **fields)
     cursor.end_line()
@@ -393,5 +393,5 @@ def _read_fields(cursor: Cursor) -> dict[str, Any]:
 
 def _kind(cursor: Cursor, mark: Mark, text: str) -> VarKind:
     if text not in set(VarKind):
-        raise cursor.error(f"{text!r} is no kind of variable", mark, did_you_mean(text, VarKind))
+        raise cursor.error(f"{text!r} is not a kind of variable", mark, did_you_mean(text, VarKind))
     return VarKind(text)
