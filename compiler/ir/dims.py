@@ -80,7 +80,7 @@ class Dim:
         return not any(name.startswith("?") for name in self.names)
 
     @property
-    def told_apart(self) -> bool:
+    def is_distinguishable(self) -> bool:
         """False if the expression involves `?`, which may denote several different sizes."""
         return "?" not in self.names
 
@@ -97,7 +97,7 @@ class Dim:
 
     def _scaled(self, factor: int) -> Size:
         """Multiply by a constant, which keeps the order of terms."""
-        if not self.told_apart:
+        if not self.is_distinguishable:
             return UNKNOWN
         return Dim(tuple((each, number * factor) for each, number in self.terms)) if factor else 0
 
@@ -285,7 +285,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
 
 
 def _divide(a: Size, b: Size) -> Size:
-    if not (_is_told_apart(a) and _is_told_apart(b)):
+    if not (_is_distinguishable(a) and _is_distinguishable(b)):
         return UNKNOWN
     if isinstance(a, int) and isinstance(b, int):
         return a // b
@@ -294,10 +294,10 @@ def _divide(a: Size, b: Size) -> Size:
     exact = _divide_exactly(a, b)
     if exact is not None:
         return exact
-    return _divide_in_part(a, b) if isinstance(b, int) else _quotient_of(a, b)
+    return _divide_partially(a, b) if isinstance(b, int) else _quotient_of(a, b)
 
 
-def _divide_in_part(a: Size, b: int) -> Size:
+def _divide_partially(a: Size, b: int) -> Size:
     """Divide out whole multiples, so that `(H - 1)//2 + 1` and `(H + 1)//2` are one expression."""
     whole = [
         (monomial, factor // b) for monomial, factor in _terms(a) if factor % b == 0 or not monomial
@@ -338,8 +338,8 @@ def _divide_term(
     return None if term[1] % divisor[1] else (tuple(atoms), term[1] // divisor[1])
 
 
-def _is_told_apart(size: Size) -> bool:
-    return isinstance(size, int) or size.told_apart
+def _is_distinguishable(size: Size) -> bool:
+    return isinstance(size, int) or size.is_distinguishable
 
 
 def _value(monomial: Monomial, values: Mapping[str, int]) -> int:

@@ -50,7 +50,7 @@ def words(key: int, stream: int, count: int) -> Array:
     return np.stack(philox(key, counter), axis=-1).reshape(-1)[:count]
 
 
-def key_of(Key: Array, place: int) -> int:
+def rng_key(Key: Array, place: int) -> int:
     """Return element `place` of an int64 tensor of keys as an unsigned number."""
     return int(Key.reshape(-1)[place]) % 2**64
 
@@ -58,14 +58,14 @@ def key_of(Key: Array, place: int) -> int:
 def uniform_by_key(Key: Array, place: int, sizes: Sequence[int], stream: int = 0) -> Array:
     """Draw float32 numbers, uniform on [0, 1): 24 bits of one word each."""
     count = int(np.prod(sizes, dtype=np.int64))
-    drawn = words(key_of(Key, place), stream, count) >> np.uint64(8)
+    drawn = words(rng_key(Key, place), stream, count) >> np.uint64(8)
     return (drawn.astype(np.float32) * np.float32(2.0**-24)).reshape(sizes)
 
 
 def fine_by_key(Key: Array, place: int, sizes: Sequence[int]) -> Array:
     """Draw float64 numbers, uniform on [0, 1): 53 bits of two words each."""
     count = int(np.prod(sizes, dtype=np.int64))
-    pairs = words(key_of(Key, place), 0, 2 * count).reshape(-1, 2)
+    pairs = words(rng_key(Key, place), 0, 2 * count).reshape(-1, 2)
     drawn = (pairs[:, 1] << np.uint64(32) | pairs[:, 0]) >> np.uint64(11)
     return (drawn.astype(np.float64) * 2.0**-53).reshape(sizes)
 
@@ -76,23 +76,25 @@ def normal_by_key(Key: Array, place: int, sizes: Sequence[int], dtype: Any) -> A
     Elements 2n and 2n + 1 are the two outputs for one pair of words.
     """
     count = int(np.prod(sizes, dtype=np.int64))
-    drawn = words(key_of(Key, place), 0, count + count % 2).astype(dtype).reshape(-1, 2)
-    near, turns = drawn[:, 0] * dtype(2.0**-32) + dtype(2.0**-33), drawn[:, 1] * dtype(2.0**-32)
+    drawn = words(rng_key(Key, place), 0, count + count % 2).astype(dtype).reshape(-1, 2)
+    near, periods = drawn[:, 0] * dtype(2.0**-32) + dtype(2.0**-33), drawn[:, 1] * dtype(2.0**-32)
     far = np.sqrt(dtype(-2.0) * np.log(near))
-    pair = np.stack([far * cosine_of_turns(turns), far * cosine_of_turns(turns - 0.25)], axis=-1)
+    pair = np.stack(
+        [far * cosine_of_turns(periods), far * cosine_of_turns(periods - 0.25)], axis=-1
+    )
     return pair.reshape(-1)[:count].reshape(sizes)
 
 
-def cosine_of_turns(turns: Array) -> Array:
+def cosine_of_turns(periods: Array) -> Array:
     """Compute cos(2 pi x) for x from -1/4 to 1, with an error below 1e-10.
 
     Evaluates the sine of the distance to the nearest quarter period by a fitted odd polynomial,
     since general-purpose cosines are far slower in kernels.
     """
-    left = 0.25 - np.abs(turns - np.floor(turns + 0.5))
-    s = left * left
+    distance = 0.25 - np.abs(periods - np.floor(periods + 0.5))
+    s = distance * distance
     slope = s * (s * (s * -14.3941354073 + 42.0098057339) - 76.7042813219) + 81.6052262063
-    return left * (s * (s * slope - 41.341702117) + 6.28318530707)
+    return distance * (s * (s * slope - 41.341702117) + 6.28318530707)
 
 
 def below_by_key(Key: Array, place: int, sizes: Sequence[int], span: int, stream: int = 0) -> Array:
@@ -103,7 +105,7 @@ def below_by_key(Key: Array, place: int, sizes: Sequence[int], span: int, stream
     """
     count = int(np.prod(sizes, dtype=np.int64))
     shift, low = np.uint64(32), np.uint64(WORD - 1)
-    pairs = words(key_of(Key, place), stream, 2 * count).reshape(-1, 2)
+    pairs = words(rng_key(Key, place), stream, 2 * count).reshape(-1, 2)
     first, second = np.uint64(span % WORD), np.uint64(span // WORD)
     carried = pairs[:, 0] * first >> shift
     middle = pairs[:, 1] * first + carried

@@ -43,7 +43,7 @@ WHOLE = Region()
 """A contiguous region at offset 0."""
 
 
-def region_of(sizes: Shape) -> Region | None:
+def region_from_sizes(sizes: Shape) -> Region | None:
     """Return the region for `[offset]` or `[offset, row, pitch]`; None for any other length."""
     return Region(*sizes) if len(sizes) in (1, 3) else None
 

@@ -263,7 +263,7 @@ def test_noise_is_refused_or_read(data: bytes, kind: str):
         ),
         ("0a00", "ProgramDesc", r"byte 2: BlockDesc has no idx"),
         ("08000800", "BlockDesc", r"byte 0: BlockDesc has no parent_idx"),
-        ("080008001000", "BlockDesc", r"byte 0: BlockDesc.idx appears 2 times, expected once"),
+        ("080008001000", "BlockDesc", r"byte 0: BlockDesc.idx appears 2 times, not once"),
         ("0a0101", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, got a length"),
         ("0d01000000", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, got 4 bytes"),
         (

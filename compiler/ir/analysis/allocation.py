@@ -29,7 +29,7 @@ def check_stored(g: Graph) -> None:
     alive = lives(g)
     held: dict[int, list[Var]] = {}
     for var in g.vars():
-        _check_slot_of(g, var, var in alive)
+        _check_var(g, var, var in alive)
         if var.slot is not None:
             held.setdefault(var.slot, []).append(var)
     for vars in held.values():
@@ -61,8 +61,8 @@ def clashes(
             continue
         if all(are_apart(var.type, each, other.type, other.region) for each in regions):
             continue
-        handed_over = start < step == stop - 1 and other.region == var.region
-        if not (handed_over and _may_take_over(ops, other, var)):
+        is_last_read = start < step == stop - 1 and other.region == var.region
+        if not (is_last_read and _may_take_over(ops, other, var)):
             yield other
 
 
@@ -70,13 +70,13 @@ def _may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     return old.type.nbytes == new.type.nbytes and may_take_over(ops, old, new)
 
 
-def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
+def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
     what, producer = f"{var.role} {var.label!r}", g.producer(var)
     if var.slot is not None and not needs_memory:
         raise broken("STORED", f"{what} has a slot, but needs none", producer)
     if var.slot is None and needs_memory and _is_known(var.type.nbytes):
         raise broken("STORED", f"{what} needs memory, but has no slot", producer)
-    if needs_memory and var.overwrites is not None and not _same_place(var, var.overwrites):
+    if needs_memory and var.overwrites is not None and not _same_memory(var, var.overwrites):
         raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
     if var.region.has_gaps and not may_have_gaps(g, var, var.region):
         raise broken(
@@ -102,7 +102,7 @@ def _end(var: Var) -> Size:
     return end(var.type, var.region)
 
 
-def _same_place(a: Var, b: Var) -> bool:
+def _same_memory(a: Var, b: Var) -> bool:
     return (a.slot, a.region) == (b.slot, b.region)
 
 

@@ -23,7 +23,9 @@ def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
     """
     names = {name: f"size_{name[1:]}" for name in numbers_of(op)}
     back = {name: number for number, name in names.items()}
-    held = {slot: [_by(var.type, names) for var in vars] for slot, vars in op.inputs.items()}
+    held = {
+        slot: [_rename_symbols(var.type, names) for var in vars] for slot, vars in op.inputs.items()
+    }
     given = {slot: op.defn.slots[slot].hold(types) for slot, types in held.items()}
     try:
         if names and isinstance(op.defn, PointwiseGrad):
@@ -31,7 +33,10 @@ def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
         found: dict[str, Any] = op.defn.infer_types(given)
     except (CompileError, ArithmeticError, TypeError):
         return None
-    return {slot: [type and _by(type, back) for type in listed(t)] for slot, t in found.items()}
+    return {
+        slot: [type and _rename_symbols(type, back) for type in listed(t)]
+        for slot, t in found.items()
+    }
 
 
 def numbers_of(op: Op) -> list[str]:
@@ -40,6 +45,6 @@ def numbers_of(op: Op) -> list[str]:
     return [name for name in dict.fromkeys(found) if name != "?"]
 
 
-def _by(type: TensorType, names: Mapping[str, str]) -> TensorType:
+def _rename_symbols(type: TensorType, names: Mapping[str, str]) -> TensorType:
     """Rename the symbols of a type."""
     return type.with_shape([renamed(size, names) for size in type.shape])

@@ -36,7 +36,7 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
     found: dict[Var, tuple[int, int]] = {}
     for step, ops in enumerate(steps):
         made = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
-        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_inner(g, op, v)}
+        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_internal(g, op, v)}
         for var in (var for op in ops for var in held(op) if var in found):
             found[var] = (found[var][0], step + 1)
     for var in (var for var in g.results if var in found):
@@ -57,10 +57,10 @@ def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
         return False
     ops = [op for op in ops if op.part == part]
     writer = next(index for index, op in enumerate(ops) if new in op.writes())
-    heads = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
-    if any(old in op.needs_data() for op in [*heads, *ops[writer + 1 :]]):
+    anchors = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
+    if any(old in op.needs_data() for op in [*anchors, *ops[writer + 1 :]]):
         return False
-    if _is_written_over(ops[writer], old, new):
+    if _is_declared_in_place(ops[writer], old, new):
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
         return False  # another shape is another launch on a device, which may still read it
@@ -81,15 +81,15 @@ def is_seen_whole(op: Op, var: Var) -> bool:
     return all(product(views[slot]) == var.type.numel for slot in slots)
 
 
-def _is_written_over(op: Op, old: Var, new: Var) -> bool:
+def _is_declared_in_place(op: Op, old: Var, new: Var) -> bool:
     """Return whether an op declares that it may write an output in place of the input `old`.
 
     The op must not read `old` from any other slot.
     """
     slot = next(slot for slot, vars in op.outputs.items() if new in vars)
     allowed = op.defn.written_over(slot)
-    asked = [each for each, vars in op.inputs.items() if old in vars]
-    return bool(asked) and all(each in allowed for each in asked)
+    old_slots = [each for each, vars in op.inputs.items() if old in vars]
+    return bool(old_slots) and all(each in allowed for each in old_slots)
 
 
 def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
@@ -98,11 +98,13 @@ def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
     if axes is None or var in g.results:
         return False
     return all(
-        _bears_gaps(op, var, axes) for op in (g.producer(var), *g.readers(var)) if op is not None
+        _supports_strides(op, var, axes)
+        for op in (g.producer(var), *g.readers(var))
+        if op is not None
     )
 
 
-def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
+def _supports_strides(op: Op, var: Var, axes: int) -> bool:
     """Return whether an op supports strided rows in `var`.
 
     Pointwise host code does unless it reshapes an operand. Device kernels index elements and do
@@ -111,15 +113,15 @@ def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
     if op.body is not None or op.target is not None:
         return False
     if isinstance(op.defn, Pointwise):
-        return _is_seen_as_it_is(op, op.defn, var)
+        return _is_unreshaped(op, op.defn, var)
     if not has(op.defn, "lower"):
         return True
-    sides = {**op.inputs, **op.outputs}
-    mine = (slot for slot, vars in sides.items() if var in vars)
+    operands = {**op.inputs, **op.outputs}
+    mine = (slot for slot, vars in operands.items() if var in vars)
     return all(op.defn.may_have_gaps(slot, axes) for slot in mine)
 
 
-def _is_seen_as_it_is(op: Op, defn: Pointwise, var: Var) -> bool:
+def _is_unreshaped(op: Op, defn: Pointwise, var: Var) -> bool:
     """Return whether all inputs, as viewed by the op, and all outputs have the shape of `var`."""
     shapes = defn.views(defn.types_of(op.inputs)).values()
     return all(shape == var.type.shape for shape in shapes) and all(
@@ -131,7 +133,7 @@ def _is_temporary(var: Var) -> bool:
     return var.role == "temp" and var.type != TOKEN
 
 
-def _is_inner(g: Graph, op: Op, var: Var) -> bool:
+def _is_internal(g: Graph, op: Op, var: Var) -> bool:
     """Return whether a var is written and read within one kernel, and so never reaches memory.
 
     Of the outputs of an anchor, only the one that feeds the epilogue can be internal.

@@ -58,7 +58,7 @@ class Sharing(Protocol[P_co]):
 
 def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
     """List the pairs (whole, part) of operands that may alias, with the declared share."""
-    if not op.defn.is_sharing():
+    if not op.defn.declares_shares():
         return []
     sides = {**op.inputs, **op.outputs}
     types = {slot: [each.type for each in held] for slot, held in sides.items()}
@@ -73,7 +73,7 @@ def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
     return found
 
 
-def lies_in(whole: Placed, part: Placed, share: Share) -> bool:
+def is_view(whole: Placed, part: Placed, share: Share) -> bool:
     """Return whether a part is a view of the whole: it occupies the very bytes it has there."""
     if whole.memory is None or whole.memory != part.memory:
         return False
@@ -84,12 +84,12 @@ def written(op: Sharing[P], made: P) -> list[Region]:
     """List the regions of its slot that an op writes to produce `made`."""
     parts: list[Region] = []
     pairs = [pair for pair in shared(op) if any(made is each for each in pair[:2])]
-    if any(part is made and lies_in(whole, part, share) for whole, part, share in pairs):
+    if any(part is made and is_view(whole, part, share) for whole, part, share in pairs):
         return []
     own = [each for held in op.outputs.values() for each in held]
     joined = [p for p in pairs if p[0] is made and not any(p[1] is each for each in own)]
     for whole, part, share in joined:
-        if lies_in(whole, part, share):
+        if is_view(whole, part, share):
             continue
         region = part_region(made.region, whole.type, part.type, share)
         if region is None:
@@ -100,5 +100,5 @@ def written(op: Sharing[P], made: P) -> list[Region]:
 
 def linked(op: Sharing[P], made: P) -> list[P]:
     """List the operands that alias an output of the op: its views, and values it is a view of."""
-    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and lies_in(*p)]
+    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and is_view(*p)]
     return [each for pair in pairs for each in pair[:2]]

@@ -26,12 +26,12 @@ def is_there(op: Op, slot: str) -> bool:
     return runs_on_device(op) and not op.defn.slots[slot].on_host
 
 
-def made_there(op: Op) -> list[Var]:
+def device_writes(op: Op) -> list[Var]:
     """List the vars that an op writes in device memory."""
     return [var for slot, vars in op.outputs.items() if is_there(op, slot) for var in vars]
 
 
-def read_there(op: Op) -> list[Var]:
+def device_reads(op: Op) -> list[Var]:
     """List the vars whose data an op reads in device memory."""
     needed = {*op.needs_data()}
     held = [var for slot, vars in op.inputs.items() if is_there(op, slot) for var in vars]
@@ -43,8 +43,8 @@ def device_vars(g: Graph) -> frozenset[Var]:
     there = [op for op in g.ops() if runs_on_device(op)]
     if not there:
         return frozenset()
-    made = {var for op in there for var in made_there(op)}
+    made = {var for op in there for var in device_writes(op)}
     made |= {var for op in g.ops() if op.kind == TO_DEVICE for var in op.writes()}
-    touched = {var.storage for op in there for var in [*read_there(op), *made_there(op)]}
+    touched = {var.storage for op in there for var in [*device_reads(op), *device_writes(op)]}
     state = (var for var in g.vars() if var.role == "param" and var.storage in touched)
     return frozenset({*made, *state})

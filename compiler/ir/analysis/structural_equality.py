@@ -24,17 +24,21 @@ def elements(op: Op) -> Size | None:
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if len(op.needs_data()) < len(op.reads()) or _untold(op):
+    if len(op.needs_data()) < len(op.reads()) or _has_unused_input(op):
         return None
     keys = op.inputs.get(KEY, [])
     if keys and not isinstance(op.defn, Whole):
         return None  # random numbers depend on the index of an element in its own tensor
-    several = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
-    count: Size = next(iter(several), 1)
-    return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None
+    counts = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
+    count: Size = next(iter(counts), 1)
+    return (
+        count
+        if len(counts) < 2 and _is_aligned(op, count) and _has_full_outputs(op, count)
+        else None
+    )
 
 
-def _untold(op: Op) -> bool:
+def _has_unused_input(op: Op) -> bool:
     """Return whether the op has an optional input that the bodies of its kernels do not accept."""
     if not isinstance(op.defn, Whole):
         return not op.inputs
@@ -42,7 +46,7 @@ def _untold(op: Op) -> bool:
     return any(op.defn.slots[slot].optional and slot not in taken for slot in op.inputs)
 
 
-def _spreads(op: Op, count: Size) -> bool:
+def _is_aligned(op: Op, count: Size) -> bool:
     """Return whether operands align element by element, without broadcasting."""
     if not isinstance(op.defn, Pointwise):
         return True
@@ -50,12 +54,12 @@ def _spreads(op: Op, count: Size) -> bool:
     return product(broadcast(op.kind, list(views.values()))) == count
 
 
-def _fills(op: Op, count: Size) -> bool:
+def _has_full_outputs(op: Op, count: Size) -> bool:
     """Return whether each output has `count` elements, or is an allowed scalar."""
-    lone = [slot for slot, vars in op.outputs.items() if vars[0].type.numel != count]
+    scalars = [slot for slot, vars in op.outputs.items() if vars[0].type.numel != count]
     return all(
         var.type.numel in (1, count)
-        and (isinstance(op.defn, Whole) or slot not in lone or bool(op.defn.slots[slot].inplace))
+        and (isinstance(op.defn, Whole) or slot not in scalars or bool(op.defn.slots[slot].inplace))
         for slot, vars in op.outputs.items()
         for var in vars
     )
@@ -67,7 +71,7 @@ def width(ops: Sequence[Op]) -> Size:
     return next((count for count in counts if count != 1), 1)
 
 
-def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> bool:
+def is_needed_after(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> bool:
     """Return whether a var is written by ops and must be in memory after them."""
     if var not in made:
         return False
@@ -79,24 +83,30 @@ def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> boo
 
 def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
     """Return a key that is equal for kernels with equal kinds, attributes, dtypes and data flow."""
-    place = {var: number for number, var in enumerate(operands(ops))}
+    index = {var: number for number, var in enumerate(operands(ops))}
     rows: list[Hashable] = []
     for op in ops:
         made = op.writes()
-        sides = [
-            (slot, place[var], var.type.dtype, _over(place, var), is_needed(g, var, made, ops))
-            for slot, var in _sides(op)
+        operand_keys = [
+            (
+                slot,
+                index[var],
+                var.type.dtype,
+                _overwritten_index(index, var),
+                is_needed_after(g, var, made, ops),
+            )
+            for slot, var in _slot_operands(op)
         ]
         sizing = op.defn.sizing if isinstance(op.defn, Whole) else ()
-        told = sorted(pair for pair in op.defn.attributes.items() if pair[0] not in sizing)
-        attributes = repr(told)
-        rows.append((op.kind, attributes, tuple(sides), op.target))
+        items = sorted(pair for pair in op.defn.attributes.items() if pair[0] not in sizing)
+        attributes = repr(items)
+        rows.append((op.kind, attributes, tuple(operand_keys), op.target))
     return tuple(rows)
 
 
 def operands(ops: Sequence[Op]) -> list[Var]:
     """List the vars of a kernel, in an order that is the same for structurally equal kernels."""
-    return list(dict.fromkeys(var for op in ops for _, var in _sides(op)))
+    return list(dict.fromkeys(var for op in ops for _, var in _slot_operands(op)))
 
 
 def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
@@ -106,11 +116,11 @@ def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
     return found if any(found) else ()
 
 
-def _sides(op: Op) -> list[tuple[str, Var]]:
-    sides = (*sorted(op.inputs.items()), *sorted(op.outputs.items()))
-    return [(slot, var) for slot, vars in sides for var in vars]
+def _slot_operands(op: Op) -> list[tuple[str, Var]]:
+    slots = (*sorted(op.inputs.items()), *sorted(op.outputs.items()))
+    return [(slot, var) for slot, vars in slots for var in vars]
 
 
-def _over(place: dict[Var, int], var: Var) -> int | None:
+def _overwritten_index(index: dict[Var, int], var: Var) -> int | None:
     """Return the operand number of the var that `var` overwrites, or None."""
-    return None if var.overwrites is None else place.get(var.overwrites)
+    return None if var.overwrites is None else index.get(var.overwrites)

@@ -34,16 +34,16 @@ def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
     that `changed`: checks local to an op are then limited to those and to ops with a body.
     """
     ops = g.ops()
-    asked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
-    for op in asked:
+    checked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
+    for op in checked:
         _check_vars(g, op)
     for var in g.vars():
         _check_producer(g, var)
         _check_storage(g, var)
-    for op in asked:
+    for op in checked:
         _check_slots(op)
     _check_order(g, ops)
-    for op in asked:
+    for op in checked:
         _check_types(op)
         _check_body(op)
     _check_results(g)
@@ -107,7 +107,7 @@ def _check_storage(g: Graph, var: Var) -> None:
         raise broken("storage", f"{what}, but is not the next version of that name", writer)
     if earlier.role == "feed" or var.role != earlier.role:
         raise broken("storage", f"{what}: a {var.role} over a {earlier.role}", writer)
-    if not _agree(var.type, earlier.type):
+    if not _compatible(var.type, earlier.type):
         raise broken("storage", f"{what}, a {earlier.type}, with a {var.type}", writer)
     if var.role == "temp" and (writer is None or writer.body is None):
         raise broken("storage", f"{what}, a temporary, without a condition", writer)
@@ -119,18 +119,18 @@ def _check_order(g: Graph, ops: Sequence[Op]) -> None:
     """Check that every op comes after the producers and overwritten-value readers it depends on."""
     place = {op: index for index, op in enumerate(ops)}
     for op in ops:
-        late = [before for before in _waits_for(g, op) if place[before] >= place[op]]
+        late = [before for before in _dependencies(g, op) if place[before] >= place[op]]
         if late:
-            raise broken("order", _order_fault(g, op, late[0]), op)
+            raise broken("order", _order_violation(g, op, late[0]), op)
 
 
-def _waits_for(g: Graph, op: Op) -> list[Op]:
+def _dependencies(g: Graph, op: Op) -> list[Op]:
     """List `Graph.predecessors` of an op, and the op itself if it reads its own output."""
     own = [op] if any(var in op.reads() for var in op.writes()) else []
     return own + g.predecessors(op)
 
 
-def _order_fault(g: Graph, op: Op, late: Op) -> str:
+def _order_violation(g: Graph, op: Op, late: Op) -> str:
     """Describe the violation where `op` depends on `late`, which comes after it."""
     cycle = _cycle(g, op)
     if cycle:
@@ -145,7 +145,7 @@ def _order_fault(g: Graph, op: Op, late: Op) -> str:
 
 def _cycle(g: Graph, op: Op) -> list[Op]:
     """Return a dependency cycle among ops that an op depends on mutually; else `[]`."""
-    pairs = ((before, each) for each in g.ops() for before in _waits_for(g, each))
+    pairs = ((before, each) for each in g.ops() for before in _dependencies(g, each))
     waits = Digraph(g.ops(), pairs)
     part = waits.component(op)
     if len(part) == 1 and not waits.has_edge(op, op):
@@ -173,18 +173,18 @@ def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
     if inferred is not None and len(given) != len(vars):
         raise broken("types", f"the op infers {len(given)} outputs, not {len(vars)}", op)
     for var, type in zip(vars, given, strict=False):
-        if type is not None and not _agree(var.type, type):
+        if type is not None and not _compatible(var.type, type):
             raise broken("types", f"{var.label!r} is declared {var.type}, the op infers {type}", op)
 
 
-def _agree(a: TensorType, b: TensorType) -> bool:
+def _compatible(a: TensorType, b: TensorType) -> bool:
     """Return whether two types may be equal; an unknown size is compatible with any."""
     pairs = zip(a.shape, b.shape, strict=False)
     same = a.dtype is b.dtype and a.rank == b.rank and a.is_array == b.is_array
-    return same and all(_may_be(*pair) for pair in pairs)
+    return same and all(_may_be_equal(*pair) for pair in pairs)
 
 
-def _may_be(a: Size, b: Size) -> bool:
+def _may_be_equal(a: Size, b: Size) -> bool:
     return a == b or not (_is_known(a) and _is_known(b))
 
 
@@ -218,19 +218,19 @@ def _check_body(op: Op) -> None:
     feeds, results = op.body.feeds(), op.body.results
     own = max(0, len(feeds) - len(captured)) if op.kind == "unwind" else 0
     kept = len(written) if RUNS in op.outputs else len(results)
-    _check_edge(op, "is fed", feeds[own:], captured)
-    _check_edge(op, "returns", results[:kept], written)
+    _check_interface(op, "is fed", feeds[own:], captured)
+    _check_interface(op, "returns", results[:kept], written)
     if op.body.params():
         raise broken(
             "bodies", f"the body declares persistable state: {op.body.params()[0].label!r}", op
         )
 
 
-def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
+def _check_interface(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
     if len(inner) != len(outer):
         raise broken("bodies", f"the body {verb} {len(inner)} vars, the op has {len(outer)}", op)
     for inside, outside in zip(inner, outer, strict=True):
-        if not _agree(inside.type, outside.type):
+        if not _compatible(inside.type, outside.type):
             raise broken("bodies", f"the body {verb} {inside!r} for {outside!r}", op)
 
 
@@ -285,10 +285,10 @@ def check_grouped(g: Graph) -> None:
             continue
         for op in ops[1:]:
             _check_fusion(ops[0], op)
-        _check_seen(ops)
+        _check_elementwise_reads(ops)
 
 
-def _check_seen(ops: Sequence[Op]) -> None:
+def _check_elementwise_reads(ops: Sequence[Op]) -> None:
     """Check that values within a kernel are read element by element."""
     made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:

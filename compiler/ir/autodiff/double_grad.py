@@ -24,21 +24,21 @@ NameOf = Callable[[str], str]
 SECOND = "_grad"
 """The suffix of the name of a gradient op's own gradient op."""
 
-NEW = "New"
+NEW_SUFFIX = "New"
 """The suffix of a slot for the gradient of an input gradient: `DOutNew`."""
 
 
-def second_gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
+def double_grad_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     """Return the ops that compute the gradient of a gradient op; none if it is not supported."""
     cls = find(op.type)
     if not issubclass(cls, GradOp):
         return []
     if is_registered(op.type + SECOND):
-        made = [_special(op, find(op.type + SECOND), grad)]
+        made = [_dedicated_op(op, find(op.type + SECOND), grad)]
     elif cls.forward.is_piecewise_linear:
-        made = [_slope_again(op, grad)]
+        made = [_piecewise_linear_grad(op, grad)]
     elif cls.forward.linear_in:
-        made = [*_forward_again(op, cls.forward, grad), *_backward_again(op, cls.forward, grad)]
+        made = [*_forward_terms(op, cls.forward, grad), *_backward_terms(op, cls.forward, grad)]
     else:
         return []
     for each in made:
@@ -46,7 +46,7 @@ def second_gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     return made
 
 
-def has_second_gradient(op: OpDesc) -> bool:
+def has_double_grad(op: OpDesc) -> bool:
     """Return False for a gradient op without a gradient."""
     cls = find(op.type)
     if not issubclass(cls, GradOp) or is_registered(op.type + SECOND):
@@ -54,16 +54,16 @@ def has_second_gradient(op: OpDesc) -> bool:
     return cls.forward.is_piecewise_linear or bool(cls.forward.linear_in)
 
 
-def _slope_again(op: OpDesc, grad: NameOf) -> OpDesc:
+def _piecewise_linear_grad(op: OpDesc, grad: NameOf) -> OpDesc:
     """Return the gradient op applied to the gradient of its output (piecewise linear ops)."""
-    (given,), (result,) = _slots(op.inputs), _slots(op.outputs)
+    (given,), (result,) = _gradient_slots(op.inputs), _gradient_slots(op.outputs)
     inputs = {**op.inputs, given: _grads(op.outputs[result], grad)}
     return OpDesc(op.type, inputs, {result: _grads(op.inputs[given], grad)}, op.attrs)
 
 
-def _forward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
+def _forward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
     """Yield, for each group of linear inputs, the forward op on their gradients' gradients."""
-    (given,) = _slots(op.inputs)
+    (given,) = _gradient_slots(op.inputs)
     outputs = {given.removesuffix(GRAD): _grads(op.inputs[given], grad)}
     linear = {slot for group in forward.linear_in for slot in group}
     kept = linear | {name for name, slot in forward.inputs().items() if slot.no_grad}
@@ -71,10 +71,10 @@ def _forward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[O
         second = {slot: _grads(op.outputs.get(slot + GRAD, []), grad) for slot in group}
         if all(name != EMPTY for names in second.values() for name in names or [EMPTY]):
             rest = {slot: names for slot, names in op.inputs.items() if slot in kept}
-            yield _plain(OpDesc(forward.kind, rest | second, outputs, op.attrs))
+            yield _without_xshape(OpDesc(forward.kind, rest | second, outputs, op.attrs))
 
 
-def _plain(op: OpDesc) -> OpDesc:
+def _without_xshape(op: OpDesc) -> OpDesc:
     """Return the first version of the op if the second (`reshape2`) also has an output XShape."""
     if "XShape" not in find(op.type).outputs():
         return op
@@ -83,7 +83,7 @@ def _plain(op: OpDesc) -> OpDesc:
     return OpDesc(earlier.kind, op.inputs, op.outputs, known)
 
 
-def _backward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
+def _backward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
     """Yield, for each group of linear inputs, its contribution to the gradients of other inputs."""
     for group in forward.linear_in:
         second = {slot: _grads(op.outputs.get(slot + GRAD, []), grad) for slot in group}
@@ -93,14 +93,14 @@ def _backward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[
             yield OpDesc(op.type, op.inputs | second, outputs, op.attrs)
 
 
-def _special(op: OpDesc, cls: type[OpDef], grad: NameOf) -> OpDesc:
+def _dedicated_op(op: OpDesc, cls: type[OpDef], grad: NameOf) -> OpDesc:
     """Return the dedicated double-grad op, with slots filled by name."""
-    inputs = {slot: _named(op, slot, grad) for slot in cls.inputs()}
-    outputs = {slot: _named_result(op, slot, grad) for slot in cls.outputs()}
+    inputs = {slot: _input_names(op, slot, grad) for slot in cls.inputs()}
+    outputs = {slot: _output_names(op, slot, grad) for slot in cls.outputs()}
     return OpDesc(cls.kind, inputs, outputs, op.attrs)
 
 
-def _named(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
+def _input_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
     if slot in op.inputs:
         return op.inputs[slot]
     if slot.startswith("DD"):
@@ -110,12 +110,12 @@ def _named(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
     return known.get(slot[1:] + GRAD, [])
 
 
-def _named_result(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
-    value = slot[2:] + GRAD if slot.startswith("DD") else slot[1:].removesuffix(NEW)
+def _output_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
+    value = slot[2:] + GRAD if slot.startswith("DD") else slot[1:].removesuffix(NEW_SUFFIX)
     return _grads(op.inputs.get(value, []), grad)
 
 
-def _slots(slots: Mapping[str, list[str]]) -> list[str]:
+def _gradient_slots(slots: Mapping[str, list[str]]) -> list[str]:
     """List the slots that hold gradients."""
     return [slot for slot in slots if slot.endswith(GRAD)]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
-from compiler.ir.autodiff.double_grad import second_gradient_ops
+from compiler.ir.autodiff.double_grad import double_grad_ops
 from compiler.ir.opdef import GradOp, find, has
 from compiler.ir.opdef.type_inference import bind
 from compiler.ir.program import EMPTY, GRAD, OpDesc
@@ -27,7 +27,7 @@ def gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     if definition.grad_class is not None:
         return [_gradient_op(op, definition.grad_class, grad)]
     if issubclass(definition, GradOp):
-        return second_gradient_ops(op, grad)
+        return double_grad_ops(op, grad)
     bound = bind(op)
     if not has(bound, "grad_ops"):
         return []
@@ -91,7 +91,7 @@ class Inside:
         return [self.grad(name) if inner in known else EMPTY for name, inner in pairs]
 
 
-class OwnsBlock(Protocol):
+class BlockOwner(Protocol):
     """An op that owns a differentiable block."""
 
     def arriving(self, op: OpDesc) -> list[str]:
@@ -107,6 +107,6 @@ class OwnsBlock(Protocol):
         ...
 
 
-def block_owner(op: OpDesc) -> OwnsBlock | None:
+def block_owner(op: OpDesc) -> BlockOwner | None:
     """Return the op as owner of a differentiable block, or None."""
-    return cast(OwnsBlock, bind(op)) if hasattr(find(op.type), "block_grad") else None
+    return cast(BlockOwner, bind(op)) if hasattr(find(op.type), "block_grad") else None

@@ -19,7 +19,7 @@ PART = "@RENAME@"
 
 
 @dataclass(frozen=True)
-class _Part:
+class _GradientWrite:
     """The location of a write of a (partial) gradient: op, output slot, index in the slot."""
 
     at: int
@@ -27,7 +27,7 @@ class _Part:
     index: int
 
 
-class Parts:
+class PartialGradients:
     """The gradient ops of a block in order, and which of them write which partial gradient.
 
     `given` are the gradients that come from outside, complete or as one more part.
@@ -38,11 +38,11 @@ class Parts:
         self.ops: list[OpDesc] = []
         self.names: dict[str, str] = {}
         self.variables: dict[str, str] = {}
-        self.parts: dict[str, list[_Part]] = {}
+        self.parts: dict[str, list[_GradientWrite]] = {}
         self.given: set[str] = set()
         self.counts: Counter[str] = Counter()
 
-    def know(self, variable: str, gradient: str) -> None:
+    def set_gradient_name(self, variable: str, gradient: str) -> None:
         """Set the name of a variable's gradient."""
         self.names[variable] = gradient
         self.variables[gradient] = variable
@@ -51,7 +51,7 @@ class Parts:
         """Return whether a gradient has any contribution."""
         return gradient in self.parts or gradient in self.given
 
-    def gives(self, variable: str) -> bool:
+    def has_gradient_for(self, variable: str) -> bool:
         """Return whether a variable's gradient is written in this block."""
         return self.names.get(variable) in self.parts
 
@@ -65,40 +65,40 @@ class Parts:
         at = len(self.ops)
         self.ops.append(op)
         read = op.reads()
-        kept = {name for name in op.writes() if name in read and self._is_kept(name)}
+        kept = {name for name in op.writes() if name in read and self._updates_accumulator(name)}
         self.parts |= {name: [] for name in op.writes() if name in read and name not in kept}
         for slot, names in op.outputs.items():
             for index, name in enumerate(names):
                 if name in self.variables and name not in kept:
-                    self.parts.setdefault(name, []).append(_Part(at, slot, index))
+                    self.parts.setdefault(name, []).append(_GradientWrite(at, slot, index))
 
-    def _is_kept(self, name: str) -> bool:
+    def _updates_accumulator(self, name: str) -> bool:
         """Return whether a name is an accumulator that an op updates in place."""
         return name in self.parts and name in self.variables and self.is_array(name)
 
-    def add_up(self, name: str) -> None:
+    def accumulate(self, name: str) -> None:
         """Rename the parts of a gradient that has several, and append their sum."""
-        places = self.parts.get(name, [])
+        writes = self.parts.get(name, [])
         whole = [name] if name in self.given and not self.is_array(name) else []
-        if not places or len(places) + len(whole) < 2:
+        if not writes or len(writes) + len(whole) < 2:
             return
-        source = self.ops[places[0].at].source
-        parts = [self._part(name, place) for place in range(len(places))]
+        source = self.ops[writes[0].at].source
+        parts = [self._rename_part(name, index) for index in range(len(writes))]
         self.parts[name] = []
         self.given.discard(name)
         attrs = {"use_mkldnn": False, "op_role": int(OpRole.BACKWARD)}
         self.append(OpDesc("sum", {"X": [*whole, *parts]}, {"Out": [name]}, attrs, source))
 
-    def _part(self, name: str, place: int) -> str:
+    def _rename_part(self, name: str, index: int) -> str:
         """Rename a part where it is written; an accumulator, up to the next part."""
         part = f"{name}{PART}block{self.block.idx}@{self.counts[name]}"
         self.counts[name] += 1
         self.variables[part] = self.variables[name]
-        places = [*self.parts[name], _Part(len(self.ops), "", 0)]
-        here = places[place]
-        self.ops[here.at].outputs[here.slot][here.index] = part
+        writes = [*self.parts[name], _GradientWrite(len(self.ops), "", 0)]
+        write = writes[index]
+        self.ops[write.at].outputs[write.slot][write.index] = part
         if self.is_array(name):
-            for op in self.ops[here.at + 1 : places[place + 1].at]:
+            for op in self.ops[write.at + 1 : writes[index + 1].at]:
                 op.inputs = renamed(op.inputs, name, part)
                 op.outputs = renamed(op.outputs, name, part)
         return part

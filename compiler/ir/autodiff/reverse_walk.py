@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from compiler.errors import CompileError
-from compiler.ir.autodiff.double_grad import has_second_gradient
-from compiler.ir.autodiff.grad_ops import Inside, OwnsBlock, block_owner, gradient_ops
-from compiler.ir.autodiff.gradient_sums import Parts, as_backward
+from compiler.ir.autodiff.double_grad import has_double_grad
+from compiler.ir.autodiff.grad_ops import BlockOwner, Inside, block_owner, gradient_ops
+from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
 from compiler.ir.autodiff.loop_counters import Counters
 from compiler.ir.opdef import find
 from compiler.ir.opdef.type_inference import bind, infer_op
@@ -26,7 +26,7 @@ OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
 """A callback after each appended gradient op; the mapping is gradient name to variable."""
 
 
-class Tape(Parts):
+class Tape(PartialGradients):
     """The gradient ops of a block, built in reverse order of its ops."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Tape(Parts):
         self.no_grad = frozenset(no_grad)
         self.depending = depending
         self.inner: dict[OpDesc, InnerTape] = {}
-        self.renewed: set[str] = set()
+        self.overwritten: set[str] = set()
         self.counters = Counters()
 
     # ---- names
@@ -48,10 +48,10 @@ class Tape(Parts):
             name, count = variable + GRAD, 0
             while self.block.lookup(name) is not None:
                 name, count = f"{variable}{GRAD}_{count}", count + 1
-            self.know(variable, name)
+            self.set_gradient_name(variable, name)
         return self.names[variable]
 
-    def wants(self, variable: str) -> bool:
+    def requires_grad(self, variable: str) -> bool:
         """Return whether a variable requires a gradient."""
         desc = self.block.lookup(variable)
         if desc is None or desc.stop_gradient or not desc.element.is_float:
@@ -63,23 +63,25 @@ class Tape(Parts):
 
     def walk(self, ops: Sequence[OpDesc]) -> None:
         """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
-        self.renewed = _renewed(ops)
+        self.overwritten = _overwritten_names(ops)
         for op in reversed(ops):
             if any(self.has(self.names.get(name, EMPTY)) for name in op.writes()):
-                self._walk_over(op)
+                self._differentiate(op)
             if hasattr(find(op.type), "undo"):
-                self.count_back(op)
+                self.undo_increment(op)
         for name in list(self.parts):
-            self.add_up(name)
+            self.accumulate(name)
 
-    def _walk_over(self, op: OpDesc) -> None:
-        self._expect_gradient(op)
+    def _differentiate(self, op: OpDesc) -> None:
+        self._check_double_grad(op)
         owner = block_owner(op)
-        made = self._gradient_ops(op) if owner is None else [self._of_block(op, owner)]
+        made = self._gradient_ops(op) if owner is None else [self._block_gradient(op, owner)]
         kept = [each for each in made if self.add(each)]
         self.counters.read.update(op.reads())
-        over = [name for name in op.writes() if name in self.renewed]
-        self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
+        over = [name for name in op.writes() if name in self.overwritten]
+        self._end_overwritten(
+            [name for name in over if not self._keeps_previous(op, name, bool(made))], kept
+        )
 
     def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
         """Return the gradient ops of an op without block; none if `updates_if` disables them."""
@@ -89,15 +91,15 @@ class Tape(Parts):
             return []
         return gradient_ops(op, self.grad)
 
-    def _expect_gradient(self, op: OpDesc) -> None:
+    def _check_double_grad(self, op: OpDesc) -> None:
         """Raise CompileError if double grad is needed for an op that does not support it."""
-        if has_second_gradient(op):
+        if has_double_grad(op):
             return
         slots = find(op.type).slots
         values = [
             n for slot, names in op.inputs.items() if not slots[slot].shape_only for n in names
         ]
-        if self._hang_on_leaves(values):
+        if self._depend_on_leaves(values):
             raise CompileError(
                 f"{op.type} does not support double grad, and a requested second-order gradient "
                 f"depends on it through {', '.join(values)}",
@@ -106,13 +108,13 @@ class Tape(Parts):
                 "rectifiers; mark a variable with stop_gradient to exclude this path",
             )
 
-    def _hang_on_leaves(self, names: Sequence[str]) -> bool:
+    def _depend_on_leaves(self, names: Sequence[str]) -> bool:
         """Return whether any of the names depends on a leaf variable that requires a gradient."""
         writers = {name: op for op in self.block.ops for name in op.writes()}
         waiting, seen = list(names), set[str]()
         while waiting:
             name = waiting.pop()
-            if name in seen or not self.wants(name):
+            if name in seen or not self.requires_grad(name):
                 continue
             seen.add(name)
             if name not in writers:
@@ -120,7 +122,7 @@ class Tape(Parts):
             waiting += writers[name].reads()
         return False
 
-    def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
+    def _keeps_previous(self, op: OpDesc, name: str, differentiable: bool) -> bool:
         """Return whether an op keeps part of a variable's previous value when it writes it."""
         cls = find(op.type)
         if not differentiable:
@@ -130,7 +132,7 @@ class Tape(Parts):
         kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
         return any(name in op.outputs.get(slot, ()) for slot in kept)
 
-    def count_back(self, op: OpDesc) -> None:
+    def undo_increment(self, op: OpDesc) -> None:
         """Handle an op that increments a counter in place: earlier ops read the value before it.
 
         If the counter requires a gradient, it is decremented in place, as in the reference;
@@ -151,27 +153,29 @@ class Tape(Parts):
         read = dict.fromkeys(name for name in op.reads() if name in self.variables)
         if read and not any(self.has(name) for name in read):
             return False
-        op.outputs = {slot: self._wanted(names) for slot, names in op.outputs.items()}
+        op.outputs = {slot: self._required_outputs(names) for slot, names in op.outputs.items()}
         if not op.writes():
             return False
         for name in read:
             if self.has(name):
-                self.add_up(name)
+                self.accumulate(name)
             else:
-                self._do_without(op, name)
+                self._supply_missing(op, name)
         for undo in self.counters.before(op):
             self.append(as_backward(undo))
         op.attrs = {**op.attrs, "op_role_var": []}
         self.append(as_backward(op))
         return True
 
-    def _wanted(self, names: Sequence[str]) -> list[str]:
+    def _required_outputs(self, names: Sequence[str]) -> list[str]:
         """Replace unneeded gradients in outputs by `EMPTY`; empty list if none is needed."""
-        unwanted = {n for n in names if n in self.variables and not self.wants(self.variables[n])}
+        unwanted = {
+            n for n in names if n in self.variables and not self.requires_grad(self.variables[n])
+        }
         kept = [EMPTY if name in unwanted else name for name in names]
         return kept if set(kept) - {EMPTY} else []
 
-    def _do_without(self, op: OpDesc, name: str) -> None:
+    def _supply_missing(self, op: OpDesc, name: str) -> None:
         """Omit a gradient input that has no contribution, or fill it with zeros.
 
         An array of gradients is empty by itself.
@@ -187,13 +191,13 @@ class Tape(Parts):
             role = {"op_role": int(OpRole.BACKWARD)}
             self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
 
-    def _forget(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
+    def _end_overwritten(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
         """Drop gradients of overwritten variables, except those that the op's gradient wrote."""
         for gradient in (self.names[name] for name in names if name in self.names):
-            places = self.parts.get(gradient, [])
-            own = [p for p in places if any(self.ops[p.at] is each for each in made)]
-            if places and not own:
-                self.add_up(gradient)
+            writes = self.parts.get(gradient, [])
+            own = [p for p in writes if any(self.ops[p.at] is each for each in made)]
+            if writes and not own:
+                self.accumulate(gradient)
             self.parts.pop(gradient, None)
             self.given.discard(gradient)
             if own:
@@ -201,25 +205,29 @@ class Tape(Parts):
 
     # ---- blocks that ops own
 
-    def _of_block(self, op: OpDesc, owner: OwnsBlock) -> OpDesc:
+    def _block_gradient(self, op: OpDesc, owner: BlockOwner) -> OpDesc:
         """Return the op that owns the gradient of an op's block; builds the nested tape."""
         block = self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
-        carried = [name for name in owner.carried(op) if not self._has_for(name)]
-        idle = [name for name in carried if not self.wants(name)]
-        arriving = [name for name in op.writes() if self._has_for(name)]
+        carried = [name for name in owner.carried(op) if not self._has_gradient(name)]
+        idle = [name for name in carried if not self.requires_grad(name)]
+        arriving = [name for name in op.writes() if self._has_gradient(name)]
         arriving = list(dict.fromkeys([*arriving, *owner.arriving(op)]))
-        inner = self._settled(block, arriving, idle, carried)
-        inner.drop_idle(idle)
-        passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
-        inner.give_zeros(passed, op.source)
-        given = frozenset(name for name in inner.names if inner.gives(name))
-        known = frozenset(name for name in op.writes() if self._has_for(name))
+        inner = self._inner_tape(block, arriving, idle, carried)
+        inner.remove_zero_propagation(idle)
+        passed = [
+            n
+            for n in arriving
+            if n in self.overwritten and self.requires_grad(n) and not inner.has_gradient_for(n)
+        ]
+        inner.zero_gradients(passed, op.source)
+        given = frozenset(name for name in inner.names if inner.has_gradient_for(name))
+        known = frozenset(name for name in op.writes() if self._has_gradient(name))
         made = owner.block_grad(op, Inside(inner.asked(), known, given, passed, self.grad))
         made.source = op.source
         self.inner[made] = inner
         return made
 
-    def _settled(
+    def _inner_tape(
         self, block: Block, arriving: list[str], idle: Sequence[str], carried: Sequence[str]
     ) -> InnerTape:
         """Build the gradient of a block; adds gradients carried on to `arriving`."""
@@ -227,24 +235,24 @@ class Tape(Parts):
             inner = InnerTape(self, block, [*arriving, *idle])
             inner.walk(block.ops)
             known = {*arriving, *idle}
-            more = [name for name in carried if name not in known and inner.gives(name)]
+            more = [name for name in carried if name not in known and inner.has_gradient_for(name)]
             if not more:
                 return inner
             arriving += more
 
-    def _has_for(self, variable: str) -> bool:
+    def _has_gradient(self, variable: str) -> bool:
         return self.has(self.names.get(variable, EMPTY))
 
     # ---- adding the ops to the program
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
         """Add the ops to the program; returns the computed gradients by variable."""
-        self._open_blocks()
-        self._fill(on_append)
+        self._create_blocks()
+        self._append_ops(on_append)
         written = {name for op in self.ops for name in op.writes()}
         return {variable: name for variable, name in self.names.items() if name in written}
 
-    def _open_blocks(self) -> None:
+    def _create_blocks(self) -> None:
         """Create the gradient blocks, each nested block right after its parent."""
         for op in self.ops:
             inner = self.inner.get(op)
@@ -252,12 +260,12 @@ class Tape(Parts):
                 inner.target = self.block.owner.add_block(self.target.idx)
                 inner.target.forward_block_idx = inner.block.idx
                 op.attrs[SUB_BLOCK] = BlockRef(inner.target.idx)
-                inner._open_blocks()
+                inner._create_blocks()
 
-    def _fill(self, on_append: OnAppend | None) -> None:
+    def _append_ops(self, on_append: OnAppend | None) -> None:
         for op in self.ops:
             if op in self.inner:
-                self.inner[op]._fill(on_append)
+                self.inner[op]._append_ops(on_append)
             undeclared = [name for name in op.writes() if self.target.lookup(name) is None]
             for name in undeclared:
                 self._declare(name)
@@ -295,22 +303,22 @@ class InnerTape(Tape):
         super().__init__(block)
         self.outer = outer
         for name in arriving:
-            self.know(name, name + GRAD)
+            self.set_gradient_name(name, name + GRAD)
         self.arriving = frozenset(self.variables)
         self.given = set(self.arriving)
 
     def grad(self, variable: str) -> str:
         """Return the name of a variable's gradient in this block."""
         if variable not in self.names:
-            self.know(variable, variable + GRAD)
+            self.set_gradient_name(variable, variable + GRAD)
         return self.names[variable]
 
-    def wants(self, variable: str) -> bool:
+    def requires_grad(self, variable: str) -> bool:
         """Return True unless a local variable of the block stops gradients."""
         desc = self.block.vars.get(variable)
         return desc is None or not desc.stop_gradient
 
-    def count_back(self, op: OpDesc) -> None:
+    def undo_increment(self, op: OpDesc) -> None:
         """Decrement a counter in place, so that every iteration sees its forward value."""
         self.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
 
@@ -322,7 +330,7 @@ class InnerTape(Tape):
             written.update(op.writes())
         return [self.variables[name] for name in found]
 
-    def give_zeros(self, variables: Iterable[str], source: str) -> None:
+    def zero_gradients(self, variables: Iterable[str], source: str) -> None:
         """Zero the gradients of variables that the block overwrites.
 
         Except for arrays: elements were already taken from their accumulator.
@@ -333,7 +341,7 @@ class InnerTape(Tape):
                 names = {"X": [variable]}, {"Out": [gradient]}
                 self.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
 
-    def drop_idle(self, idle: Iterable[str]) -> None:
+    def remove_zero_propagation(self, idle: Iterable[str]) -> None:
         """Remove ops that only propagate gradients which are zero from outside.
 
         An op that also reads other values keeps its producers alive, as in the reference.
@@ -366,7 +374,7 @@ def _may_be_sparse(op: OpDesc) -> bool:
     return writes_rows or bool(bind(op).for_rows())
 
 
-def _renewed(ops: Sequence[OpDesc]) -> set[str]:
+def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:
     """List the names that an op writes after the same or an earlier op used them.
 
     A write in a conditional block counts as a use only once another op writes or reads the name.

@@ -17,10 +17,10 @@ from compiler.errors import CompileError
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.conversion.walk_rules import (
     clobbers,
-    deleted_before,
+    deleted_error,
     expanded,
     graph_attributes,
-    of_known_size,
+    require_known_size,
 )
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.graph import Graph, Var
@@ -36,19 +36,19 @@ ROWS = "@ROWS"
 ORDER = "collectives@ORDER"
 """The name of the tokens that order the collectives of a block."""
 
-_UNSAID = TensorType(DType.FP32, (UNKNOWN,))
+_UNUSED_TYPE = TensorType(DType.FP32, (UNKNOWN,))
 """The type of an unused output whose type the op does not infer."""
 
 Slots = dict[str, list[Var]]
 
 
 @dataclass
-class Scan:
+class BlockWalk:
     """A walk over one block into one graph; `outer` is the walk over the enclosing block."""
 
     block: Block
     graph: Graph
-    outer: Scan | None = None
+    outer: BlockWalk | None = None
     current: dict[str, Var] = field(default_factory=dict[str, Var])
     captured: dict[str, Var] = field(default_factory=dict[str, Var])
     lods: dict[Var, list[Var]] = field(default_factory=dict[Var, list[Var]])
@@ -62,7 +62,7 @@ class Scan:
     def add(self, op: OpDesc) -> None:
         """Add one op of the block to the graph."""
         check_slots(op)
-        op = self._chosen(as_remote(op))
+        op = self._variant(as_remote(op))
         inputs = self.inputs(op)
         if steps := expanded(op, inputs):
             for step in steps:
@@ -73,7 +73,7 @@ class Scan:
         if bind(op).is_ordered():
             inputs, outputs = self.in_order(inputs, outputs)
         self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
-        self._settle(op, outputs)
+        self._copy_back_state(op, outputs)
 
     def in_order(self, inputs: Slots, outputs: Slots) -> tuple[Slots, Slots]:
         """Add token slots to a collective, so that it runs after the previous one in this block."""
@@ -81,7 +81,7 @@ class Scan:
         self.last_token = self.graph.another(ORDER, TOKEN)
         return {**inputs, "Before": before}, {**outputs, "After": [self.last_token]}
 
-    def _chosen(self, op: OpDesc) -> OpDesc:
+    def _variant(self, op: OpDesc) -> OpDesc:
         """Return the variant of an op for its attributes, tensor arrays, or sparse inputs."""
         defn = bind(op)
         if kind := defn.for_attributes():
@@ -90,7 +90,7 @@ class Scan:
         if kind and any(self.read(name, op).type.is_array for name in op.reads()):
             return OpDesc(kind, op.inputs, op.outputs, {}, op.source)
         kind = defn.for_rows()
-        return self._for_rows(op, kind) if kind and self._is_sparse(op, kind) else op
+        return self._sparse_variant(op, kind) if kind and self._is_sparse(op, kind) else op
 
     def _is_sparse(self, op: OpDesc, kind: str) -> bool:
         """Return whether all inputs are sparse that variant `kind` requires to be sparse."""
@@ -98,7 +98,7 @@ class Scan:
         names = [name for slot in wanted for name in op.inputs.get(slot, ())]
         return bool(names) and all(self.rows_of(self.read(name, op)) for name in names)
 
-    def _for_rows(self, op: OpDesc, kind: str) -> OpDesc:
+    def _sparse_variant(self, op: OpDesc, kind: str) -> OpDesc:
         """Return the sparse variant; the op itself if that does not accept the inputs."""
         sparse = OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
         try:
@@ -112,8 +112,8 @@ class Scan:
         """Return the vars an op reads, with the companions that it declares."""
         cls = find(op.type)
         known = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
-        found = each_var(known, lambda name: self.read(name, op))
-        given = {slot: self._known_rows(cls, slot, vars) for slot, vars in found.items()}
+        found = map_vars(known, lambda name: self.read(name, op))
+        given = {slot: self._densify_unsupported(cls, slot, vars) for slot, vars in found.items()}
         for slot in cls.inputs().values():
             if slot.companion and slot.of:
                 given[slot.name] = self._companions(op, slot, given)
@@ -125,8 +125,8 @@ class Scan:
         Raises CompileError if the name has no value or was deleted.
         """
         if name in self.deleted:
-            raise deleted_before(name, op, self.deleted[name])
-        found = self.seen(name, op)
+            raise deleted_error(name, op, self.deleted[name])
+        found = self.lookup(name, op)
         if found is not None:
             return found
         raise CompileError(
@@ -136,19 +136,19 @@ class Scan:
             hint="feed it, or let an op before this one write it",
         )
 
-    def seen(self, name: str, op: OpDesc) -> Var | None:
+    def lookup(self, name: str, op: OpDesc) -> Var | None:
         """Return the current var of a name, in this or an enclosing block, or None."""
         if name in self.current:
             return self.current[name]
-        if self.outer is not None and self.outer.sees(name):
+        if self.outer is not None and self.outer.has_value(name):
             return self.capture(name, self.outer.read(name, op))
         return self.param(name) if self.is_state(name) else None
 
-    def sees(self, name: str) -> bool:
+    def has_value(self, name: str) -> bool:
         """Return whether a name has a value in this or an enclosing block."""
         if name in self.current or self.is_state(name):
             return True
-        return self.outer is not None and self.outer.sees(name)
+        return self.outer is not None and self.outer.has_value(name)
 
     def capture(self, name: str, var: Var) -> Var:
         """Capture a var of the enclosing graph: declare it as a feed of the body."""
@@ -166,7 +166,8 @@ class Scan:
 
         Raises CompileError if its size is data-dependent, since it could not stay in place.
         """
-        return self.note(name, self.graph.param(name, of_known_size(name, self.declared(name))))
+        type = require_known_size(name, self.declared(name))
+        return self.define(name, self.graph.param(name, type))
 
     def declared(self, name: str) -> TensorType:
         """Return the declared type of a variable; CompileError if it has no declared shape."""
@@ -176,7 +177,7 @@ class Scan:
         type = from_fluid(desc.dims, desc.element)
         return replace(type, is_array=desc.kind is VarKind.TENSOR_ARRAY)
 
-    def note(self, name: str, var: Var) -> Var:
+    def define(self, name: str, var: Var) -> Var:
         """Set the current var of a name."""
         self.deleted.pop(name, None)
         self.current[name] = var
@@ -194,9 +195,9 @@ class Scan:
             for slot, names in op.outputs.items()
             if slot in defn.slots and any(name != EMPTY for name in names)
         }  # fmt: skip
-        said = self._said_companions(defn, found, inferred, inputs)
-        self._share(defn, inputs, found)
-        return found | said
+        written = self._written_companions(defn, found, inferred, inputs)
+        self._share_companions(defn, inputs, found)
+        return found | written
 
     def _write(
         self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
@@ -206,19 +207,19 @@ class Scan:
         An unused output (`@EMPTY@`) among others gets a var too, which keeps the indices.
         """
         if name == EMPTY:
-            return self.graph.fresh(f"{slot}@UNUSED", type or _UNSAID)
+            return self.graph.fresh(f"{slot}@UNUSED", type or _UNUSED_TYPE)
         type = type or self.declared(name)
         previous = self.current.get(name)
         if previous is None and not self.is_state(name):
-            return self.note(name, self.graph.another(name, type))
+            return self.define(name, self.graph.another(name, type))
         if previous is None:
-            return self.note(name, self.graph.param(name, of_known_size(name, type)))
+            return self.define(name, self.graph.param(name, require_known_size(name, type)))
         state = previous.role == "param"
         if state and clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
-        return self.note(name, self.graph.next_version(previous, type, same_storage=state))
+        return self.define(name, self.graph.next_version(previous, type, same_storage=state))
 
-    def _settle(self, op: OpDesc, outputs: Slots) -> None:
+    def _copy_back_state(self, op: OpDesc, outputs: Slots) -> None:
         """Copy state that an op could not write in place from the temporary it wrote instead."""
         for slot, vars in outputs.items():
             for name, var in zip(op.outputs.get(slot, ()), vars, strict=False):
@@ -228,7 +229,7 @@ class Scan:
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
                     if found := self.rows_of(var):
                         self.rows[after] = found
-                    self.note(name, after)
+                    self.define(name, after)
 
     # ---- companions of inputs ----
 
@@ -236,7 +237,7 @@ class Scan:
         """Return the vars for a companion slot; empty if there are none."""
         if slot.companion == "previous":
             names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
-            return [var for name in names[:1] if (var := self.seen(name, op)) is not None]
+            return [var for name in names[:1] if (var := self.lookup(name, op)) is not None]
         vars = inputs.get(slot.of) or inputs.get(slot.of + GRAD) or []
         if slot.companion == "rows":
             return [self.rows_of(var)[0] for var in vars if self.rows_of(var)]
@@ -261,27 +262,27 @@ class Scan:
     def lod_of(self, var: Var) -> list[Var]:
         """Return the levels of a var's LoD, outermost first; empty without LoD."""
         if var not in self.lods:
-            self.lods[var] = [self.see(each) for each in self._around(var, Scan.lod_of) or ()]
+            self.lods[var] = [self.see(each) for each in self._outer(var, BlockWalk.lod_of) or ()]
         return self.lods[var]
 
     def rows_of(self, var: Var) -> Any:
         """Return the row indices and the number of dense rows of a sparse var, or None."""
-        found = self.rows.get(var) or self._around(var, Scan.rows_of)
+        found = self.rows.get(var) or self._outer(var, BlockWalk.rows_of)
         if found is not None and var not in self.rows:
             self.rows[var] = (self.see(found[0]), found[1])
         return self.rows.get(var)
 
-    def _around(self, var: Var, ask: Callable[[Scan, Var], Any]) -> Any:
+    def _outer(self, var: Var, query: Callable[[BlockWalk, Var], Any]) -> Any:
         """Query the enclosing walk about a captured var; None if the var is not captured."""
-        lent = self.captured.get(var.name) if var.role == "feed" else None
-        return None if lent is None or self.outer is None else ask(self.outer, lent)
+        captured = self.captured.get(var.name) if var.role == "feed" else None
+        return None if captured is None or self.outer is None else query(self.outer, captured)
 
     def see(self, var: Var) -> Var:
         """Return the captured version of a var of the enclosing graph."""
         name = var.label
         return self.current[name] if name in self.captured else self.capture(name, var)
 
-    def _known_rows(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
+    def _densify_unsupported(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
         """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
         sparse = [var for var in vars if self.rows_of(var)]
         knows = cls.rows_like == slot or any(
@@ -307,14 +308,14 @@ class Scan:
 
     # ---- companions of outputs ----
 
-    def _said_companions(
+    def _written_companions(
         self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
     ) -> Slots:
         """Create vars for the companions that an op writes itself.
 
         In a `many` slot each item has a single level.
         """
-        said: Slots = {}
+        written: Slots = {}
         for slot in defn.outputs().values():
             types = listed(inferred.get(slot.name) or []) if slot.of else []
             vars = outputs.get(slot.of, [])
@@ -325,16 +326,16 @@ class Scan:
                 if slot.companion == "lod":
                     self.lods[var] = made
                 elif made:
-                    self.rows[var] = (made[0], self._height(slot, inputs))
+                    self.rows[var] = (made[0], self._dense_rows(slot, inputs))
                 if made:
-                    said.setdefault(slot.name, []).extend(made)
-        return said
+                    written.setdefault(slot.name, []).extend(made)
+        return written
 
     def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
         name = var.name + (f"{LOD}{index}" if slot.companion == "lod" else ROWS)
         return self.graph.another(name, type)
 
-    def _height(self, slot: Slot, inputs: Slots) -> Size:
+    def _dense_rows(self, slot: Slot, inputs: Slots) -> Size:
         """Return the number of dense rows: of the parameter, or of a sparse input."""
         owner = inputs.get(slot.of.removesuffix(GRAD), [])
         if slot.of.endswith(GRAD) and owner:
@@ -342,7 +343,7 @@ class Scan:
         known = (self.rows_of(var) for vars in inputs.values() for var in vars)
         return next(found[1] for found in known if found)
 
-    def _share(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
+    def _share_companions(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
         """Let outputs share the LoD and the row indices of the inputs that the op declares."""
         first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
         lod_slot = first if defn.lod_like is None else defn.lod_like
@@ -384,7 +385,7 @@ class Scan:
         return [] if found is None else [found]
 
 
-def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
+def map_vars(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
     """Map names in slots to vars; omits empty slots."""
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}

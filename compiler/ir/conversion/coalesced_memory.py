@@ -53,7 +53,7 @@ class Walk(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
+class FusedTensor:
     """A fused tensor: its name, its parts with types and first elements, and the op."""
 
     name: str
@@ -62,73 +62,73 @@ class Whole:
 
 
 @dataclass
-class SharedMemory:
+class CoalescedMemory:
     """The fused tensors of a block by the names of themselves and of their parts.
 
-    `old` has the names whose value is invalid.
+    `invalid` has the names whose value is invalid.
     """
 
-    wholes: dict[str, Whole] = field(default_factory=dict[str, Whole])
-    old: dict[str, None] = field(default_factory=dict[str, None])
-    renewing: bool = False
+    tensors: dict[str, FusedTensor] = field(default_factory=dict[str, FusedTensor])
+    invalid: dict[str, None] = field(default_factory=dict[str, None])
+    refreshing: bool = False
 
     def coalesced(self, op: OpDesc, types: Sequence[TensorType]) -> None:
         """Register the outputs of a `coalesce_tensor`; `types` are those of its inputs."""
         names = op.outputs.get("Output", ())
-        if self.renewing or not names:
+        if self.refreshing or not names:
             return
         pairs = zip(names, zip(types, places_in(types), strict=True), strict=False)
         parts = {name: (type, start) for name, (type, (start, _)) in pairs}
-        whole = Whole(op.outputs["FusedOutput"][0], parts, op)
-        for name in (whole.name, *whole.parts):
-            self.wholes[name] = whole
-            self.old.pop(name, None)
+        fused = FusedTensor(op.outputs["FusedOutput"][0], parts, op)
+        for name in (fused.name, *fused.parts):
+            self.tensors[name] = fused
+            self.invalid.pop(name, None)
 
     def written(self, op: OpDesc) -> None:
         """Record which names the writes of an added op invalidate."""
-        if self.renewing or not self.wholes or op.type == "coalesce_tensor":
+        if self.refreshing or not self.tensors or op.type == "coalesce_tensor":
             return
         for name in op.writes():
-            self.old.pop(name, None)
-            whole = self.wholes.get(name)
-            if whole is not None:
-                others = whole.parts if name == whole.name else [whole.name]
-                self.old.update(dict.fromkeys(others))
+            self.invalid.pop(name, None)
+            fused = self.tensors.get(name)
+            if fused is not None:
+                others = fused.parts if name == fused.name else [fused.name]
+                self.invalid.update(dict.fromkeys(others))
 
-    def renew(self, walk: Walk, name: str) -> None:
+    def refresh(self, walk: Walk, name: str) -> None:
         """Add the ops that recompute the value of a name if it is invalid."""
-        if name not in self.old:
+        if name not in self.invalid:
             return
-        del self.old[name]
-        whole = self.wholes[name]
-        before, self.renewing = self.renewing, True
-        for op in put_together(whole) if name == whole.name else cut_out(whole, name):
+        del self.invalid[name]
+        fused = self.tensors[name]
+        before, self.refreshing = self.refreshing, True
+        for op in assemble_fused(fused) if name == fused.name else slice_part(fused, name):
             walk.add(op)
-        self.renewing = before
+        self.refreshing = before
 
-    def renew_results(self, walk: Walk, fetched: Collection[str]) -> None:
+    def refresh_results(self, walk: Walk, fetched: Collection[str]) -> None:
         """Recompute all invalid values that are fetched or persistable."""
-        for name in list(self.old):
+        for name in list(self.invalid):
             if name in fetched or walk.is_state(name):
-                self.renew(walk, name)
+                self.refresh(walk, name)
 
 
-def put_together(whole: Whole) -> list[OpDesc]:
+def assemble_fused(fused: FusedTensor) -> list[OpDesc]:
     """Return the op that assembles the fused tensor from its parts."""
-    names = list(whole.op.outputs["Output"])
-    attrs = {**whole.op.attrs, "copy_data": True, "set_constant": False}
-    outputs = {"FusedOutput": [whole.name]}
-    return [OpDesc("coalesce_tensor", {"Input": names}, outputs, attrs, whole.op.source)]
+    names = list(fused.op.outputs["Output"])
+    attrs = {**fused.op.attrs, "copy_data": True, "set_constant": False}
+    outputs = {"FusedOutput": [fused.name]}
+    return [OpDesc("coalesce_tensor", {"Input": names}, outputs, attrs, fused.op.source)]
 
 
-def cut_out(whole: Whole, name: str) -> list[OpDesc]:
+def slice_part(fused: FusedTensor, name: str) -> list[OpDesc]:
     """Return the ops that slice a part from the fused tensor."""
-    type, start = whole.parts[name]
+    type, start = fused.parts[name]
     flat, shape = f"{name}@PART", [size for size in type.shape if isinstance(size, int)]
     end = start + known(type.shape)
     cut = {"axes": [0], "starts": [start], "ends": [end]}
-    source = whole.op.source
+    source = fused.op.source
     return [
-        OpDesc("slice", {"Input": [whole.name]}, {"Out": [flat]}, cut, source),
+        OpDesc("slice", {"Input": [fused.name]}, {"Out": [flat]}, cut, source),
         OpDesc("reshape", {"X": [flat]}, {"Out": [name]}, {"shape": shape}, source),
     ]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.conversion.block_walk import Scan, Slots
+from compiler.ir.conversion.block_walk import BlockWalk, Slots
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.composite_steps import Steps
@@ -49,18 +49,18 @@ def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
 
 def _step_graph(op: OpDef, types: Values) -> StepGraph:
     """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
-    scan = Scan(Program().blocks[0], Graph(op.kind))
-    feeds = {name: scan.graph.feed(name, type) for name, type in _named(types)}
-    scan.current.update(feeds)
-    _share_lod(op, scan, feeds, types)
+    walk = BlockWalk(Program().blocks[0], Graph(op.kind))
+    feeds = {name: walk.graph.feed(name, type) for name, type in _named(types)}
+    walk.current.update(feeds)
+    _share_lod(op, walk, feeds, types)
     steps = _steps(op, types)
     try:
         cast(Any, op).expand(steps)
         for step in steps.ops:
-            scan.add(step)
+            walk.add(step)
     except CompileError as error:
         raise type(error)(_prefixed(op.kind, error.message), hint=error.hint) from None
-    return StepGraph(scan.graph, feeds, _outputs(op, scan, steps))
+    return StepGraph(walk.graph, feeds, _outputs(op, walk, steps))
 
 
 def _steps(op: OpDef, types: Values) -> Steps:
@@ -71,32 +71,32 @@ def _steps(op: OpDef, types: Values) -> Steps:
     return Steps(op.kind, given, {slot: listed(types[slot]) for slot in given})
 
 
-def _share_lod(op: OpDef, scan: Scan, feeds: Mapping[str, Var], types: Values) -> None:
+def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Values) -> None:
     """Register the LoD inputs with the walk: all levels, or one level per item of a `many` slot."""
     for slot in op.inputs().values():
         if slot.companion == "lod" and types.get(slot.name):
             levels = [feeds[name] for name, _ in _named({slot.name: types[slot.name]})]
             of = [feeds[name] for name, _ in _named({slot.of: types[slot.of]})]
             owned = [[level] for level in levels] if op.slots[slot.of].many else [levels]
-            scan.lods |= dict(zip(of, owned, strict=True))
+            walk.lods |= dict(zip(of, owned, strict=True))
 
 
-def _outputs(op: OpDef, scan: Scan, steps: Steps) -> dict[str, Any]:
+def _outputs(op: OpDef, walk: BlockWalk, steps: Steps) -> dict[str, Any]:
     """Return the output vars by slot, including the declared companions."""
-    vars = {slot: [scan.current[name] for name in found] for slot, found in steps.written.items()}
-    held = vars | _companions(op, scan, vars)
+    vars = {slot: [walk.current[name] for name in found] for slot, found in steps.written.items()}
+    held = vars | _companions(op, walk, vars)
     return {slot: op.slots[slot].hold(found) for slot, found in held.items()}
 
 
-def _companions(op: OpDef, scan: Scan, vars: Slots) -> Slots:
+def _companions(op: OpDef, walk: BlockWalk, vars: Slots) -> Slots:
     """Return the LoD and row indices of outputs where the op declares them."""
     found: Slots = {}
     for slot in op.outputs().values():
         owner = next(iter(vars.get(slot.of, ())), None)
         if owner is not None and slot.companion == "lod":
-            found[slot.name] = scan.lod_of(owner)
-        elif owner is not None and scan.rows_of(owner):
-            found[slot.name] = [scan.rows_of(owner)[0]]
+            found[slot.name] = walk.lod_of(owner)
+        elif owner is not None and walk.rows_of(owner):
+            found[slot.name] = [walk.rows_of(owner)[0]]
     return found
 
 

@@ -37,7 +37,7 @@ def _write_block(
         if var not in outer and var.type != TOKEN:
             _declare(block, names[var], var, like)
     for op in graph.ops():
-        kind, slots, attrs = _spelling(op, names)
+        kind, slots, attrs = _program_op(op, names)
         if op.body is not None:
             attrs[SUB_BLOCK] = _write_body(program, block, op, op.body, like, names)
         block.add_op(kind, slots[0], slots[1], attrs, op.source)
@@ -50,7 +50,7 @@ _KINDS = {
 """The program ops and slots for graph ops with a body."""
 
 
-def _spelling(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, Any]]:
+def _program_op(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, Any]]:
     """Return the kind, slots and attributes of an op in a program."""
     inputs, outputs = (_named(without_tokens(side), names) for side in (op.inputs, op.outputs))
     if op.kind == "unwind":
@@ -90,11 +90,11 @@ def var_names(graph: Graph) -> dict[Var, str]:
         before, writer = graph.find(var.name, var.version - 1), graph.producer(var)
         readers = graph.readers(before) if before is not None else []
         late = writer is not None and any(step[r] > step[writer] for r in readers)
-        names[var] = _own_name(var, taken) if late else var.name
+        names[var] = _unique_name(var, taken) if late else var.name
     return names
 
 
-def _own_name(var: Var, taken: set[str]) -> str:
+def _unique_name(var: Var, taken: set[str]) -> str:
     """Create and reserve an unused name for a later version."""
     name = f"{var.name}@v{var.version}"
     while name in taken:

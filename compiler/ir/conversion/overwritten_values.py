@@ -24,16 +24,16 @@ EARLIER = "@EARLIER@"
 """The infix of names of copies of overwritten values."""
 
 
-def with_earlier_values(program: Program) -> Program:
+def with_saved_values(program: Program) -> Program:
     """Return the program, or a copy whose gradient ops read saved values."""
     if not any(op.role & OpRole.BACKWARD for block in program.blocks for op in block.ops):
         return program
-    made = _like(program)
-    changed = [_Keeper(block).keep() for block in made.blocks]
+    made = _copy_of(program)
+    changed = [_Saver(block).save() for block in made.blocks]
     return made if any(changed) else program
 
 
-def _like(program: Program) -> Program:
+def _copy_of(program: Program) -> Program:
     """Return a copy of a program with new blocks but the same variables and ops."""
     made = Program()
     for block in program.blocks:
@@ -44,7 +44,7 @@ def _like(program: Program) -> Program:
 
 
 @dataclass
-class _Keeper:
+class _Saver:
     """The copies for one block.
 
     `writers` maps names to the indices of the ops that write them, `first` to that of the first op
@@ -58,7 +58,7 @@ class _Keeper:
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     taken: set[OpDesc] = field(default_factory=set[OpDesc])
 
-    def keep(self) -> bool:
+    def save(self) -> bool:
         """Insert the copies that gradient ops need; returns whether there were any."""
         forward = [(at, op) for at, op in enumerate(self.block.ops) if _is_forward(op)]
         for at, op in forward:
@@ -66,15 +66,15 @@ class _Keeper:
                 self.first.setdefault(name, at)
             for name in op.writes():
                 self.writers.setdefault(name, []).append(at)
-        lost = {name for name in self.writers if self._is_lost(name)}
+        overwritten = {name for name in self.writers if self._is_overwritten(name)}
         for at, op in reversed(forward):
-            if lost.intersection((*op.reads(), *op.writes())):
-                self._mend(at, op, lost)
+            if overwritten.intersection((*op.reads(), *op.writes())):
+                self._redirect(at, op, overwritten)
         for (at, name), copy in sorted(self.copies.items(), reverse=True):
             self.block.ops.insert(at, OpDesc("assign", {"X": [name]}, {"Out": [copy]}))
         return bool(self.copies)
 
-    def _is_lost(self, name: str) -> bool:
+    def _is_overwritten(self, name: str) -> bool:
         """Return whether a name is a tensor, no counter, overwritten after its first use."""
         first, desc = self.first[name], self.block.lookup(name)
         if self.writers[name][-1] == first and name not in self.block.ops[first].reads():
@@ -83,19 +83,19 @@ class _Keeper:
         counts = any(hasattr(find(op.type), "undo") for op in writers)
         return desc is not None and desc.holds_tensor and not counts
 
-    def _mend(self, at: int, op: OpDesc, lost: set[str]) -> None:
+    def _redirect(self, at: int, op: OpDesc, overwritten: set[str]) -> None:
         """Redirect gradients of the op at an index to copies of overwritten values."""
         for block, place in _gradients(self.block, op, self.taken):
             self.taken.add(block.ops[place])
             within = place if block is self.block else None
-            for name in sorted(lost):
+            for name in sorted(overwritten):
                 for reader, number, slot in _readers(block, place, op, name):
                     seen_after = slot in op.outputs or name not in op.reads()
-                    over = self._over(name, at + seen_after, within)
+                    over = self._copy_index(name, at + seen_after, within)
                     if over is not None:
                         self._read_copy(reader, number, slot, name, self._copy(name, over))
 
-    def _over(self, name: str, start: int, place: int | None) -> int | None:
+    def _copy_index(self, name: str, start: int, place: int | None) -> int | None:
         """Return the index before which to copy the value a name has at `start`, or None.
 
         None if the value is still intact for the reader at index `place` of this block. A gradient
@@ -134,7 +134,7 @@ def _is_forward(op: OpDesc) -> bool:
     return not op.role & (OpRole.BACKWARD | OpRole.OPTIMIZE)
 
 
-# ---- matching gradient ops to their forward ops ---------------------------------------------------
+# ---- matching gradient ops to forward ops --------------------------------------------------------
 
 
 def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
@@ -143,35 +143,35 @@ def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block
     blocks = [each for each in block.owner.blocks if each.forward_block_idx == block.idx]
     found: list[tuple[Block, int]] = []
     for each in [block, *blocks]:
-        places = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
-        found += [(each, p) for p in places if _goes_back_over(block, each.ops[p], op)]
+        indices = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
+        found += [(each, p) for p in indices if _is_block_gradient(block, each.ops[p], op)]
         for gradient in made:
-            found += [(each, p) for p in places if _same(each.ops[p], gradient)][:1]
+            found += [(each, p) for p in indices if _matches(each.ops[p], gradient)][:1]
     return found
 
 
-def _goes_back_over(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
+def _is_block_gradient(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
     """Return whether an op's block is the gradient of the block of another op."""
     if SUB_BLOCK not in gradient.attrs or SUB_BLOCK not in op.attrs:
         return False
     return _block_of(block, gradient).forward_block_idx == int(op.attrs[SUB_BLOCK])
 
 
-def _same(gradient: OpDesc, made: OpDesc) -> bool:
+def _matches(gradient: OpDesc, made: OpDesc) -> bool:
     """Return whether two ops have the same type and operands, up to gradient names.
 
     A gradient op may lack optional inputs and unused outputs.
     """
     slots = [(gradient.inputs, made.inputs), (gradient.outputs, made.outputs)]
     return gradient.type == made.type and all(
-        len(names) == len(known.get(slot, ())) and all(map(_alike, names, known[slot]))
+        len(names) == len(known.get(slot, ())) and all(map(_same_variable, names, known[slot]))
         for mine, known in slots
         for slot, names in mine.items()
         if names
     )
 
 
-def _alike(name: str, known: str) -> bool:
+def _same_variable(name: str, known: str) -> bool:
     """Return whether two names are equal up to the suffix of a gradient's name."""
     return name == EMPTY or name.partition(GRAD)[:2] == known.partition(GRAD)[:2]
 
@@ -187,17 +187,17 @@ def _readers(block: Block, place: int, op: OpDesc, name: str) -> Iterator[tuple[
     if SUB_BLOCK not in op.attrs:
         yield from _slots(block, place, name)
     elif name not in op.writes() and name not in _block_of(block, op).vars:
-        yield from _inside(_block_of(block, block.ops[place]), name)
+        yield from _nested_readers(_block_of(block, block.ops[place]), name)
 
 
-def _inside(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
+def _nested_readers(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
     """Iterate over the slots of ops in a block, nested blocks included, that read a name.
 
     The slots of ops that own blocks are skipped: they only name gradients and read shapes.
     """
     for place, op in enumerate(block.ops):
         if SUB_BLOCK in op.attrs:
-            yield from _inside(_block_of(block, op), name)
+            yield from _nested_readers(_block_of(block, op), name)
         else:
             yield from _slots(block, place, name)
 

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 
 from compiler.errors import CompileError
 from compiler.ir.conversion.block_owners import check_owners
-from compiler.ir.conversion.body_walk import BlockScan, Handlers
+from compiler.ir.conversion.body_walk import BodyWalk, Handlers
 from compiler.ir.conversion.control_flow import conditional, repeat
-from compiler.ir.conversion.control_flow_grad import unwind_conditional, unwind_loop
-from compiler.ir.conversion.overwritten_values import with_earlier_values
+from compiler.ir.conversion.control_flow_grad import conditional_gradient, loop_gradient
+from compiler.ir.conversion.overwritten_values import with_saved_values
 from compiler.ir.conversion.recurrent import recurrent, recurrent_gradient
-from compiler.ir.conversion.reused_names import with_own_names
+from compiler.ir.conversion.reused_names import with_original_names
 from compiler.ir.graph import Graph
 from compiler.ir.opdef.type_inference import op_text
 from compiler.ir.program import OpDesc, Program
@@ -31,37 +31,37 @@ from compiler.ir.types import Shape, TensorType
 _EDGES = ("feed", "fetch")
 
 
-def _named_print(scan: BlockScan, op: OpDesc) -> None:
+def _convert_print(walk: BodyWalk, op: OpDesc) -> None:
     """Add a `print` with the program's name of its operand, since a graph has versions of names."""
     attrs = {**op.attrs, "In_name": op.inputs["In"][0]}
-    scan.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
+    walk.add(OpDesc("print_named", op.inputs, op.outputs, attrs, op.source))
 
 
-def _deleted(scan: BlockScan, op: OpDesc) -> None:
+def _convert_delete_var(walk: BodyWalk, op: OpDesc) -> None:
     """Convert `delete_var`: later ops that read the variable raise an error.
 
     Its memory is not freed here: passes that know the schedule decide about that. A fetched value
     is kept. Raises CompileError for a persistable variable.
     """
     for name in op.reads():
-        if scan.is_state(name):
+        if walk.is_state(name):
             raise CompileError(
                 f"{name!r} is persistable, so the program cannot delete it",
                 op=op_text(op),
                 source=op.source,
                 hint="erase it from the scope: scope.erase([name])",
             )
-        scan.read(name, op)
-        scan.deleted[name] = op
+        walk.read(name, op)
+        walk.deleted[name] = op
 
 
-def _fetched(scan: BlockScan, op: OpDesc) -> None:
+def _convert_fetch_barrier(walk: BodyWalk, op: OpDesc) -> None:
     """Convert `fetch_barrier`, which has operands but no data."""
     attrs = {name: op.attrs[name] for name in ("trainer_id", "endpoints") if name in op.attrs}
-    scan.add(OpDesc("fetched", {}, {}, attrs, op.source))
+    walk.add(OpDesc("fetched", {}, {}, attrs, op.source))
 
 
-def _on_file(scan: BlockScan, op: OpDesc) -> None:
+def _reject_file_op(walk: BodyWalk, op: OpDesc) -> None:
     """Raise CompileError for an op on a file: compiled programs never access files."""
     raise CompileError(
         f"{op.type} accesses the file {op.attrs.get('file_path', '')!r:.200}, which compiled "
@@ -75,18 +75,18 @@ def _on_file(scan: BlockScan, op: OpDesc) -> None:
 _OWNERS: Handlers = {
     "conditional_block": conditional,
     "conditional_block_infer": conditional,
-    "conditional_block_grad": unwind_conditional,
+    "conditional_block_grad": conditional_gradient,
     "recurrent": recurrent,
     "recurrent_grad": recurrent_gradient,
     "while": repeat,
-    "while_grad": unwind_loop,
+    "while_grad": loop_gradient,
 }
 _HANDLERS: Handlers = {
-    "coalesce_tensor": BlockScan.coalesce,
-    "delete_var": _deleted,
-    "fetch_barrier": _fetched,
-    "print": _named_print,
-    **dict.fromkeys(("load", "load_combine", "save", "save_combine"), _on_file),
+    "coalesce_tensor": BodyWalk.coalesce,
+    "delete_var": _convert_delete_var,
+    "fetch_barrier": _convert_fetch_barrier,
+    "print": _convert_print,
+    **dict.fromkeys(("load", "load_combine", "save", "save_combine"), _reject_file_op),
     **_OWNERS,
 }
 
@@ -106,13 +106,13 @@ def to_graph(
     unknown fetch, and incompatible types, with the op and the user's line.
     """
     check_owners(program, _OWNERS)
-    block = with_earlier_values(with_own_names(program)).blocks[0]
-    scan = BlockScan(block, Graph(name), handlers=_HANDLERS)
+    block = with_saved_values(with_original_names(program)).blocks[0]
+    walk = BodyWalk(block, Graph(name), handlers=_HANDLERS)
     for var, shape in feed.items():
-        scan.feed(var, shape)
+        walk.feed(var, shape)
     for op in block.ops:
         if op.type not in _EDGES:
-            scan.add(op)
-    scan.shared.renew_results(scan, fetch)
-    scan.graph.results = [var for fetched in fetch for var in scan.result(fetched)]
-    return scan.graph
+            walk.add(op)
+    walk.shared.refresh_results(walk, fetch)
+    walk.graph.results = [var for fetched in fetch for var in walk.result(fetched)]
+    return walk.graph

@@ -66,7 +66,7 @@ def has_reuses(program: Program) -> bool:
     return any(REUSES in op.attrs for block in program.blocks for op in block.ops)
 
 
-def with_own_names(program: Program) -> Program:
+def with_original_names(program: Program) -> Program:
     """Return the program, or a copy with all original names if some variables were renamed."""
     if not has_reuses(program):
         return program

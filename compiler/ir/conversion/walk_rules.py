@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from compiler.errors import CompileError
 from compiler.ir.graph import Var
 from compiler.ir.opdef import Pointwise, Types, find
-from compiler.ir.opdef.slots import BOOKKEEPING, QUANTIZER_NOTES
+from compiler.ir.opdef.slots import BOOKKEEPING, QUANTIZER_SUFFIXES
 from compiler.ir.opdef.type_inference import bind, op_text
 from compiler.ir.program import EMPTY, OpDesc, OpRole
 from compiler.ir.types import TensorType
@@ -24,7 +24,9 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     known = {*find(op.type).attrs, *BOOKKEEPING}
     backward = bool(op.role & OpRole.BACKWARD)
     attrs = {
-        n: value for n, value in op.attrs.items() if n in known or not passed_over(n, backward)
+        n: value
+        for n, value in op.attrs.items()
+        if n in known or not is_ignored_attribute(n, backward)
     }
     names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
     if "variable" in known:
@@ -33,12 +35,12 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     return {**attrs, **{name: each for name, each in slots.items() if name in known}}
 
 
-def passed_over(name: str, backward: bool) -> bool:
+def is_ignored_attribute(name: str, backward: bool) -> bool:
     """Return whether an unknown attribute is ignored: of a backward op, or added by a quantizer."""
-    return backward or name.endswith(QUANTIZER_NOTES)
+    return backward or name.endswith(QUANTIZER_SUFFIXES)
 
 
-class Expands(Protocol):
+class ExpandableOp(Protocol):
     """A composite op."""
 
     def steps(self, op: OpDesc, types: Types) -> list[OpDesc]:
@@ -52,14 +54,14 @@ def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
         return []
     types = {slot: [var.type for var in vars] for slot, vars in inputs.items()}
     try:
-        return cast(Expands, bind(op)).steps(op, types)
+        return cast(ExpandableOp, bind(op)).steps(op, types)
     except CompileError as error:
         raise type(error)(
             error.message, op=op_text(op), source=op.source, hint=error.hint
         ) from None
 
 
-def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
+def deleted_error(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
     """Build the error for an op that reads a deleted variable."""
     return CompileError(
         f"variable {name!r} was deleted by a delete_var before this op "
@@ -70,7 +72,7 @@ def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
     )
 
 
-def of_known_size(name: str, type: TensorType) -> TensorType:
+def require_known_size(name: str, type: TensorType) -> TensorType:
     """Return a type for state; CompileError if its size is data-dependent."""
     if type.is_open:
         raise CompileError(

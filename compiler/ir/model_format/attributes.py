@@ -120,7 +120,9 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
         return value.message
     declared = _declared(op).get(name)
     plain = _plain(_as_declared(op, name, value, declared))
-    kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(plain, _like(name, declared))
+    kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(
+        plain, _list_type(name, declared)
+    )
     if kind is None:
         given = f"{type(value).__name__} {value!r}"
         raise CompileError(
@@ -154,21 +156,21 @@ def _plain(value: Any) -> Any:
     return value.code if isinstance(value, DType) else value
 
 
-def _like(name: str, declared: Attr[Any] | None) -> AttrType | None:
+def _list_type(name: str, declared: Attr[Any] | None) -> AttrType | None:
     """Return the type of a list attribute whose items do not determine it."""
     default = declared.default if declared else None
     return _EMPTY_LISTS.get(name) or (_kind(default, None) if isinstance(default, list) else None)
 
 
-def _kind(value: Any, like: AttrType | None) -> AttrType | None:
+def _kind(value: Any, list_type: AttrType | None) -> AttrType | None:
     """Return the type for a plain value; None if there is none, as for a list of lists."""
     if not isinstance(value, list):
         return _item_kind(value)
     kinds = {_item_kind(item) for item in cast("list[Any]", value)}
     if not kinds:
-        return like or AttrType.INTS
+        return list_type or AttrType.INTS
     fitting = [kind for kind, items in _LIST_KINDS if kinds <= items]
-    return like if like in fitting else next(iter(fitting), None)
+    return list_type if list_type in fitting else next(iter(fitting), None)
 
 
 def _item_kind(item: Any) -> AttrType | None:

@@ -22,7 +22,7 @@ _MATHS = (
     "sigmoid sin softmax softplus softsign sqrt square tanh tanh_shrink"
 )
 
-_ASKED: tuple[tuple[str, Any, str], ...] = (
+_REQUIRED: tuple[tuple[str, Any, str], ...] = (
     ("use_cudnn", True, "affine_grid grid_sampler"),
     ("use_cudnn", False, f"{_MATHS} {_CONVS} sequence_softmax"),
     (
@@ -59,17 +59,17 @@ _ASKED: tuple[tuple[str, Any, str], ...] = (
 
 
 def _by_op() -> Iterator[tuple[str, dict[str, Any]]]:
-    for op in sorted({op for _, _, ops in _ASKED for op in ops.split()}):
-        yield op, {name: value for name, value, ops in _ASKED if op in ops.split()}
+    for op in sorted({op for _, _, ops in _REQUIRED for op in ops.split()}):
+        yield op, {name: value for name, value, ops in _REQUIRED if op in ops.split()}
 
 
 _BY_OP = dict(_by_op())
 
 
-def asked_attrs(op: str) -> Mapping[str, Any]:
+def required_attributes(op: str) -> Mapping[str, Any]:
     """Return the attributes, with defaults, that 1.8.5 requires of an op; none for forward ops.
 
-    >>> asked_attrs("relu_grad"), asked_attrs("relu")
+    >>> required_attributes("relu_grad"), required_attributes("relu")
     ({'use_cudnn': False, 'use_mkldnn': False}, {})
     """
     forward, gradient, _ = op.partition("_grad")

@@ -35,7 +35,7 @@ __all__ = ["is_later", "settle"]
 _FIRST_LATER = 2_000_000
 _ANY = object()
 _FUSED = [f"fused_{what}_{slot}" for what in ("reshape", "transpose") for slot in ("X", "Y", "Out")]
-_ASKING_NOTHING: dict[str, Any] = {
+_NEUTRAL: dict[str, Any] = {
     **{name: [] for name in _FUSED},
     "aligned": False,
     "always_adapt": False,
@@ -66,7 +66,7 @@ _LISTS = {
 }
 """The attribute that holds the values of an element type in 1.8.5."""
 
-_LEFT_OUT = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev Norm".split()
+_OMITTED_OUTPUTS = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev Norm".split()
 """Outputs that only gradients read; later releases save inference models without them."""
 
 _SCALARS = {1: ("b", bool), 2: ("i", int), 3: ("r", float)}
@@ -91,9 +91,9 @@ def settle(program: Program) -> None:
         for op in block.ops:
             definition = _definition(op.type)
             if definition is not None:
-                _settle_attrs(op, definition)
+                _upgrade_attributes(op, definition)
                 _name_outputs(block, op, definition)
-                _settle_constant(block, op)
+                _upgrade_constant(block, op)
 
 
 def _definition(kind: str) -> type[OpDef] | None:
@@ -106,18 +106,18 @@ def _definition(kind: str) -> type[OpDef] | None:
 # ---- attributes ----
 
 
-def _settle_attrs(op: OpDesc, definition: type[OpDef]) -> None:
+def _upgrade_attributes(op: OpDesc, definition: type[OpDef]) -> None:
     values = op.attrs.get("values")
     if isinstance(values, Opaque) and (name := _LISTS.get(_element_code(op))):
         op.attrs = {n: v for n, v in op.attrs.items() if n != "values"} | {name: values}
     attrs = {name: _plain(value) for name, value in op.attrs.items()}
-    op.attrs = {n: v for n, v in attrs.items() if n in definition.attrs or not _asks_nothing(n, v)}
+    op.attrs = {n: v for n, v in attrs.items() if n in definition.attrs or not _is_neutral(n, v)}
 
 
-def _asks_nothing(name: str, value: Any) -> bool:
-    if name not in _ASKING_NOTHING or name in BOOKKEEPING:
+def _is_neutral(name: str, value: Any) -> bool:
+    if name not in _NEUTRAL or name in BOOKKEEPING:
         return False
-    neutral = _ASKING_NOTHING[name]
+    neutral = _NEUTRAL[name]
     return neutral is _ANY or value == neutral
 
 
@@ -153,7 +153,7 @@ def _scalars(value: Opaque, scalars: tuple[Message, ...], single: bool = False) 
 def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
     """Add variables for required outputs that a later release omits."""
     outputs = definition.outputs()
-    for slot in (outputs[name] for name in _LEFT_OUT if name in outputs):
+    for slot in (outputs[name] for name in _OMITTED_OUTPUTS if name in outputs):
         if slot.optional or op.outputs.get(slot.name):
             continue
         stem = f"{next(iter(op.writes()), op.type)}.{slot.name}"
@@ -163,13 +163,13 @@ def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
         block.add_var(name)
 
 
-def _settle_constant(block: Block, op: OpDesc) -> None:
+def _upgrade_constant(block: Block, op: OpDesc) -> None:
     shape = op.attrs.get("shape")
     if op.type not in _CONSTANTS or op.reads() or not _is_single(shape):
         return
     op.attrs = {**op.attrs, "shape": shape or [1]}
     var, code = block.lookup(next(iter(op.writes()), "")), _element_code(op)
-    if var is not None and _stands_in(op, var):
+    if var is not None and _is_placeholder(op, var):
         value = _value(op) if var.element.code == code else _converted(op, var.element)
         _fill(op, var.dims or (), var.element, value)
     elif op.type == "assign_value" and code == DType.FP64.code:
@@ -180,7 +180,7 @@ def _is_single(shape: Any) -> bool:
     return isinstance(shape, list) and shape == [1] * len(cast("list[Any]", shape))
 
 
-def _stands_in(op: OpDesc, var: VarDesc) -> bool:
+def _is_placeholder(op: OpDesc, var: VarDesc) -> bool:
     """Return whether a constant is a placeholder: shape or dtype differ from its variable's."""
     if var.dims is None:
         return False

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast, overload
 
 from compiler.errors import CompileError
 from compiler.ir.model_format.attributes import Opaque, dump_attr, load_attr
-from compiler.ir.model_format.grad_op_slots import asked_attrs
+from compiler.ir.model_format.grad_op_slots import required_attributes
 from compiler.ir.model_format.op_upgrades import is_later, settle
 from compiler.ir.model_format.protobuf import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
@@ -126,7 +126,7 @@ def _dump_tensor(var: VarDesc) -> dict[str, Message]:
 
 def _dump_op(op: OpDesc) -> Message:
     given = {name: value for name, value in op.attrs.items() if value is not None}
-    attrs = {**asked_attrs(op.type), **given}
+    attrs = {**required_attributes(op.type), **given}
     return build(
         "OpDesc",
         inputs=_dump_slots(op.inputs),

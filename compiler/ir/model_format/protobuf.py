@@ -1,9 +1,9 @@
 """A codec for the protobuf messages of a saved fluid program (`__model__`).
 
-The proto2 wire format is simple enough to be decoded with tables and the standard library alone,
-whereas generated modules work with a single version of the protobuf runtime. Unknown fields, such
-as the version map of later releases, are kept as raw bytes in place: `dump(parse(data))` reproduces
-a real file. No message type contains itself, so the tables bound the nesting depth.
+Table-driven and free of dependencies, whereas generated modules work with a single version of the
+protobuf runtime. Unknown fields, such as the version map of later releases, are kept as raw bytes
+in place: `dump(parse(data))` reproduces a real file. No message type contains itself, so the tables
+bound the nesting depth.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Message:
         value = self.values.get(name, field.default)
         if field.repeated or not isinstance(value, item_type):
             unset = "" if name in self.values else " and not set"
-            asked = f"{field.kind}{unset}; one {item_type.__name__} was requested"
-            raise ProtoError(f"{field.where} is {field.label} {asked}")
+            requested = f"{field.kind}{unset}; one {item_type.__name__} was requested"
+            raise ProtoError(f"{field.where} is {field.label} {requested}")
         return value
 
     def many(self, name: str, item_type: type[ItemType]) -> tuple[ItemType, ...]:
@@ -70,8 +70,8 @@ class Message:
         """
         field = _field(self.kind, name)
         if not field.repeated or _CODECS[field.kind].item_type is not item_type:
-            asked = f"{field.kind}; many {item_type.__name__} were requested"
-            raise ProtoError(f"{field.where} is {field.label} {asked}")
+            requested = f"{field.kind}; many {item_type.__name__} were requested"
+            raise ProtoError(f"{field.where} is {field.label} {requested}")
         return cast("tuple[ItemType, ...]", self.values.get(name, ()))
 
 
@@ -167,10 +167,10 @@ def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Messa
             _check_unknown(tag, layout, offset)
             raw, position = _read_raw(data, position, end, tag, layout)
             unknown.append((tag, raw))
-    return Message(layout.kind, _settled(found, layout, start), tuple(unknown))
+    return Message(layout.kind, _collected(found, layout, start), tuple(unknown))
 
 
-def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
+def _collected(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
     """Collect field values: one item for a singular field, a tuple for a repeated one.
 
     Raises ProtoError for a missing required field or a repeated singular one.
@@ -182,9 +182,7 @@ def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[
     for name, items in found.items():
         repeated = layout.by_name[name].repeated
         if len(items) > 1 and not repeated:
-            raise ProtoError(
-                f"{layout.kind}.{name} appears {len(items)} times, expected once", start
-            )
+            raise ProtoError(f"{layout.kind}.{name} appears {len(items)} times, not once", start)
         if items:
             values[name] = tuple(items) if repeated else items[0]
     return values
@@ -283,7 +281,7 @@ def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -
 
 def _field_bytes(field: Field, value: Value) -> bytes:
     if field.repeated != isinstance(value, tuple):
-        _refuse(field, value)
+        _raise_mismatch(field, value)
     codec = _CODECS[field.kind]
     tag = _varint_bytes(field.number << 3 | codec.wire)
     items = value if isinstance(value, tuple) else (value,)
@@ -309,41 +307,41 @@ def _span_bytes(raw: bytes) -> bytes:
 def _write_integer(item: Item, field: Field) -> bytes:
     bound = _BOUNDS[field.kind]
     if not isinstance(item, int) or not -bound <= item < bound:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _varint_bytes(item)
 
 
 def _write_bool(item: Item, field: Field) -> bytes:
     if not isinstance(item, bool):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _varint_bytes(int(item))
 
 
 def _write_float(item: Item, field: Field) -> bytes:
     if not isinstance(item, int | float):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     try:
         return _FLOATS[field.kind].pack(item)
     except OverflowError:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
 
 
 def _write_string(item: Item, field: Field) -> bytes:
     if not isinstance(item, str):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     try:
         return _span_bytes(item.encode("utf-8", _ESCAPE))
     except UnicodeEncodeError:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
 
 
 def _write_message(item: Item, field: Field) -> bytes:
     if not isinstance(item, Message) or item.kind != field.kind:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _span_bytes(_dump_fields(item))
 
 
-def _refuse(field: Field, value: Value) -> NoReturn:
+def _raise_mismatch(field: Field, value: Value) -> NoReturn:
     given = value.kind if isinstance(value, Message) else repr(value)
     raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, got {given}")
 

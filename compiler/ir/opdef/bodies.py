@@ -29,14 +29,14 @@ class HasBodies(Protocol):
 
     kind: ClassVar[str]
 
-    def written_as(self, body: str) -> tuple[object, str]:
+    def body_owner(self, body: str) -> tuple[object, str]:
         """Return the op whose class implements a body, and the method's name there."""
         ...
 
 
 def has(op: HasBodies, body: str) -> bool:
     """Return whether the op implements a body: compute, numpy, lower, infer, grad_ops."""
-    owner, name = op.written_as(body)
+    owner, name = op.body_owner(body)
     return callable(getattr(type(owner), name, None))
 
 
@@ -45,7 +45,7 @@ def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> An
 
     Raises CompileError if the op does not implement the body.
     """
-    owner, name = op.written_as(body)
+    owner, name = op.body_owner(body)
     if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
     rest = parameters(type(owner), name)[len(first) :]

@@ -137,7 +137,7 @@ class OpDef(Traits, LayoutRules, MemoryRules):
         """Return whether the op is ordered with respect to collectives, by token slots."""
         return "Before" in self.slots
 
-    def written_as(self, body: str) -> tuple[OpDef, str]:
+    def body_owner(self, body: str) -> tuple[OpDef, str]:
         """Return the op whose class implements a body, and the method's name there."""
         return self, body
 
@@ -269,7 +269,7 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
         found = self.origin.for_attributes()
         return found and f"{found}_grad"
 
-    def written_as(self, body: str) -> tuple[OpDef, str]:
+    def body_owner(self, body: str) -> tuple[OpDef, str]:
         """Return the forward op, whose class implements the gradient, and the method's name."""
         return self.origin, GRADIENT_BODIES[body]
 

@@ -37,7 +37,7 @@ class MemoryRules:
         """List the inputs and outputs that may alias, since elements are only moved or viewed."""
         return []
 
-    def is_sharing(self) -> bool:
+    def declares_shares(self) -> bool:
         """Return whether the class overrides `shares`: a cheap test before calling it."""
         return type(self).shares is not MemoryRules.shares
 
@@ -64,7 +64,7 @@ class GradMemoryRules(MemoryRules):
         """Return the forward op."""
         raise NotImplementedError
 
-    def is_sharing(self) -> bool:
+    def declares_shares(self) -> bool:
         """Return whether the class of the forward op overrides `shares_grad`."""
         return type(self.forward_rules()).shares_grad is not MemoryRules.shares_grad
 

@@ -26,7 +26,7 @@ BOOKKEEPING = frozenset(
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ @ENABLE_CACHE_RUNTIME_CONTEXT@".split()
 )
 """Attributes of the reference that do not affect what an op computes: kept, never read."""
-QUANTIZER_NOTES = ("_quant_scale", ".min", ".max")
+QUANTIZER_SUFFIXES = ("_quant_scale", ".min", ".max")
 """Suffixes of attributes that quantizers add to record statistics of a variable."""
 
 

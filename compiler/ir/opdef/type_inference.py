@@ -41,7 +41,7 @@ def _check_side(
                 source=op.source,
             )
     for name in given:
-        if name not in declared and given[name] and not _is_idle(op, name):
+        if name not in declared and given[name] and not _is_unused_grad_slot(op, name):
             raise MissingSlot(
                 f"{op.type} has no {side.lower()} slot {name!r}; it has: {', '.join(declared)}",
                 source=op.source,
@@ -49,7 +49,7 @@ def _check_side(
             )
 
 
-def _is_idle(op: OpDesc, slot: str) -> bool:
+def _is_unused_grad_slot(op: OpDesc, slot: str) -> bool:
     """Return whether a gradient op's slot exists in the forward op but is unused by the gradient.
 
     Programs saved by the reference have such slots, for example the mean of a batch norm.
@@ -68,15 +68,15 @@ def infer_op(block: Block, op: OpDesc) -> None:
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
     inferred = infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
     for slot, names in op.outputs.items():
-        declared = _said(inferred, slot)
+        declared = _inferred_types(inferred, slot)
         for index, name in enumerate(names):
             _store(block, name, declared[index] if index < len(declared) else None)
     _store_levels(block, op, defn, inferred)
     _store_kinds(block, op, defn, inferred)
-    _keep_sparse(block, op, defn)
+    _propagate_sparse(block, op, defn)
 
 
-def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
+def _inferred_types(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
     return listed(inferred.get(slot))
 
 
@@ -91,7 +91,7 @@ def infer_types(
     could not have had such inputs, attributes and outputs.
     """
     try:
-        _check_place(defn, types)
+        _check_key_index(defn, types)
         _check_forward(defn, types)
         inferred = defn.declared_types(types) if declared else defn.infer_types(types)
         _check_sizes(defn, inferred)
@@ -101,14 +101,14 @@ def infer_types(
             error.message, op=error.op or op_text(op), source=op.source, hint=error.hint
         ) from None
     except Exception as error:  # the op's arithmetic on unexpected sizes or attributes
-        text = _unfit(defn, types)
+        text = _rejected_inputs(defn, types)
         raise ShapeError(text, op=op_text(op), source=op.source) from error
 
 
 def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
     """Raise ShapeError for an output with too many axes, a negative size, or too many bytes."""
-    for slot, said in inferred.items():
-        for type in (each for each in listed(said) if isinstance(each, TensorType)):
+    for slot, found in inferred.items():
+        for type in (each for each in listed(found) if isinstance(each, TensorType)):
             if type.rank > MAX_RANK:
                 raise ShapeError(f"{defn.kind}: {slot} has {type.rank} axes, more than {MAX_RANK}")
             numbers: list[Any] = [size for size in type.shape if not isinstance(size, Dim)]
@@ -118,7 +118,7 @@ def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
                 raise ShapeError(f"{defn.kind}: {slot} would be {type}, larger than any memory")
 
 
-def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
+def _check_key_index(defn: OpDef, types: Mapping[str, Any]) -> None:
     """Raise BadAttribute if an op's RNG key index is out of bounds of the key tensor."""
     place, key = defn.attributes.get("place"), types.get("Key")
     if not isinstance(place, int) or not isinstance(key, TensorType) or not key.shape:
@@ -142,26 +142,26 @@ def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
     if not slots.keys() <= defn.inputs().keys() or not all(types.get(s.name) for s in needed):
         return
     inferred = defn.origin.infer_types({slot: types.get(slot) for slot in slots})
-    for slot, said in inferred.items():
-        pairs = zip(listed(said), listed(types.get(slot + GRAD)), strict=False)
+    for slot, found in inferred.items():
+        pairs = zip(listed(found), listed(types.get(slot + GRAD)), strict=False)
         for output, gradient in pairs:
-            if output is not None and gradient is not None and _misfit(output, gradient):
+            if output is not None and gradient is not None and _shapes_differ(output, gradient):
                 raise ShapeError(f"{defn.kind}: {slot}{GRAD} is {gradient}, expected {output}")
 
 
-def _misfit(output: TensorType, gradient: TensorType) -> bool:
+def _shapes_differ(output: TensorType, gradient: TensorType) -> bool:
     """Return whether a gradient has another rank than its variable, or another known size."""
     sizes = zip(output.shape, gradient.shape, strict=False)
     differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
     return output.rank != gradient.rank or differ
 
 
-def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
+def _rejected_inputs(defn: OpDef, types: Mapping[str, Any]) -> str:
     """Describe inputs that an op cannot take: types by slot, non-default attributes."""
     slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
     given = [f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()]
-    said = defn.attributes.items()
-    given += [f"{name}={value!r:.60}" for name, value in said if value != defn.attrs[name].default]
+    found = defn.attributes.items()
+    given += [f"{name}={value!r:.60}" for name, value in found if value != defn.attrs[name].default]
     return f"{defn.kind} cannot be computed with {', '.join(given) or 'no inputs'}"
 
 
@@ -245,11 +245,12 @@ def _levels(block: Block, name: str) -> int:
 
 def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
     """Set the LoD levels of outputs: inferred ones, else those of the shared input."""
-    said = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
+    lods = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
     for slot, names in op.outputs.items():
         for var in (found for name in names if (found := block.lookup(name)) is not None):
-            if slot in said:
-                levels = len(_said(inferred, said[slot])) if inferred.get(said[slot]) else 0
+            if slot in lods:
+                types = inferred.get(lods[slot])
+                levels = len(listed(types)) if types else 0
                 var.lod_level = min(levels, 1) if defn.slots[slot].many else levels
             elif not var.lod_level:
                 var.lod_level = _shared_level(block, op, defn, var)
@@ -275,7 +276,7 @@ def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, A
                     var.dims = var.dims if whole is None else whole.dims
 
 
-def _keep_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
+def _propagate_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
     """Declare outputs as sparse if all inputs are and the op has a variant for rows."""
     kind = defn.for_rows()
     slots = [s for s in find(kind).slots.values() if s.companion == "rows"] if kind else []

@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.errors import ParseError, ShapeError
 from compiler.ir.dims import Size, parse_size
-from compiler.ir.region import Region, region_of
+from compiler.ir.region import Region, region_from_sizes
 from compiler.ir.text.literals import BARE_NAME, QUOTED_NAME, parse_attributes, parse_name
 from compiler.ir.types import DType, Shape, parse_dtype
 from compiler.limits import MAX_BYTES, MAX_RANK, MAX_SIZE_TEXT
@@ -105,12 +105,12 @@ class Cursor:
 
     def number(self, what: str) -> int:
         """Take a number of at most nine digits."""
-        return int(self._must(_NUMBER, what))
+        return int(self._take_required(_NUMBER, what))
 
     def name(self, what: str) -> str:
         """Take a name, bare or quoted."""
         mark = self.mark()
-        text = self._must(_NAME, what)
+        text = self._take_required(_NAME, what)
         try:
             return parse_name(text)
         except ValueError as error:
@@ -119,7 +119,7 @@ class Cursor:
     def dtype(self) -> DType:
         """Take an element type, `f32`."""
         mark = self.mark()
-        text = self._must(_WORD, "an element type")
+        text = self._take_required(_WORD, "an element type")
         try:
             return parse_dtype(text)
         except ValueError as error:
@@ -142,7 +142,7 @@ class Cursor:
     def region(self) -> Region:
         """Take the region of a var in its slot: `[offset]`, or `[offset, row, pitch]`."""
         mark = self.mark()
-        region = region_of(self.shape())
+        region = region_from_sizes(self.shape())
         if region is None:
             raise self.error("a region is [offset] or [offset, row, pitch], in bytes", mark)
         return region
@@ -210,7 +210,7 @@ class Cursor:
                 return self.line[start.column : self.column]
         raise self.error("this bracket is never closed in its line", start)
 
-    def _must(self, pattern: re.Pattern[str], what: str) -> str:
+    def _take_required(self, pattern: re.Pattern[str], what: str) -> str:
         text = self.take(pattern)
         if not text:
             raise self.expected(what)

@@ -95,21 +95,21 @@ def _items_text(items: list[Any] | tuple[Any, ...]) -> str:
     return f"({text},)" if len(items) == 1 else f"({text})"
 
 
-def said_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]:
+def nondefault_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]:
     """Format the attributes that are not at their defaults, sorted by name.
 
     Numbers have the type that the op declares: 2 for the float `scale` is `2.0`. All attributes of
     an unregistered op are included.
     """
     declared = _declared(kind)
-    said = {name: _said(kind, name, declared, attrs) for name in sorted(attrs)}
-    return {name: text for name, text in said.items() if not _is_default(name, text, declared)}
+    texts = {name: _text(kind, name, declared, attrs) for name in sorted(attrs)}
+    return {name: text for name, text in texts.items() if not _is_default(name, text, declared)}
 
 
 def attributes_text(kind: str, attrs: Mapping[str, Any]) -> str:
     """Format the non-default attributes as a Python dict, or as "" if there are none."""
-    said = said_attributes(kind, attrs).items()
-    return "{" + ", ".join(f"{name!r}: {text}" for name, text in said) + "}" if said else ""
+    texts = nondefault_attributes(kind, attrs).items()
+    return "{" + ", ".join(f"{name!r}: {text}" for name, text in texts) + "}" if texts else ""
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _bound(
         return attrs[name]
 
 
-def _said(kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> str:
+def _text(kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> str:
     value = _bound(kind, name, declared, attrs)
     return value_text(_shortest(value) if name in declared else value)
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpDesc, Program
-from compiler.ir.text.literals import attributes_text, name_text, said_attributes
+from compiler.ir.text.literals import attributes_text, name_text, nondefault_attributes
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.text.program_printer import INDENT, call_text, desc_line, program_text, source_text
 
@@ -190,5 +190,5 @@ def _op_facts(op: Op) -> tuple[Any, ...]:
     inputs = [(slot, _keys(vars)) for slot, vars in op.inputs.items()]
     outputs = [(slot, _keys(vars)) for slot, vars in op.outputs.items()]
     body = None if op.body is None else _facts(op.body)
-    attrs = said_attributes(op.kind, op.attrs)
+    attrs = nondefault_attributes(op.kind, op.attrs)
     return (op.kind, inputs, outputs, attrs, op.source, op.kernel, op.part, op.target, body)

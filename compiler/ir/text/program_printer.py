@@ -67,8 +67,8 @@ def _program_lines(
 def _relations(block: Block) -> str:
     """Format the relations of a block to others: ` (parent 0, forward 1)`."""
     given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
-    said = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
-    return f" ({', '.join(said)})" if said else ""
+    texts = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def _desc_declaration(var: VarDesc) -> str:
@@ -81,8 +81,8 @@ def _desc_declaration(var: VarDesc) -> str:
         "need_check_feed": var.need_check_feed,
         "is_parameter": var.is_parameter,
     }
-    said = {name: value for name, value in fields.items() if value}
-    return f"{name_text(var.name)}: {type}{f' {said}' if said else ''}"
+    attrs = {name: value for name, value in fields.items() if value}
+    return f"{name_text(var.name)}: {type}{f' {attrs}' if attrs else ''}"
 
 
 def desc_line(op: OpDesc) -> str:
