@@ -24,7 +24,7 @@ def elements(op: Op) -> Size | None:
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if len(op.needs_data()) < len(op.reads()) or _has_unused_input(op):
+    if len(op.needs_data()) < len(op.reads()) or _has_unsupported_inputs(op):
         return None
     keys = op.inputs.get(KEY, [])
     if keys and not isinstance(op.defn, Whole):
@@ -38,8 +38,11 @@ def elements(op: Op) -> Size | None:
     )
 
 
-def _has_unused_input(op: Op) -> bool:
-    """Return whether the op has an optional input that the bodies of its kernels do not accept."""
+def _has_unsupported_inputs(op: Op) -> bool:
+    """Return whether a `Whole` has an optional input that its kernels do not accept.
+
+    Any other op needs at least one input.
+    """
     if not isinstance(op.defn, Whole):
         return not op.inputs
     taken = {name for body in ("measure", "compute") for name, _ in parameters(type(op.defn), body)}

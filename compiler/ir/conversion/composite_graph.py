@@ -13,7 +13,7 @@ from compiler.ir.conversion.block_walk import BlockWalk, Slots
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.composite_steps import Steps
-from compiler.ir.opdef.half_precision import mapped
+from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import Program
 from compiler.ir.types import Array, TensorType
 
@@ -40,7 +40,7 @@ def infer_types(op: OpDef, types: Values) -> dict[str, Any]:
 
 def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
     """Evaluate the steps one by one; returns the output arrays by slot."""
-    made = _step_graph(op, {slot: mapped(type_of, value) for slot, value in values.items()})
+    made = _step_graph(op, {slot: map_value(type_of, value) for slot, value in values.items()})
     arrays = {made.feeds[name]: array for name, array in _named(values)}
     for step in made.graph.ops():
         arrays.update(_evaluated(step, arrays))

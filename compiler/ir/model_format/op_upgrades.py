@@ -30,7 +30,7 @@ from compiler.ir.opdef.slots import BOOKKEEPING
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 from compiler.ir.types import DType
 
-__all__ = ["is_later", "settle"]
+__all__ = ["is_later", "upgrade_program"]
 
 _FIRST_LATER = 2_000_000
 _ANY = object()
@@ -85,7 +85,7 @@ def is_later(version: int) -> bool:
     return version >= _FIRST_LATER or version == 0
 
 
-def settle(program: Program) -> None:
+def upgrade_program(program: Program) -> None:
     """Convert a program of a later release to 1.8.5 in place; unregistered ops stay unchanged."""
     for block in program.blocks:
         for op in block.ops:

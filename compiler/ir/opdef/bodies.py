@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, ClassVar, Protocol
 
 from compiler.errors import CompileError
-from compiler.ir.opdef.half_precision import mapped
+from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import GRAD
 
 GRADIENT_BODIES = {
@@ -54,7 +54,7 @@ def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> An
 
 def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
     value = values.get(slot_of(name))
-    return mapped(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
+    return map_value(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
 
 
 @cache

@@ -62,7 +62,7 @@ class Steps:
         /,
         **inputs: str | Sequence[str],
     ) -> dict[str, list[str]]:
-        """Append an op; returns its output names by slot, `wanted` many or one if required."""
+        """Append an op; returns output names by slot: `wanted` counts, one for required slots."""
         slots = find(kind).outputs().values()
         needed = {slot.name: 1 for slot in slots if not (slot.optional or slot.companion)}
         made = {

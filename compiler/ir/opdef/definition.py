@@ -38,7 +38,7 @@ import numpy as np
 from compiler.errors import BadAttribute, UnknownOp, did_you_mean
 from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
-from compiler.ir.opdef.half_precision import mapped, narrowed, widened
+from compiler.ir.opdef.half_precision import cast_results, map_value, upcast_to_fp32
 from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, LayoutRules
 from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.opdef.slots import (
@@ -171,12 +171,12 @@ class OpDef(Traits, LayoutRules, MemoryRules):
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Run the reference implementation on arrays by slot; returns arrays by slot."""
-        wide = widened(values) if self.computes_in_fp32 else values
+        wide = upcast_to_fp32(values) if self.computes_in_fp32 else values
         results = self.named(call(self, "numpy", wide))
         if wide is values:
             return results
-        types = {slot: mapped(type_of, value) for slot, value in values.items()}
-        return narrowed(results, self.infer_types(types))
+        types = {slot: map_value(type_of, value) for slot, value in values.items()}
+        return cast_results(results, self.infer_types(types))
 
     def named(self, result: Any) -> dict[str, Any]:
         """Convert a body's result to a dict from slot to value."""
@@ -218,9 +218,9 @@ class Pointwise(ElementwiseLayout, OpDef):
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Run `compute` on NumPy arrays and convert every result to its declared type."""
-        types = {slot: mapped(type_of, value) for slot, value in values.items()}
+        types = {slot: map_value(type_of, value) for slot, value in values.items()}
         views = self.views({slot: t for slot, t in types.items() if t is not None})
-        given = widened(values, [DType.BF16])  # NumPy has no arithmetic for it
+        given = upcast_to_fp32(values, [DType.BF16])  # NumPy has no arithmetic for it
         seen = {s: v.reshape(views[s]) if s in views else v for s, v in given.items()}
         results = self.named(call(self, "compute", seen, np))
         wanted = self.infer_types(types)

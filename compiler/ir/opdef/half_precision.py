@@ -15,25 +15,27 @@ import numpy as np
 from compiler.ir.types import HALVES, DType, TensorType
 
 
-def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+def map_value(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the value of a slot: to each item of a list; None stays None."""
     if isinstance(value, list):
         return [function(item) for item in cast("list[Any]", value)]
     return None if value is None else function(value)
 
 
-def widened(values: Mapping[str, Any], narrow: Collection[DType] = HALVES) -> Mapping[str, Any]:
-    """Upcast arrays of `narrow` types to float32; returns the mapping itself if there are none.
+def upcast_to_fp32(
+    values: Mapping[str, Any], dtypes: Collection[DType] = HALVES
+) -> Mapping[str, Any]:
+    """Upcast arrays of these dtypes to float32; returns the mapping itself if there are none.
 
-    >>> widened({"X": np.ones(2, np.float16)})["X"].dtype.name
+    >>> upcast_to_fp32({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
     """
-    kinds = [dtype.numpy for dtype in narrow]
-    found = {slot: mapped(partial(_wide, kinds), value) for slot, value in values.items()}
+    kinds = [dtype.numpy for dtype in dtypes]
+    found = {slot: map_value(partial(_wide, kinds), value) for slot, value in values.items()}
     return found if any(map(_changed, found.values(), values.values())) else values
 
 
-def narrowed(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+def cast_results(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
     """Cast results by slot to half precision where it is declared."""
     return {slot: _rounded(value, types.get(slot)) for slot, value in results.items()}
 

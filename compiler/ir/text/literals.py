@@ -126,7 +126,7 @@ def parse_attributes(text: str) -> dict[str, Any]:
         raise ValueError("is no dict")
     names = [_key(key) for key in tree.keys]
     if len(set(names)) < len(names):
-        raise ValueError(f"gives {max(names, key=names.count)!r} twice")
+        raise ValueError(f"has {max(names, key=names.count)!r} twice")
     return {name: _value(node) for name, node in zip(names, tree.values, strict=True)}
 
 
