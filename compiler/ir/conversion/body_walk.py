@@ -1,7 +1,7 @@
 """Conversion of a block including the blocks that its ops own.
 
 The values that a body captures from the enclosing graph are its feeds; the values it defines there
-are its results; a value that it updates is both, in one storage. If a body turns out to change the
+are its results; a value that it updates is both, in one storage. If a body is found to change the
 size of a captured value, the value is copied to a var of dynamic size, and the body is converted
 again.
 """

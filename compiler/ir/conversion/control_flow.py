@@ -1,6 +1,6 @@
 """Conversion of `conditional_block` and `while`.
 
-If a gradient op goes over the iterations of a block, each iteration saves what the gradient reads:
+If a gradient op runs over the iterations of a block, each iteration saves what the gradient reads:
 the block's own variables as of its end, and outer variables that it updates as of their read.
 """
 

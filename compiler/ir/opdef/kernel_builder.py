@@ -277,7 +277,7 @@ class KernelBuilder(Protocol):
     ) -> None:
         """Emit kernels for a batch of products with `sides` M, N and K.
 
-        `factors(places, i, j, left, right)` returns the two factors; `store(places, i, j, total)`
+        `factors(batch, i, j, left, right)` returns the two factors; `store(batch, i, j, total)`
         stores the sum. A long reduction with a small result is split (split-K).
         """
         ...
