@@ -1,4 +1,4 @@
-"""Properties that are computed once for each object, without a lock."""
+"""A lock-free `cached_property`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 class cached_property(Generic[T]):
-    """A property whose value is computed when it is first read and kept in the object's `__dict__`.
+    """A property that is computed at its first read and stored in the object's `__dict__`.
 
-    As `functools.cached_property` of Python 3.12. That of 3.11 has a lock for all objects of a
-    class: a child that was forked while another thread held it waits for ever. Two threads may
-    both compute the value, which must then be the same.
+    Same as `functools.cached_property` of Python 3.12. In Python 3.11 that one holds one lock per
+    class, so a child forked while another thread holds the lock deadlocks. Two threads may both
+    compute the value, so the function must be deterministic.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:

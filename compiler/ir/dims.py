@@ -1,9 +1,9 @@
-"""Sizes that are not known until data arrives, as exact integer expressions.
+"""Symbolic dims: exact integer expressions for sizes that are unknown at compile time.
 
-A fluid shape may hold -1. Compiling once for every batch size needs more than "unknown": it
-needs `N`, `N*64`, `(H - 2)//2 + 1`, so that buffer sizes can be evaluated when a batch is bound.
-A `Dim` is a polynomial with integer coefficients over names and floor divisions, kept in one
-normal form, so that equal expressions compare equal and print the same bytes.
+A fluid shape may contain -1. To compile once for every batch size, the compiler needs `N`, `N*64`
+or `(H - 2)//2 + 1` in its place, so that buffer sizes can be evaluated at bind time. A `Dim` is a
+polynomial with integer coefficients over names and floor divisions, kept in one normal form, so
+that equal expressions compare equal and print identically.
 
 >>> N = Dim.named("N")
 >>> print(N * 64 + 3, "|", (N * 64) // 16, "|", (N + 1) // 2)
@@ -24,7 +24,7 @@ from compiler.ir.cached_property import cached_property
 from compiler.limits import MAX_SIZE_DEPTH, MAX_SIZE_SYMBOLS
 
 Size: TypeAlias = "int | Dim"
-"""One entry of a shape: a number, or an expression over named unknowns."""
+"""One entry of a shape: a number or a symbolic expression."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Quotient:
 
     @property
     def operands(self) -> tuple[Dim, ...]:
-        """The numerator, and the denominator where it is not a number."""
+        """The numerator, and the denominator if it is symbolic."""
         other = self.denominator
         return (self.numerator, other) if isinstance(other, Dim) else (self.numerator,)
 
@@ -50,38 +50,38 @@ Monomial: TypeAlias = "tuple[Atom, ...]"
 
 @dataclass(frozen=True)
 class Dim:
-    """A polynomial over named sizes; `terms` maps sorted products of atoms to coefficients."""
+    """A symbolic size: a polynomial; `terms` maps sorted products of atoms to coefficients."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
     @staticmethod
     def named(name: str) -> Dim:
-        """The size called `name`; `?` is the unknown that makes every expression unknown."""
+        """Return the symbol `name`; `?` is the unknown that makes every expression unknown."""
         return Dim((((name,), 1),))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names that must be known before this size can be evaluated, sorted."""
+        """The symbols needed to evaluate this size, sorted."""
         return tuple(sorted({name for monomial, _ in self.terms for name in _names(monomial)}))
 
     @cached_property
     def symbols(self) -> int:
-        """How many names, numbers and quotients its text has."""
+        """The number of symbols, constants and quotients in the expression."""
         return sum(1 + sum(map(_symbols, monomial)) for monomial, _ in self.terms)
 
     @cached_property
     def depth(self) -> int:
-        """How many floor divisions lie inside each other."""
+        """The nesting depth of floor divisions."""
         return max((_depth(atom) for monomial, _ in self.terms for atom in monomial), default=0)
 
     @property
     def known(self) -> bool:
-        """False for an expression that involves the unknown `?`, or a numbered one, `?1`."""
+        """False if the expression involves an unknown: `?`, or a numbered one such as `?1`."""
         return not any(name.startswith("?") for name in self.names)
 
     @property
-    def told_apart(self) -> bool:
-        """False for an expression that involves the unknown `?`, of which all are one."""
+    def is_distinguishable(self) -> bool:
+        """False if the expression involves `?`, which may denote several different sizes."""
         return "?" not in self.names
 
     def __add__(self, other: Size) -> Size:
@@ -96,8 +96,8 @@ class Dim:
         return _normal((_product(a[0], b[0]), a[1] * b[1]) for a, b in pairs)
 
     def _scaled(self, factor: int) -> Size:
-        """The product with a number, whose terms stay in order."""
-        if not self.told_apart:
+        """Multiply by a constant, which keeps the order of terms."""
+        if not self.is_distinguishable:
             return UNKNOWN
         return Dim(tuple((each, number * factor) for each, number in self.terms)) if factor else 0
 
@@ -133,18 +133,20 @@ class Dim:
 
 
 UNKNOWN = Dim.named("?")
-"""A size nobody has named: -1 in a fluid shape. Whatever is computed from it is unknown too."""
+"""An unknown size, -1 in a fluid shape. Every expression over it is unknown too."""
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
-    """The number a size stands for, given its names; KeyError where one is missing."""
+    """Evaluate a size for given symbol values; KeyError if one is missing."""
     if isinstance(size, int):
         return size
     return sum(factor * _value(monomial, values) for monomial, factor in size.terms)
 
 
 def solve(size: Size, number: int, known: Mapping[str, int]) -> dict[str, int]:
-    """The one name a size depends on and nobody knows yet, as far as `number` tells it.
+    """Solve `size == number` for the only symbol not in `known`; `{}` if that is impossible.
+
+    Solves symbols with coefficient 1 only.
 
     >>> solve(Dim.named("M") + 1, 5, {}), solve(Dim.named("M") + 1, 5, {"M": 3})
     ({'M': 4}, {})
@@ -155,7 +157,7 @@ def solve(size: Size, number: int, known: Mapping[str, int]) -> dict[str, int]:
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """The product of sizes; 1 for none."""
+    """Return the product of sizes; 1 for none."""
     number, total = 1, None
     for size in sizes:
         if isinstance(size, int):
@@ -166,7 +168,7 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def is_multiple(size: Size, number: int) -> bool:
-    """True where a size is a multiple of a number whatever its names stand for.
+    """Return whether a size is a multiple of a number for all values of its symbols.
 
     >>> N = Dim.named("N")
     >>> is_multiple(N * 48, 16), is_multiple(N * 48 + 8, 16), is_multiple(0, 16)
@@ -176,7 +178,7 @@ def is_multiple(size: Size, number: int) -> bool:
 
 
 def renamed(size: Size, names: Mapping[str, str]) -> Size:
-    """A size by other names, where there are others.
+    """Rename the symbols of a size; those not in `names` stay.
 
     >>> print(renamed((Dim.named("N") + 1) // 2 * 4, {"N": "M"}))
     4*((M + 1)//2)
@@ -194,7 +196,7 @@ def _renamed(atom: Atom, names: Mapping[str, str]) -> Size:
 
 
 def parse_size(text: str) -> Size:
-    """Read a size back from its text: integers, names, `+ - * //`, brackets, or `?`.
+    """Parse a size: integers, names, `+ - * //`, parentheses, or `?`. Raises ValueError.
 
     >>> parse_size("(H - 1)//2 + 1") == (Dim.named("H") + 1) // 2
     True
@@ -238,7 +240,7 @@ def _product(a: Monomial, b: Monomial) -> Monomial:
 
 
 def _normal(terms: Iterable[tuple[Monomial, int]]) -> Size:
-    """Collect like terms; a number where no name is left, `?` where an unknown is involved."""
+    """Collect like terms; an int if no symbol remains, `?` if the unknown is involved."""
     collected: dict[Monomial, int] = {}
     for monomial, factor in terms:
         if "?" in monomial:
@@ -253,11 +255,11 @@ def _normal(terms: Iterable[tuple[Monomial, int]]) -> Size:
 
 
 def _bounded(size: Dim) -> Dim:
-    """The size itself; ShapeError where its expression is larger or deeper than the limits."""
+    """Return the size; ShapeError if its expression exceeds the limits on symbols or depth."""
     if size.symbols > MAX_SIZE_SYMBOLS:
         raise _too_large(f"one of {size.symbols} symbols")
     if size.depth > MAX_SIZE_DEPTH:
-        raise _too_large(f"one of {size.depth} floor divisions inside each other")
+        raise _too_large(f"one of {size.depth} nested floor divisions")
     return size
 
 
@@ -265,7 +267,7 @@ def _too_large(what: str) -> ShapeError:
     limits = f"{MAX_SIZE_SYMBOLS} symbols and {MAX_SIZE_DEPTH} nested floor divisions"
     return ShapeError(
         f"the expression of a size is larger than {limits}: {what}",
-        hint="give sizes as numbers where they are known",
+        hint="use numbers for sizes that are known",
     )
 
 
@@ -278,12 +280,12 @@ def _depth(atom: Atom) -> int:
 
 
 def _term_order(term: tuple[Monomial, int]) -> tuple[int, str]:
-    """Longer products first, the constant last: 64*N*T + N + 3."""
+    """Sort key of a term: longer products first, the constant last: 64*N*T + N + 3."""
     return (-len(term[0]), "*".join(map(str, term[0])))
 
 
 def _divide(a: Size, b: Size) -> Size:
-    if not (_is_told_apart(a) and _is_told_apart(b)):
+    if not (_is_distinguishable(a) and _is_distinguishable(b)):
         return UNKNOWN
     if isinstance(a, int) and isinstance(b, int):
         return a // b
@@ -292,11 +294,11 @@ def _divide(a: Size, b: Size) -> Size:
     exact = _divide_exactly(a, b)
     if exact is not None:
         return exact
-    return _divide_in_part(a, b) if isinstance(b, int) else _quotient_of(a, b)
+    return _divide_partially(a, b) if isinstance(b, int) else _quotient_of(a, b)
 
 
-def _divide_in_part(a: Size, b: int) -> Size:
-    """Take whole multiples out, so that `(H - 1)//2 + 1` and `(H + 1)//2` are one expression."""
+def _divide_partially(a: Size, b: int) -> Size:
+    """Divide out whole multiples, so that `(H - 1)//2 + 1` and `(H + 1)//2` are one expression."""
     whole = [
         (monomial, factor // b) for monomial, factor in _terms(a) if factor % b == 0 or not monomial
     ]
@@ -314,7 +316,7 @@ def _quotient_of(a: Size, b: Size) -> Size:
 
 
 def _divide_exactly(a: Size, b: Size) -> Size | None:
-    """Divide term by term where one term of `b` goes into every term of `a`."""
+    """Divide term by term if `b` is one term that divides every term of `a`; else None."""
     divisor = _terms(b)
     if a == b:
         return 1
@@ -336,8 +338,8 @@ def _divide_term(
     return None if term[1] % divisor[1] else (tuple(atoms), term[1] // divisor[1])
 
 
-def _is_told_apart(size: Size) -> bool:
-    return isinstance(size, int) or size.told_apart
+def _is_distinguishable(size: Size) -> bool:
+    return isinstance(size, int) or size.is_distinguishable
 
 
 def _value(monomial: Monomial, values: Mapping[str, int]) -> int:
@@ -362,7 +364,7 @@ def _names(monomial: Monomial) -> Iterable[str]:
 
 def _term_text(monomial: Monomial, factor: int) -> str:
     if len(monomial) == 1 and factor == 1:
-        return str(monomial[0])  # said once: a text of nested quotients must not double at each
+        return str(monomial[0])  # repeating nested quotients would make the text exponential
     atoms = [str(atom) if isinstance(atom, str) else f"({atom})" for atom in monomial]
     if not monomial or factor not in (1, -1):
         atoms.insert(0, str(factor))

@@ -1,14 +1,14 @@
-"""The dataflow graph: a networkx DiGraph of ops and vars in which every var has one producer.
+"""The dataflow graph: a networkx DiGraph of ops and vars in which every var has one producer (SSA).
 
-This is the only code that edits the DiGraph. Passes read with networkx (`nx.descendants(g.nx, op)`)
-and change through `Graph`, in place. A rewrite changes ops; a decision is a label: `op.kernel`
-(fused kernel), `op.target` (code generator), `var.slot` (memory) and the positions of ops, which
-are their order. Vars keep their names for life: remove ops, give their outputs new producers.
+Only this module edits the edges. Passes read them, with networkx if they like
+(`nx.descendants(g.nx, op)`), and edit in place through `Graph`. A rewrite changes ops; a decision
+is a label: `op.kernel` (fusion group), `op.target` (code generator), `var.slot` (memory) and the
+positions of ops. A var never changes its name: remove ops, attach new producers to outputs.
 
-A name that is written twice becomes several vars, `w`, `w#1`, …, told apart by `version`. Where
-the later one must live in the storage of the earlier one (persistable state, a value that an op
-updates only on a condition), it `overwrites` it, and its producer waits for every other reader of
-the earlier one. That order is derived from the vars, never stored.
+A name that is written twice becomes several versions, `w`, `w#1`, …. If a later version must live
+in the storage of the earlier one (persistable state, a value that an op updates conditionally), it
+`overwrites` it, and its producer depends on every other reader of the earlier version. That
+dependency is derived from the vars, never stored.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from compiler.ir.region import WHOLE
 from compiler.ir.types import TOKEN, TensorType
 
 Position: TypeAlias = tuple[int, ...]
-"""Where an op stands: `(7,)` is the eighth op; `(7, 0)` was inserted just behind it."""
+"""The position of an op in the schedule: `(7, 0)` was inserted right after `(7,)`, the eighth."""
 
 
 class Var:
-    """A value of a graph.
+    """A value in a graph.
 
-    `role` is "feed" (the caller's, read only), "param" (persistable state that outlives a run) or
-    "temp". `overwrites` is the earlier version in whose storage this one must live. `slot` labels
-    the memory it was given, and `region` which bytes of it; None means it is allocated by itself.
+    `role` is "feed" (owned by the caller, read only), "param" (persistable state) or "temp".
+    `overwrites` is the earlier version whose storage this one must share. `slot` is the number of
+    the planned buffer (None: allocated by itself) and `region` the bytes of it.
     """
 
     __slots__ = ("name", "overwrites", "region", "role", "slot", "type", "version")
@@ -56,10 +56,9 @@ class Var:
 
     @property
     def label(self) -> str:
-        """Its name in messages and comments: unique in the graph, and one line. `w`, `w#1`.
+        """The display name: unique in the graph, and one line. `w`, `w#1`.
 
-        A name with what could be taken for something else is quoted: `"w#1"` is the first var of
-        the name w#1.
+        Ambiguous names are quoted: `"w#1"` is version 0 of the name w#1.
         """
         name = self.name
         if not name.isprintable() or "#" in name or name.startswith('"'):
@@ -68,12 +67,12 @@ class Var:
 
     @property
     def memory(self) -> int | None:
-        """Its slot."""
+        """The number of its slot, None without one."""
         return self.slot
 
     @property
     def storage(self) -> Var:
-        """The first version of the storage it lives in; itself where it overwrites nothing."""
+        """The first version that shares this storage; itself if it overwrites nothing."""
         var = self
         while var.overwrites is not None:
             var = var.overwrites
@@ -86,9 +85,9 @@ class Var:
 class Op:
     """An op of a graph: slots of vars, attributes, labels, and the user's `file:line`.
 
-    `body` is the graph of its sub-block; its last feeds are the vars of slot `Captured`, in that
-    order, and its first results those of `Written`. `kernel` labels the fused kernel it is in, and
-    `part` its place among several that are alike and run as one launch, each on tensors of its own.
+    `body` is the graph of its sub-block; the last feeds of the body are the vars of slot
+    `Captured`, in that order, and its first results those of `Written`. `kernel` is the fusion
+    group of the op, and `part` its index in a multi-tensor launch, one part per tensor.
     """
 
     __slots__ = (
@@ -118,23 +117,23 @@ class Op:
         self.position: Position = ()
 
     def __getitem__(self, slot: str) -> Var:
-        """The only var in an input or output slot; KeyError where it has none."""
+        """Return the only var in an input or output slot; KeyError if the slot is empty."""
         vars = self.inputs.get(slot) or self.outputs[slot]
         return vars[0]
 
     def reads(self) -> list[Var]:
-        """Every var it reads, slot by slot; one that stands in two slots comes twice."""
+        """List every var it reads, slot by slot; a var in two slots is listed twice."""
         return [var for vars in self.inputs.values() for var in vars]
 
     def writes(self) -> list[Var]:
-        """Every var it writes, slot by slot."""
+        """List every var it writes, slot by slot."""
         return [var for vars in self.outputs.values() for var in vars]
 
     def needs_data(self) -> list[Var]:
-        """The vars whose data it reads, without those of which it only asks the shape.
+        """List the vars whose data it reads, without those of which it needs only the shape.
 
-        A shape that only data decides is asked of the data, but for ops of a device: the step knows
-        its sizes by name.
+        A data-dependent shape is read from the array itself, except for device ops: there the sizes
+        are known by name at run time.
         """
         slots, asks = self.defn.slots, self.target is None
         return [
@@ -151,12 +150,12 @@ class Op:
 
 
 def without_tokens(slots: Mapping[str, Sequence[Var]]) -> dict[str, list[Var]]:
-    """Slots without those of tokens, which order collectives and have no data."""
+    """Return the slots without token slots, which order collectives and have no data."""
     return {slot: list(vars) for slot, vars in slots.items() if vars[0].type != TOKEN}
 
 
 class Graph:
-    """Ops and vars of one program (or of one sub-block)."""
+    """The ops and vars of one program (or of one sub-block)."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
@@ -169,73 +168,68 @@ class Graph:
         self._counter = itertools.count()
         self._sorted = True
         self.edits = 0
-        """How often it was edited: what has the same number has not changed."""
+        """The number of edits so far: an equal number means an unchanged graph."""
         self.changed: dict[Op, None] = {}
-        """Ops that were added, or read something else, since this was last emptied."""
+        """The ops that were added or rewired since the caller last cleared it."""
 
     # ---- reading ----
 
     def ops(self) -> list[Op]:
-        """A snapshot of the ops in order."""
+        """Return a snapshot of the ops in order."""
         if not self._sorted:
             self._ops = dict.fromkeys(sorted(self._ops, key=lambda op: op.position))
             self._sorted = True
         return list(self._ops)
 
     def vars(self) -> list[Var]:
-        """Every var, in order of creation."""
+        """List the vars in order of creation."""
         return list(self._vars.values())
 
     def feeds(self) -> list[Var]:
-        """The vars a caller gives, in order of declaration."""
+        """List the vars that the caller passes in, in order of declaration."""
         return [var for var in self._vars.values() if var.role == "feed"]
 
     def params(self) -> list[Var]:
-        """The first versions of persistable state, in order of declaration."""
+        """List the first versions of persistable state, in order of declaration."""
         mine = self._vars.values()
         return [var for var in mine if var.role == "param" and var.overwrites is None]
 
     @property
     def fetches(self) -> list[str]:
-        """What each result is called where it is returned: its name, unless passes say otherwise.
-
-        A result that was copied from a device keeps the name of what it is a copy of.
-        """
+        """The name of each result: its own, or that set by `return_as`."""
         return [self._returned_as.get(var, var.name) for var in self.results]
 
     def return_as(self, pairs: Iterable[tuple[Var, str]]) -> None:
-        """Return vars under these names."""
+        """Set the results of the graph and the names they are fetched by."""
         listed = list(pairs)
         self.results = [var for var, _ in listed]
         self._returned_as = dict(listed)
 
     def find(self, name: str, version: int = 0) -> Var | None:
-        """The var of a name and version; None where there is none."""
+        """Return the var with a name and version, or None."""
         return self._vars.get((name, version))
 
     def latest(self, name: str) -> Var | None:
-        """The last version of a name; None where there is none."""
+        """Return the last version of a name, or None."""
         versions = range(self._highest.get(name, -1), -1, -1)
         return next((var for k in versions if (var := self.find(name, k)) is not None), None)
 
     def producer(self, var: Var) -> Op | None:
-        """The op that writes a var; None for feeds and for state a run begins with."""
+        """Return the op that writes a var; None for feeds and for initial state."""
         found = next(iter(self.nx.predecessors(var)), None)
         return found if isinstance(found, Op) else None
 
     def readers(self, var: Var) -> list[Op]:
-        """The ops that read a var."""
+        """List the ops that read a var."""
         return [op for op in self.nx.successors(var) if isinstance(op, Op)]
 
     def overwriter(self, var: Var) -> Var | None:
-        """The next version in a var's storage; None where there is none."""
+        """Return the next version in a var's storage, or None."""
         after = self.find(var.name, var.version + 1)
         return after if after is not None and after.overwrites is var else None
 
     def predecessors(self, op: Op) -> list[Op]:
-        """The ops that must run before an op: producers of what it reads and, for what it
-        overwrites, the producer and every other reader of the earlier version.
-        """
+        """List the producers of its inputs, and producers and readers of what it overwrites."""
         before = dict.fromkeys(self.producer(var) for var in op.reads())
         for var in op.writes():
             if var.overwrites is not None:
@@ -255,7 +249,7 @@ class Graph:
     # ---- editing ----
 
     def feed(self, name: str, type: TensorType) -> Var:
-        """Declare a var the caller gives."""
+        """Declare a var that the caller passes in."""
         return self._add(Var(name, type, "feed"))
 
     def param(self, name: str, type: TensorType) -> Var:
@@ -267,21 +261,21 @@ class Graph:
         return self._add(Var(name, type, "temp", version))
 
     def another(self, name: str, type: TensorType) -> Var:
-        """Declare the temporary for another write of a name, or for the first one."""
+        """Declare a temporary for the first or the next write of a name."""
         last = self.latest(name)
         if last is None:
             return self.var(name, type)
         return self.next_version(last, type, same_storage=False)
 
     def next_version(self, var: Var, type: TensorType, *, same_storage: bool) -> Var:
-        """Declare the var for another write of a name; `same_storage` makes it overwrite."""
+        """Declare the next version of a name; with `same_storage` it overwrites the last."""
         last = self.latest(var.name) or var
         overwrites = last if same_storage else None
         role = "param" if last.role == "param" else "temp"
         return self._add(Var(var.name, type, role, self._highest[var.name] + 1, overwrites))
 
     def fresh(self, stem: str, type: TensorType) -> Var:
-        """Declare a temporary whose name begins with `stem` and is not taken."""
+        """Declare a temporary with an unused name that begins with `stem`."""
         names = itertools.chain([stem], (f"{stem}.{k}" for k in itertools.count(1)))
         return self.var(next(n for n in names if (n, 0) not in self._vars), type)
 
@@ -296,10 +290,10 @@ class Graph:
         last: bool = False,
         place: Position = (),
     ) -> Op:
-        """Add an op just behind the last producer of what it reads, or as the last of all.
+        """Add an op right after the last of its dependencies, or at the end (`last`).
 
-        Or at a place, that of an op which was taken out, behind others that were put there.
-        Raises ValueError where an output has a producer already.
+        With `place`, the position of a removed op, insert it there, after others inserted at it.
+        Raises ValueError if an output already has a producer.
         """
         op = Op(kind, inputs, outputs, attrs or {}, source, body)
         for var in op.writes():
@@ -310,7 +304,7 @@ class Graph:
         return op
 
     def remove(self, *ops: Op) -> None:
-        """Take ops out. Their vars stay, to be given new producers or swept."""
+        """Remove ops. Their vars remain, to be attached to new producers or swept."""
         for op in ops:
             self.nx.remove_node(op)
             del self._ops[op]
@@ -324,9 +318,9 @@ class Graph:
         outputs: Mapping[str, Sequence[Var]],
         attrs: Mapping[str, Any],
     ) -> Op:
-        """Put another op in the place of one, with its source line.
+        """Replace an op by another one at the same position, with the same source line.
 
-        It must read nothing that is made later. Raises ValueError where an output has another
+        It must read nothing that is produced later. Raises ValueError if an output has another
         producer.
         """
         self.remove(op)
@@ -335,7 +329,7 @@ class Graph:
         return new
 
     def drop(self, var: Var) -> bool:
-        """Drop a var that no op touches and nobody asks for, unless it is fed; True if it was."""
+        """Remove a var if it is unused and neither fed nor returned; returns whether it was."""
         idle = not self.nx.degree[var] and self.overwriter(var) is None
         if not idle or var.role == "feed" or var in self.results:
             return False
@@ -345,7 +339,7 @@ class Graph:
         return True
 
     def rewire(self, op: Op, old: Var, new: Var) -> None:
-        """Let an op read `new`, of the same type, wherever it reads `old`."""
+        """Make an op read `new`, of the same type, wherever it reads `old`."""
         op.inputs = {
             slot: [new if var is old else var for var in vars] for slot, vars in op.inputs.items()
         }
@@ -355,16 +349,16 @@ class Graph:
         self.edits += 1
 
     def replace_uses(self, old: Var, new: Var) -> None:
-        """Let all that read a var read another of its type, which is made before it."""
+        """Replace all uses of a var by another var of its type, which must be produced earlier."""
         for op in self.readers(old):
             self.rewire(op, old, new)
 
     def sweep(self) -> list[Var]:
-        """Drop all vars that no op touches and nobody asks for; returns them."""
+        """Remove all unused vars that are neither fed nor returned; returns them."""
         return [var for var in reversed(self.vars()) if self.drop(var)]
 
     def reorder(self, ops: Iterable[Op]) -> None:
-        """Make this the order of the ops: all of them, each once."""
+        """Set the order of the ops: a permutation of all of them, else ValueError."""
         ordered = list(ops)
         if set(ordered) != set(self._ops) or len(ordered) != len(self._ops):
             raise ValueError("an order must have every op of the graph exactly once")
@@ -395,6 +389,6 @@ class Graph:
         self.edits += 1
 
     def _behind(self, op: Op) -> Position:
-        """A position after everything an op must wait for and before all that stands later."""
+        """Return a position after all dependencies of an op and before every later op."""
         after = max((before.position for before in self.predecessors(op)), default=(-1,))
         return (*after, next(self._counter))

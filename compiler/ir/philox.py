@@ -1,9 +1,9 @@
-"""Random numbers that a key and a place decide, so that every machine draws the same ones.
+"""Counter-based random numbers (Philox 4x32-10): the same on every machine, independent of order.
 
-Philox 4x32-10 makes four words of 32 bits from a key of 64 bits and a counter of 128; no word needs
-the one before it. Element i of a stream has word i % 4 of the block that counter (i // 4, stream)
-gives, and kernels compute it where they need it: forward, backward, once more. Here it is NumPy, as
-kernels are held against it; what follows the words is the same arithmetic in both.
+Philox maps a 64-bit key and a 128-bit counter to four 32-bit words. Element i of a stream is word i
+% 4 of the block with counter (i // 4, stream), so kernels compute it where they need it: in
+forward, backward and rematerialised ops. This is the NumPy version, the reference implementation
+for the kernels; the arithmetic after the words is the same in both.
 
 J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
@@ -21,7 +21,7 @@ WORD = 2**32
 
 
 def philox(key: int, counter: Sequence[Array]) -> list[Array]:
-    """The four words that a key and the four words of a counter give: uint64 arrays of one shape.
+    """Compute the four words for a key and the four words of a counter: uint64 arrays of one shape.
 
     >>> [hex(int(word)) for word in philox(0, [np.uint64(0)] * 4)]
     ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
@@ -38,7 +38,7 @@ def philox(key: int, counter: Sequence[Array]) -> list[Array]:
 
 
 def words(key: int, stream: int, count: int) -> Array:
-    """The first words of a stream, four a block: uint64 [count]."""
+    """Return the first `count` words of a stream: uint64 [count]."""
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
     none = np.zeros_like(blocks)
     counter = [
@@ -50,60 +50,62 @@ def words(key: int, stream: int, count: int) -> Array:
     return np.stack(philox(key, counter), axis=-1).reshape(-1)[:count]
 
 
-def key_of(Key: Array, place: int) -> int:
-    """The key at a place of a tensor of keys, which holds it with a sign."""
+def rng_key(Key: Array, place: int) -> int:
+    """Return element `place` of an int64 tensor of keys as an unsigned number."""
     return int(Key.reshape(-1)[place]) % 2**64
 
 
 def uniform_by_key(Key: Array, place: int, sizes: Sequence[int], stream: int = 0) -> Array:
-    """Float32 numbers that are even over 0 <= number < 1: 24 bits of a word each."""
+    """Draw float32 numbers, uniform on [0, 1): 24 bits of one word each."""
     count = int(np.prod(sizes, dtype=np.int64))
-    drawn = words(key_of(Key, place), stream, count) >> np.uint64(8)
+    drawn = words(rng_key(Key, place), stream, count) >> np.uint64(8)
     return (drawn.astype(np.float32) * np.float32(2.0**-24)).reshape(sizes)
 
 
 def fine_by_key(Key: Array, place: int, sizes: Sequence[int]) -> Array:
-    """The same in float64: 53 bits of two words each."""
+    """Draw float64 numbers, uniform on [0, 1): 53 bits of two words each."""
     count = int(np.prod(sizes, dtype=np.int64))
-    pairs = words(key_of(Key, place), 0, 2 * count).reshape(-1, 2)
+    pairs = words(rng_key(Key, place), 0, 2 * count).reshape(-1, 2)
     drawn = (pairs[:, 1] << np.uint64(32) | pairs[:, 0]) >> np.uint64(11)
     return (drawn.astype(np.float64) * 2.0**-53).reshape(sizes)
 
 
 def normal_by_key(Key: Array, place: int, sizes: Sequence[int], dtype: Any) -> Array:
-    """Normal numbers of mean 0 and deviation 1, by Box and Muller: of two words one for each.
+    """Draw standard normal numbers by the Box-Muller transform, from one word each.
 
-    Elements 2n and 2n + 1 are the two that a pair of words gives.
+    Elements 2n and 2n + 1 are the two outputs for one pair of words.
     """
     count = int(np.prod(sizes, dtype=np.int64))
-    drawn = words(key_of(Key, place), 0, count + count % 2).astype(dtype).reshape(-1, 2)
-    near, turns = drawn[:, 0] * dtype(2.0**-32) + dtype(2.0**-33), drawn[:, 1] * dtype(2.0**-32)
+    drawn = words(rng_key(Key, place), 0, count + count % 2).astype(dtype).reshape(-1, 2)
+    near, periods = drawn[:, 0] * dtype(2.0**-32) + dtype(2.0**-33), drawn[:, 1] * dtype(2.0**-32)
     far = np.sqrt(dtype(-2.0) * np.log(near))
-    pair = np.stack([far * cosine_of_turns(turns), far * cosine_of_turns(turns - 0.25)], axis=-1)
+    pair = np.stack(
+        [far * cosine_of_turns(periods), far * cosine_of_turns(periods - 0.25)], axis=-1
+    )
     return pair.reshape(-1)[:count].reshape(sizes)
 
 
-def cosine_of_turns(turns: Array) -> Array:
-    """The cosine of full turns from -1/4 to 1, off by less than 1e-10.
+def cosine_of_turns(periods: Array) -> Array:
+    """Compute cos(2 pi x) for x from -1/4 to 1, with an error below 1e-10.
 
-    It is the sine of what is left to a quarter of a turn, an odd polynomial fitted to it, since
-    functions for any angle take far longer in kernels.
+    Evaluates the sine of the distance to the nearest quarter period by a fitted odd polynomial,
+    since general-purpose cosines are far slower in kernels.
     """
-    left = 0.25 - np.abs(turns - np.floor(turns + 0.5))
-    s = left * left
+    distance = 0.25 - np.abs(periods - np.floor(periods + 0.5))
+    s = distance * distance
     slope = s * (s * (s * -14.3941354073 + 42.0098057339) - 76.7042813219) + 81.6052262063
-    return left * (s * (s * slope - 41.341702117) + 6.28318530707)
+    return distance * (s * (s * slope - 41.341702117) + 6.28318530707)
 
 
 def below_by_key(Key: Array, place: int, sizes: Sequence[int], span: int, stream: int = 0) -> Array:
-    """Int64 numbers that are even over 0 <= number < span, which is at most 2**63.
+    """Draw int64 numbers, uniform on [0, span), where span is at most 2**63.
 
-    Sixty-four bits are multiplied by the span, and what is beyond them counts: no number is more
-    than 2**-64 likelier than it should be.
+    Takes the high part of the product of 64 random bits and the span (Lemire's method without
+    rejection): the bias of a number is at most 2**-64.
     """
     count = int(np.prod(sizes, dtype=np.int64))
     shift, low = np.uint64(32), np.uint64(WORD - 1)
-    pairs = words(key_of(Key, place), stream, 2 * count).reshape(-1, 2)
+    pairs = words(rng_key(Key, place), stream, 2 * count).reshape(-1, 2)
     first, second = np.uint64(span % WORD), np.uint64(span // WORD)
     carried = pairs[:, 0] * first >> shift
     middle = pairs[:, 1] * first + carried
@@ -113,7 +115,7 @@ def below_by_key(Key: Array, place: int, sizes: Sequence[int], span: int, stream
 
 
 class Numbers:
-    """NumPy, and numbers by key beside it: the `xp` of bodies that draw."""
+    """NumPy and the counter-based random numbers: the `xp` of bodies that draw."""
 
     uniform_by_key = staticmethod(uniform_by_key)
 

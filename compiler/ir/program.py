@@ -1,8 +1,8 @@
 """Program: blocks of ops in the order the user wrote them; a name may be written twice.
 
-This is what `fluid` records and what saved models hold. It is plain data with a version counter:
-every edit bumps `Program.version`, so that a compiled form is found again without comparing ops.
-`fluid.framework` adds the sugar users see by deriving from these classes.
+This is what `fluid` records and what saved models hold: plain data with a version counter. Every
+edit increments `Program.version`, so that the compilation cache need not compare ops.
+`fluid.framework` derives the user-visible classes from these.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from compiler.ir.types import DType
 MAIN_BLOCK = 0
 NO_BLOCK = -1
 EMPTY = "@EMPTY@"
-"""The name that stands for "no variable" in a slot."""
+"""The name of an absent variable in a slot."""
 GRAD = "@GRAD"
-"""The suffix that turns a variable's name into its gradient's."""
+"""The suffix of gradient names."""
 
 
 class OpRole(IntFlag):
-    """What an op is for (fluid_spec A.3): passes and `clone(for_test=True)` go by it."""
+    """The role of an op (fluid_spec A.3), used by passes and `clone(for_test=True)`."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -34,7 +34,7 @@ class OpRole(IntFlag):
 
 
 class VarKind(StrEnum):
-    """What a variable holds; the names of `VarType.Type`."""
+    """The kind of a variable; the names of `VarType.Type`."""
 
     TENSOR = "LOD_TENSOR"
     SELECTED_ROWS = "SELECTED_ROWS"
@@ -48,13 +48,13 @@ class VarKind(StrEnum):
 
 
 class BlockRef(int):
-    """The index of a block, as an op's attribute (`sub_block`)."""
+    """A block index as the value of an op attribute (`sub_block`)."""
 
 
 class VarDesc:
-    """A variable of a block: name, type, and what the executor must know of it.
+    """A variable of a block: its name, its type, and flags for the executor.
 
-    `shape` uses -1 for unknown sizes and is None where it is not known at all.
+    `shape` uses -1 for unknown sizes and is None if it is not known at all.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class VarDesc:
 
     @property
     def holds_tensor(self) -> bool:
-        """True for what has a shape and elements."""
+        """True for kinds with a shape and elements."""
         return self.kind in (VarKind.TENSOR, VarKind.SELECTED_ROWS)
 
 
 class OpDesc:
     """An op of a block: its type, the names in its slots, its attributes, the user's line.
 
-    Slots keep alphabetical order, as the reference shows them.
+    Slots are in alphabetical order, as the reference prints them.
     """
 
     def __init__(
@@ -107,20 +107,20 @@ class OpDesc:
 
     @property
     def role(self) -> OpRole:
-        """The `op_role` attribute; forward where it is not given."""
+        """The `op_role` attribute; forward by default."""
         return OpRole(int(self.attrs.get("op_role", 0)))
 
     def reads(self) -> list[str]:
-        """Every name it reads, slot by slot."""
+        """List every name it reads, slot by slot."""
         return [n for names in self.inputs.values() for n in names if n != EMPTY]
 
     def writes(self) -> list[str]:
-        """Every name it writes, slot by slot."""
+        """List every name it writes, slot by slot."""
         return [n for names in self.outputs.values() for n in names if n != EMPTY]
 
 
 class Block:
-    """Variables by name and ops in order; names not found here are looked up in the parent."""
+    """Variables by name and ops in order; names missing here are looked up in the parent block."""
 
     def __init__(self, program: Program, idx: int, parent_idx: int = NO_BLOCK) -> None:
         self.owner = program
@@ -137,14 +137,14 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """How many blocks lie inside each other here, the main block and this one included."""
+        """The nesting depth of the block; 1 for the main block."""
         depth, block = 1, self
         while block.parent_idx != NO_BLOCK:
             depth, block = depth + 1, block.owner.blocks[block.parent_idx]
         return depth
 
     def lookup(self, name: str) -> VarDesc | None:
-        """The variable of this name here or in an enclosing block; None where there is none."""
+        """Return the variable of this name in this or an enclosing block, or None."""
         block: Block | None = self
         while block is not None:
             if name in block.vars:
@@ -153,7 +153,7 @@ class Block:
         return None
 
     def add_var(self, name: str, **fields: Any) -> VarDesc:
-        """Declare a variable; fields as for `VarDesc`. A name declared before is replaced."""
+        """Declare a variable with the fields of `VarDesc`; replaces an earlier declaration."""
         self.vars[name] = var = VarDesc(name, **fields)
         self.owner.touch()
         return var
@@ -167,43 +167,43 @@ class Block:
         source: str = "",
         index: int | None = None,
     ) -> OpDesc:
-        """Append an op, or insert it before position `index`."""
+        """Append an op, or insert it at `index`."""
         op = OpDesc(type, inputs, outputs, attrs, source)
         self.ops.insert(len(self.ops) if index is None else index, op)
         self.owner.touch()
         return op
 
     def remove_op(self, index: int) -> None:
-        """Take out the op at a position."""
+        """Remove the op at an index."""
         del self.ops[index]
         self.owner.touch()
 
 
 class Program:
-    """Blocks; block 0 is the main one. `version` grows with every edit."""
+    """A list of blocks; block 0 is the main one. `version` increases with every edit."""
 
     def __init__(self) -> None:
         self.version = 0
         self.known_digest: tuple[int, str] | None = None
-        """A version and its digest, kept by `compiler.ir.text.program_printer.program_digest`."""
+        """A version and its digest, cached by `compiler.ir.text.program_printer.program_digest`."""
         self.blocks: list[Block] = [self.make_block(MAIN_BLOCK, NO_BLOCK)]
 
     def make_block(self, idx: int, parent_idx: int) -> Block:
-        """The block object for an index; derived programs make their own kind."""
+        """Create the block object for an index; subclasses return their own block class."""
         return Block(self, idx, parent_idx)
 
     def add_block(self, parent_idx: int) -> Block:
-        """Append an empty block inside another one."""
+        """Append an empty block with the given parent."""
         block = self.make_block(len(self.blocks), parent_idx)
         self.blocks.append(block)
         self.touch()
         return block
 
     def touch(self) -> None:
-        """Say that something was edited, so that compiled forms are not used for it."""
+        """Record an edit, which invalidates compiled programs."""
         self.version += 1
 
     def all_vars(self) -> Iterator[VarDesc]:
-        """Every variable of every block, in order of declaration."""
+        """Iterate over the variables of every block, in order of declaration."""
         for block in self.blocks:
             yield from block.vars.values()

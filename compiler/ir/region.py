@@ -1,9 +1,9 @@
-"""Which bytes of a slot a value has: all of them, some behind others, or some of every row.
+"""Regions: which bytes of a slot a value occupies; contiguous, or strided rows.
 
-What an op takes apart or puts together need not be copied: the parts may lie in the memory of the
-whole. Along the outermost axes a part is one run of bytes; along others it is a run in every row
-of the whole, with gaps between. Sizes may be expressions, so what is said here of two regions holds
-for all sizes, or is not said.
+The parts of a concat or split need not be copied: they may be views of the whole. A part along the
+outermost axes is one contiguous range of bytes; along other axes it is a range in every row of the
+whole, with gaps between. Sizes may be symbolic, so the predicates here are conservative: they are
+True only if they hold for all values of the symbols.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compiler.ir.types import Shape, TensorType
 
 @dataclass(frozen=True)
 class Region:
-    """Bytes of a slot: from `offset` on, without gaps, or `row` bytes of every `pitch`.
+    """Bytes of a slot: contiguous from `offset`, or `row` bytes of every `pitch`.
 
     >>> print(Region(), Region(128), Region(128, 64, 256))
      [128] [128, 64, 256]
@@ -29,7 +29,7 @@ class Region:
 
     @property
     def has_gaps(self) -> bool:
-        """True for rows that do not follow each other at once."""
+        """True for strided rows, with gaps between them."""
         return self.pitch != 0
 
     def __str__(self) -> str:
@@ -40,16 +40,16 @@ class Region:
 
 
 WHOLE = Region()
-"""A slot from its beginning on."""
+"""A contiguous region at offset 0."""
 
 
-def region_of(sizes: Shape) -> Region | None:
-    """The region that sizes in brackets say: an offset, or with a row and a pitch; else None."""
+def region_from_sizes(sizes: Shape) -> Region | None:
+    """Return the region for `[offset]` or `[offset, row, pitch]`; None for any other length."""
     return Region(*sizes) if len(sizes) in (1, 3) else None
 
 
 def part_region(outer: Region, whole: TensorType, part: TensorType, share: Share) -> Region | None:
-    """Where a part of a value lies, if the value lies in `outer`; None where that is no region."""
+    """Return the region of a part of a value in region `outer`; None if it is not a region."""
     if share.size is None:
         found = outer
     else:
@@ -73,7 +73,7 @@ def _fits(type: TensorType, region: Region) -> bool:
 
 
 def leading_axes(type: TensorType, row: Size) -> int | None:
-    """How many axes count the rows, so that the others make one of `row` bytes; None if none do."""
+    """Return how many leading axes index rows of `row` bytes; None if no number does."""
     for axis in range(type.rank + 1):
         if product(type.shape[axis:]) * type.dtype.itemsize == row:
             return axis
@@ -81,7 +81,7 @@ def leading_axes(type: TensorType, row: Size) -> int | None:
 
 
 def strides(type: TensorType, region: Region) -> tuple[Size, ...]:
-    """Bytes from one place of each axis to the next; empty where there are no gaps."""
+    """Return the strides of a type in a region, in bytes; empty for a contiguous region."""
     axes = leading_axes(type, region.row) if region.has_gaps else None
     if axes is None:
         return ()
@@ -91,7 +91,7 @@ def strides(type: TensorType, region: Region) -> tuple[Size, ...]:
 
 
 def end(type: TensorType, region: Region) -> Size:
-    """The byte of the slot behind the last one of a region."""
+    """Return the end offset of a region, exclusive."""
     if not region.has_gaps:
         return region.offset + type.nbytes
     rows = product(type.shape[: leading_axes(type, region.row) or 0])
@@ -99,7 +99,7 @@ def end(type: TensorType, region: Region) -> Size:
 
 
 def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
-    """True where two regions of a slot share no byte, whatever the sizes are.
+    """Return whether two regions of a slot are disjoint for all sizes.
 
     >>> from compiler.ir.types import DType
     >>> ten = TensorType(DType.FP32, (10,))
@@ -117,7 +117,7 @@ def are_apart(a: TensorType, one: Region, b: TensorType, other: Region) -> bool:
 
 
 def at_most(a: Size, b: Size) -> bool:
-    """True where a ≤ b whatever the names stand for, as far as the signs of terms tell.
+    """Return whether a ≤ b for all symbol values, as far as the signs of terms prove it.
 
     >>> from compiler.ir.dims import Dim
     >>> N = Dim.named("N")

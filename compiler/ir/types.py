@@ -1,4 +1,4 @@
-"""Element types and tensor types: what the compiler knows of a value before it exists."""
+"""Element types and tensor types."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from compiler.ir.cached_property import cached_property
 from compiler.ir.dims import UNKNOWN, Dim, Size, evaluate, product
 
 Shape: TypeAlias = tuple[Size, ...]
-"""Sizes from the outermost axis inwards; an entry is a number or a `Dim`."""
+"""Sizes from the outermost axis inwards; each is a number or a `Dim`."""
 
 Array: TypeAlias = NDArray[Any]
 """A NumPy array of any element type."""
 
 
 class VarTypeId(IntEnum):
-    """`VarType.Type`: dtypes of tensors and, from 7 to 18, kinds of variables; BF16 came later.
+    """`VarType.Type`: tensor dtypes and, from 7 to 18, variable kinds; BF16 is newer.
 
-    They show as the reference shows them, which scripts compare and print.
+    They print as in the reference, since scripts compare and print them.
 
     >>> str(VarTypeId.FP32), f"{VarTypeId.FP32}", [VarTypeId.FP32]
     ('VarType.FP32', 'VarType.FP32', [VarType.FP32])
@@ -63,7 +63,7 @@ class VarTypeId(IntEnum):
 
 
 class DType(Enum):
-    """An element type: its name in `.ir` text and the number `VarType.Type` gives it."""
+    """An element type: its name in `.ir` text and its number in `VarType.Type`."""
 
     BOOL = ("bool", 0)
     INT16 = ("i16", 1)
@@ -83,24 +83,24 @@ class DType(Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy element type of the same name: `FP32` → `float32`."""
+        """The NumPy dtype of the same name: `FP32` → `float32`."""
         return _NUMPY[self]
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element takes; 0 for a token, which carries order and no data."""
+        """The size of an element in bytes; 0 for a token, which has no data."""
         return 0 if self is DType.TOKEN else self.numpy.itemsize
 
     @property
     def is_float(self) -> bool:
-        """True for the types that have gradients."""
+        """True for floating-point types, which have gradients."""
         return self in FLOATS
 
     @staticmethod
     def of(value: DTypeLike | int | DType) -> DType:
-        """The type for a NumPy dtype, its name (`'float32'`), or a `VarType.Type` number.
+        """Return the type for a NumPy dtype, its name (`'float32'`), or a `VarType.Type` number.
 
-        Raises TypeError naming the value where fluid has no such type.
+        Raises TypeError if fluid has no such type.
 
         >>> DType.of("float32"), DType.of(3).text
         (<DType.FP32: ('f32', 5)>, 'i64')
@@ -114,10 +114,10 @@ class DType(Enum):
 
 
 FLOATS = frozenset({DType.FP16, DType.BF16, DType.FP32, DType.FP64})
-"""The types that have gradients."""
+"""The floating-point types, which have gradients."""
 
 HALVES = frozenset({DType.FP16, DType.BF16})
-"""Floats of two bytes: kept as they are, computed with in float32."""
+"""The half-precision types: stored in two bytes, computed with in float32."""
 
 _NUMPY_NAMES = {
     DType.BOOL: "bool",
@@ -141,7 +141,7 @@ _BY_TEXT = {dtype.text: dtype for dtype in DType}
 
 
 def is_floating(dtype: np.dtype[Any]) -> bool:
-    """True for NumPy's floats, and for bfloat16, which NumPy counts as no kind of its own.
+    """Return whether a NumPy dtype is a float or bfloat16, whose `kind` is not "f" in NumPy.
 
     >>> is_floating(np.dtype("float16")), is_floating(DType.BF16.numpy), is_floating(np.dtype(int))
     (True, True, False)
@@ -150,7 +150,7 @@ def is_floating(dtype: np.dtype[Any]) -> bool:
 
 
 def lowest(dtype: DType) -> float:
-    """The least finite number of a float type.
+    """Return the lowest finite number of a float type.
 
     >>> lowest(DType.FP16), lowest(DType.BF16)
     (-65504.0, -3.3895313892515355e+38)
@@ -166,7 +166,7 @@ def _by_name(value: DTypeLike) -> DType | None:
 
 
 def parse_dtype(text: str) -> DType:
-    """The type written `f32`, `i64`, `bool` … in `.ir` text; ValueError for anything else."""
+    """Parse an element type of `.ir` text: `f32`, `i64`, `bool` …; ValueError for anything else."""
     if text not in _BY_TEXT:
         raise ValueError(f"{text!r} is not an element type: {', '.join(_BY_TEXT)}")
     return _BY_TEXT[text]
@@ -174,7 +174,7 @@ def parse_dtype(text: str) -> DType:
 
 @dataclass(frozen=True)
 class TensorType:
-    """Element type and shape of a value; `is_array` for a list of tensors of such a type.
+    """The element type and shape of a value; `is_array` for a tensor array with such elements.
 
     >>> print(TensorType(DType.FP32, (Dim.named("N"), 4)))
     f32[N, 4]
@@ -188,40 +188,40 @@ class TensorType:
 
     @property
     def rank(self) -> int:
-        """How many axes it has."""
+        """The number of axes."""
         return len(self.shape)
 
     @cached_property
     def numel(self) -> Size:
-        """How many elements it has."""
+        """The number of elements."""
         return product(self.shape)
 
     @cached_property
     def nbytes(self) -> Size:
-        """How many bytes its elements take; unknown for a list of tensors."""
+        """The size of its data in bytes; unknown for a tensor array."""
         return UNKNOWN if self.is_array else self.numel * self.dtype.itemsize
 
     @cached_property
     def is_open(self) -> bool:
-        """True where only data decides the size, so that no memory can be planned for it."""
+        """True if the size is data-dependent, so that its memory cannot be planned."""
         return self.is_array or any(isinstance(n, Dim) and not n.known for n in self.shape)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names its shape depends on, sorted."""
+        """The symbols in its shape, sorted."""
         found = {name for size in self.shape if isinstance(size, Dim) for name in size.names}
         return tuple(sorted(found))
 
     def with_shape(self, shape: Sequence[Size]) -> TensorType:
-        """The same element type in another shape."""
+        """Return the type with another shape."""
         return TensorType(self.dtype, tuple(shape), self.is_array)
 
     def with_dtype(self, dtype: DType) -> TensorType:
-        """The same shape of another element type."""
+        """Return the type with another element type."""
         return TensorType(dtype, self.shape, self.is_array)
 
     def at(self, values: dict[str, int]) -> tuple[int, ...]:
-        """The shape in numbers, given what each name stands for."""
+        """Evaluate the shape for given symbol values."""
         return tuple(evaluate(size, values) for size in self.shape)
 
     def __str__(self) -> str:
@@ -229,22 +229,22 @@ class TensorType:
 
 
 TOKEN = TensorType(DType.TOKEN, ())
-"""The type of a var that orders two ops and carries no data."""
+"""The type of a var that only orders two ops and has no data."""
 
 SAVED = TensorType(DType.TOKEN, (), is_array=True)
-"""The type of what a block's runs leave behind for its gradient: a list of their values."""
+"""The type of the values that the iterations of a block save for its gradient: a list of values."""
 
 
 def type_of(array: Array) -> TensorType:
-    """The type of an array."""
+    """Return the type of an array."""
     return TensorType(DType.of(array.dtype), array.shape)
 
 
 def from_fluid(shape: Sequence[int], dtype: DType) -> TensorType:
-    """The type of a fluid shape, in which -1 stands for an unknown size."""
+    """Convert a fluid shape, where -1 means unknown, to a type."""
     return TensorType(dtype, tuple(UNKNOWN if size < 0 else int(size) for size in shape))
 
 
 def to_fluid(shape: Shape) -> tuple[int, ...]:
-    """The fluid spelling of a shape: -1 for every size that is not a number."""
+    """Convert a shape to fluid's: -1 for every symbolic size."""
     return tuple(size if isinstance(size, int) else -1 for size in shape)

@@ -54,7 +54,7 @@ def test_a_sample_of_all_ops() -> None:
         ("split_selected_rows", "height_sections", [2] * 5000, "5000 parts, but at most 4096"),
         ("group_norm_grad", "groups", 10**6, "must have one shape"),
         ("hierarchical_sigmoid", "num_classes", 2**31 - 1, "expected at least 2147483646 rows"),
-        ("dropout_by_key", "place", 2**31 - 1, "'place' is 2147483647, expected a key"),
+        ("dropout_by_key", "place", 2**31 - 1, "'place' is 2147483647, expected an index"),
         ("crop_grad", "offsets", [1, -(2**31)], "is no part of X"),
         ("im2sequence_grad", "kernels", [-2, 3], "im2sequence"),
         ("pool2d_grad", "paddings", [2**31 - 1, 0], "expected"),

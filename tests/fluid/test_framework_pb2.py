@@ -163,7 +163,7 @@ def test_bytes_that_are_no_program() -> None:
         pb.ProgramDesc().ParseFromString(b"\x0a\xff")
     with pytest.raises(TypeError, match="bytes-like object is required, not 'str'"):
         pb.ProgramDesc().ParseFromString("abc")
-    with pytest.raises(ProtoError, match="OpDesc needs its type"):
+    with pytest.raises(ProtoError, match="OpDesc lacks the required field type"):
         pb.OpDesc().SerializeToString()
 
 

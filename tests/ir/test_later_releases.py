@@ -163,7 +163,7 @@ def test_a_constant_of_another_type_keeps_its_number():
 @pytest.mark.parametrize(("number", "dtype"), [(0.5, VarTypeId.INT64), (2.0, VarTypeId.BOOL)])
 def test_a_constant_that_its_variable_cannot_hold(number: float, dtype: int):
     half = attr("value", AttrType.FLOAT, f=number)
-    with pytest.raises(BadAttribute, match=f"the constant is {number}, which its variable"):
+    with pytest.raises(BadAttribute, match=f"the constant is {number}, which the type"):
         read(constant("fill_constant", [1], VarTypeId.FP32, half), [1], dtype)
 
 

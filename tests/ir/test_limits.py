@@ -58,7 +58,7 @@ def test_an_expression_within_the_limits_is_read_back_fast() -> None:
 @pytest.mark.parametrize(
     ("grown", "message"),
     [
-        (lambda size: (size + 1) // 2, "49 floor divisions inside each other"),
+        (lambda size: (size + 1) // 2, "49 nested floor divisions"),
         (lambda size: (size + 1) // 2 + (size + 1) // 3, "symbols"),
         (lambda size: size * size + Dim.named("M"), "symbols"),
     ],

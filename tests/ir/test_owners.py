@@ -73,10 +73,10 @@ def without(name: str) -> Change:
 @pytest.mark.parametrize(
     ("model", "kind", "change", "message"),
     [
-        (RNN, "recurrent", attrs(sub_block=BlockRef(0)), r"in block 0 of 3 has the sub_block 0, a"),
-        (RNN, "recurrent", attrs(sub_block=BlockRef(9)), "has the sub_block 9, and none"),
-        (LOOP, "while", without("sub_block"), "has the sub_block None, and none"),
-        (LOOP, "while_grad", attrs(sub_block="x"), "has the sub_block 'x', and none"),
+        (RNN, "recurrent", attrs(sub_block=BlockRef(0)), r"in block 0 of 3 has the sub_block 0, e"),
+        (RNN, "recurrent", attrs(sub_block=BlockRef(9)), "has the sub_block 9, expected"),
+        (LOOP, "while", without("sub_block"), "has the sub_block None, expected"),
+        (LOOP, "while_grad", attrs(sub_block="x"), "has the sub_block 'x', expected"),
         (RNN, "recurrent", without("inputs"), "Input inputs not found: recurrent needs it"),
         (RNN, "recurrent_grad", inputs(step_scopes=[]), "Input step_scopes not found"),
         (LOOP, "while_grad", without("StepScopes"), "Input StepScopes not found"),

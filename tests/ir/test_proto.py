@@ -259,13 +259,13 @@ def test_noise_is_refused_or_read(data: bytes, kind: str):
         (
             "0aff7f",
             "ProgramDesc",
-            r"byte 3: .*blocks: expected 16383 bytes, given the 0 that are left",
+            r"byte 3: .*blocks: expected 16383 bytes, got the 0 that remain",
         ),
         ("0a00", "ProgramDesc", r"byte 2: BlockDesc has no idx"),
         ("08000800", "BlockDesc", r"byte 0: BlockDesc has no parent_idx"),
-        ("080008001000", "BlockDesc", r"byte 0: BlockDesc.idx is given 2 times, not once"),
-        ("0a0101", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, given a length"),
-        ("0d01000000", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, given 4 bytes"),
+        ("080008001000", "BlockDesc", r"byte 0: BlockDesc.idx appears 2 times, not once"),
+        ("0a0101", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, got a length"),
+        ("0d01000000", "BlockDesc", r"byte 0: BlockDesc.idx: expected a varint, got 4 bytes"),
         (
             "0880808080808080808080",
             "BlockDesc",
@@ -279,7 +279,7 @@ def test_noise_is_refused_or_read(data: bytes, kind: str):
         (
             "088080808010",
             "BlockDesc",
-            r"byte 1: BlockDesc.idx: expected an int32, given 4294967296",
+            r"byte 1: BlockDesc.idx: expected an int32, got 4294967296",
         ),
         ("2500", "OpDesc.Attr", r"byte 2: OpDesc.Attr.f: the data ends inside a float"),
         ("0000", "Version", r"byte 0: Version: there is no field number 0"),
@@ -289,7 +289,7 @@ def test_noise_is_refused_or_read(data: bytes, kind: str):
         (
             "1205",
             "Version",
-            r"byte 2: Version field 2: expected 5 bytes, given the 0 that are left",
+            r"byte 2: Version field 2: expected 5 bytes, got the 0 that remain",
         ),
         ("1201ff", "VarType.TensorDesc", r"byte 3: VarType.TensorDesc.dims: .* inside a varint"),
         ("", "VarDesc", r"byte 0: VarDesc has no name"),
@@ -306,15 +306,15 @@ def test_a_refusal_names_byte_field_and_expectation(data: str, kind: str, messag
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (build("OpDesc"), "OpDesc needs its type"),
-        (build("OpDesc", type=3), "OpDesc.type: expected required string, given 3"),
+        (build("OpDesc"), "OpDesc lacks the required field type"),
+        (build("OpDesc", type=3), "OpDesc.type: expected required string, got 3"),
         (build("OpDesc", type=["relu"]), "OpDesc.type: expected required string"),
         (build("OpDesc", type="t", attrs="a"), "OpDesc.attrs: expected repeated OpDesc.Attr"),
         (
             build("OpDesc", type="t", is_target=1),
-            "OpDesc.is_target: expected optional bool, given 1",
+            "OpDesc.is_target: expected optional bool, got 1",
         ),
-        (build("OpDesc", type="t", attrs=[build("Version")]), "given Version"),
+        (build("OpDesc", type="t", attrs=[build("Version")]), "got Version"),
         (build("OpDesc", type="\ud800"), "OpDesc.type: expected required string"),
         (build("BlockDesc", idx=2**31, parent_idx=0), "BlockDesc.idx: expected required int32"),
         (build("OpDesc.Attr", name="f", type=1, f=1e39), "OpDesc.Attr.f: expected optional float"),
@@ -332,11 +332,15 @@ def test_asking_for_what_is_not_there_says_why():
     op = build("OpDesc", type="relu")
     with pytest.raises(ProtoError, match="OpDesc has no field 'name'"):
         op.has("name")
-    with pytest.raises(ProtoError, match=r"OpDesc\.type is required string; one int was asked for"):
+    with pytest.raises(ProtoError, match=r"OpDesc\.type is required string; one int was requested"):
         op.one("type", int)
-    with pytest.raises(ProtoError, match=r"OpDesc\.attrs is repeated .*; one Message was asked"):
+    with pytest.raises(
+        ProtoError, match=r"OpDesc\.attrs is repeated .*; one Message was requested"
+    ):
         op.one("attrs", Message)
-    with pytest.raises(ProtoError, match=r"OpDesc\.type is required string; many str were asked"):
+    with pytest.raises(
+        ProtoError, match=r"OpDesc\.type is required string; many str were requested"
+    ):
         op.many("type", str)
     with pytest.raises(ProtoError, match=r"lod_tensor is optional .* and not set; one Message"):
         build("VarType", type=VarTypeId.RAW).one("lod_tensor", Message)

@@ -221,7 +221,9 @@ def test_empty_lists_of_the_reference_keep_their_type():
 def test_what_no_attribute_can_hold_is_refused(value: Any):
     program = Program()
     program.blocks[0].add_op("custom", {}, {}, {"strange": value})
-    with pytest.raises(CompileError, match=r"custom: attribute 'strange' is .* no saved program"):
+    with pytest.raises(
+        CompileError, match=r"custom: attribute 'strange' is .* saved programs cannot"
+    ):
         dump_program(program)
 
 
@@ -300,16 +302,16 @@ def test_a_variable_that_nobody_gave_a_shape_has_none():
 # ---- bad input ----
 
 BAD = {
-    "nothing": (b"", "it holds no blocks"),
+    "nothing": (b"", "it has no blocks"),
     "text": (b"import paddle", "m: "),
     "only a version": (
         dump(build("ProgramDesc", version=build("Version", version=0))),
-        "it holds no blocks",
+        "it has no blocks",
     ),
-    "main inside itself": (desc(block(parent_idx=0)), "block 0 of 1 cannot lie in block 0"),
-    "a parent too far": (desc(block(), block(1, 2)), "block 1 of 2 cannot lie in block 2"),
-    "a second main": (desc(block(), block(1, -1)), "block 1 of 2 cannot lie in block -1"),
-    "another number": (desc(block(3)), "block 0 calls itself block 3"),
+    "main inside itself": (desc(block(parent_idx=0)), "block 0 of 1 cannot have the parent 0"),
+    "a parent too far": (desc(block(), block(1, 2)), "block 1 of 2 cannot have the parent 2"),
+    "a second main": (desc(block(), block(1, -1)), "block 1 of 2 cannot have the parent -1"),
+    "another number": (desc(block(3)), "block 0 has the index 3"),
     "a forward block too far": (
         desc(block(forward_block_idx=1)),
         "block 0 of 1 cannot be the backward of block 1",
@@ -329,7 +331,7 @@ BAD = {
     "a token": (desc(block(vars=[var(lod_tensor=tensor(2, data_type=-1))])), "is of data type -1"),
     "huge dims": (
         desc(block(vars=[var(lod_tensor=tensor(1 << 40, -1, 1 << 40))])),
-        "variable 'x' has the shape [1099511627776, -1, 1099511627776], more than 63 bits",
+        "variable 'x' has the shape [1099511627776, -1, 1099511627776], whose size in bytes",
     ),
     "LoD levels": (
         desc(block(vars=[var(lod_tensor=tensor(2, lod_level=-2))])),
@@ -345,11 +347,11 @@ BAD = {
     ),
     "a slot twice": (
         desc(block(ops=[op(inputs=[slot("X", "a"), slot("X", "b")])])),
-        "block 0: op 0 (relu): slot 'X' is given twice",
+        "block 0: op 0 (relu): slot 'X' appears twice",
     ),
     "an attribute twice": (
         desc(block(ops=[op(), op(attr("a", AttrType.INT), attr("a", AttrType.FLOAT))])),
-        "block 0: op 1 (relu): attribute 'a' is given twice",
+        "block 0: op 1 (relu): attribute 'a' appears twice",
     ),
     "a block too far": (
         desc(block(ops=[op(attr("sub_block", AttrType.BLOCK, block_idx=1))])),
@@ -368,7 +370,7 @@ def test_bad_input_is_named(data: bytes, message: str):
         load_program(data, "some/m")
     assert str(caught.value).startswith("some/m is not a saved program: ")
     assert message in str(caught.value)
-    assert "hint: is the file whole" in str(caught.value)
+    assert "hint: is the file complete" in str(caught.value)
 
 
 def test_names_that_the_factory_refuses_are_named():

@@ -109,19 +109,19 @@ def broken(g: Graph, message: str, check=verify) -> None:
 def test_var_of_another_graph():
     g, op = small()
     op.inputs["X"] = [Graph().feed("x", ROW)]
-    broken(g, "vars: 'x' is no var of graph 'main'")
+    broken(g, "vars: 'x' is not a var of graph 'main'")
 
 
 def test_result_of_another_graph():
     g, _ = small()
     g.results = [Graph().feed("x", ROW)]
-    broken(g, "results: 'x' is no var of graph 'main'")
+    broken(g, "results: 'x' is not a var of graph 'main'")
 
 
 def test_storage_of_another_graph():
     g, op = small()
     op["Out"].overwrites = Graph().feed("x", ROW)
-    broken(g, "storage: 'y' overwrites 'x', which is no var of graph 'main'")
+    broken(g, "storage: 'y' overwrites 'x', which is not a var of graph 'main'")
 
 
 def test_two_producers():
@@ -152,7 +152,7 @@ def test_positions_must_count_up():
     g, op = small()
     check_ordered(g)
     g.op("tanh", {"X": [op["Out"]]}, {"Out": [g.var("z", ROW)]})
-    broken(g, r"ORDERED: op 1 stands at \(0, 1\)", check_ordered)
+    broken(g, r"ORDERED: op 1 has position \(0, 1\)", check_ordered)
     g.reorder(g.ops())
     check_ordered(g)
 

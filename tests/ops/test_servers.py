@@ -164,7 +164,9 @@ def test_rows_of_a_remote_table_are_asked_once_and_give_the_same(kind, slot, inp
 
 def test_losses_on_remote_tables_have_no_gradient_here():
     attrs = {"remote_prefetch": True, "table_names": ["w"], "epmap": ["a:1"]}
-    with pytest.raises(CompileError, match="nce_grad needs rows of 'w', which lies on a server"):
+    with pytest.raises(
+        CompileError, match="nce_grad needs rows of 'w', which is on a parameter server"
+    ):
         as_remote(OpDesc("nce_grad", {}, {}, attrs))
     assert as_remote(OpDesc("nce", {}, {}, {"remote_prefetch": True})).type == "nce"
 

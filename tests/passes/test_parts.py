@@ -162,7 +162,7 @@ def test_a_sound_plan_of_parts_is_none_to_refuse():
         ("s0[16, 16, 32]", "s0[8, 16, 32]", "slot 0 holds 'a' and 'b', which live at once"),
         ("s0[16, 16, 32]", "s0[16]", "either may be larger"),
         ("a, b]) {'axis': 1}", "b, a]) {'axis': 1}", "slot 0 holds 'a' and 'c', which live at once"),
-        ("tanh(X=x)", "mul(X=x, Y=w)", "'a' has gaps that an op cannot deal with"),
+        ("tanh(X=x)", "mul(X=x, Y=w)", "'a' is strided, which one of its ops does not support"),
         ("@s1) = relu", "@s0[4]) = relu", "slot 0 holds 'c' and 'd', which live at once"),
     ],
 )  # fmt: skip

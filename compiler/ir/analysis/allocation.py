@@ -1,9 +1,9 @@
-"""The fact STORED: no two values that live at once have a byte in common, but for the same content.
+"""The check of fact STORED: values that are live at the same time do not overlap in memory.
 
-Memory is written where an op makes a value, but not where the value lies in what it is part of, or
-where its parts lie in it: there its bytes stand already (`written`). Everything else that is alive
-at a write must be apart from what is written, or be read for the last time by the kernel that
-writes, which may then write over it (`may_take_over`).
+An op writes memory for an output, except where the output is already in place, as a view of another
+value (`written`). Every other value that is live at that step must be disjoint from the written
+bytes, or be read for the last time by the writing kernel, which may then reuse its memory
+(`may_take_over`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Lives = Mapping[Var, tuple[int, int]]
 
 
 def check_stored(g: Graph) -> None:
-    """STORED: what needs memory, of a known size, has a slot, and its bytes are its own.
+    """Check STORED: every live value of known size has a slot that no other live value overlaps.
 
-    Raises VerifyError for the first var that breaks it.
+    Raises VerifyError for the first var that violates it.
     """
     alive = lives(g)
     held: dict[int, list[Var]] = {}
     for var in g.vars():
-        _check_slot_of(g, var, var in alive)
+        _check_var(g, var, var in alive)
         if var.slot is not None:
             held.setdefault(var.slot, []).append(var)
     for vars in held.values():
@@ -47,8 +47,8 @@ def check_stored(g: Graph) -> None:
 def clashes(
     ops: Sequence[Op], op: Op, var: Var, others: Sequence[Var], alive: Lives, step: int
 ) -> Iterator[Var]:
-    """Those of other vars in its slot that would be lost where `op`, of the kernel `ops`, writes
-    a var at a step.
+    """Yield the vars of `others` (in the same slot) that are overwritten while live, if `op`, of
+    kernel `ops`, writes `var` at `step`.
     """
     regions = written(op, var)
     if not regions:
@@ -61,8 +61,8 @@ def clashes(
             continue
         if all(are_apart(var.type, each, other.type, other.region) for each in regions):
             continue
-        handed_over = start < step == stop - 1 and other.region == var.region
-        if not (handed_over and _may_take_over(ops, other, var)):
+        is_last_read = start < step == stop - 1 and other.region == var.region
+        if not (is_last_read and _may_take_over(ops, other, var)):
             yield other
 
 
@@ -70,20 +70,22 @@ def _may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
     return old.type.nbytes == new.type.nbytes and may_take_over(ops, old, new)
 
 
-def _check_slot_of(g: Graph, var: Var, needs_memory: bool) -> None:
+def _check_var(g: Graph, var: Var, needs_memory: bool) -> None:
     what, producer = f"{var.role} {var.label!r}", g.producer(var)
     if var.slot is not None and not needs_memory:
         raise broken("STORED", f"{what} has a slot, but needs none", producer)
     if var.slot is None and needs_memory and _is_known(var.type.nbytes):
         raise broken("STORED", f"{what} needs memory, but has no slot", producer)
-    if needs_memory and var.overwrites is not None and not _same_place(var, var.overwrites):
+    if needs_memory and var.overwrites is not None and not _same_memory(var, var.overwrites):
         raise broken("STORED", f"{what} is not in the slot of what it overwrites", producer)
     if var.region.has_gaps and not may_have_gaps(g, var, var.region):
-        raise broken("STORED", f"{what} has gaps that an op cannot deal with", producer)
+        raise broken(
+            "STORED", f"{what} is strided, which one of its ops does not support", producer
+        )
 
 
 def _check_sizes(g: Graph, vars: Sequence[Var]) -> None:
-    """One of the vars of a slot reaches as far as any, whatever the sizes are."""
+    """Check that one var of a slot has the largest end offset for all sizes."""
     largest = reduce(_larger, vars)
     for var in vars:
         if not at_most(_end(var), _end(largest)):
@@ -100,7 +102,7 @@ def _end(var: Var) -> Size:
     return end(var.type, var.region)
 
 
-def _same_place(a: Var, b: Var) -> bool:
+def _same_memory(a: Var, b: Var) -> bool:
     return (a.slot, a.region) == (b.slot, b.region)
 
 

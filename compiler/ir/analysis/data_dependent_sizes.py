@@ -1,7 +1,7 @@
-"""What ops infer of sizes that only data decides, where each has a number by which to tell it.
+"""Type inference that treats numbered data-dependent sizes as distinct symbols.
 
-`?1` and `?2` may well be equal, but nobody knows: so they are taken for different ones, as names
-that the user gave to sizes would be.
+`?1` and `?2` may be equal at run time, but the compiler cannot know: they are treated as different
+symbols, as sizes named by the user are.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from compiler.ir.types import TensorType
 
 
 def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
-    """The types of an op's outputs by slot; None where sizes would have to be one that may differ.
+    """Infer output types by slot; None if two distinct unknowns would have to be equal.
 
-    Sizes without a number are as unknown as ever.
+    Unnumbered unknowns stay unknown.
     """
     names = {name: f"size_{name[1:]}" for name in numbers_of(op)}
     back = {name: number for number, name in names.items()}
-    held = {slot: [_by(var.type, names) for var in vars] for slot, vars in op.inputs.items()}
+    held = {
+        slot: [_rename_symbols(var.type, names) for var in vars] for slot, vars in op.inputs.items()
+    }
     given = {slot: op.defn.slots[slot].hold(types) for slot, types in held.items()}
     try:
         if names and isinstance(op.defn, PointwiseGrad):
@@ -31,15 +33,18 @@ def inferred_apart(op: Op) -> dict[str, list[TensorType | None]] | None:
         found: dict[str, Any] = op.defn.infer_types(given)
     except (CompileError, ArithmeticError, TypeError):
         return None
-    return {slot: [type and _by(type, back) for type in listed(t)] for slot, t in found.items()}
+    return {
+        slot: [type and _rename_symbols(type, back) for type in listed(t)]
+        for slot, t in found.items()
+    }
 
 
 def numbers_of(op: Op) -> list[str]:
-    """The numbers of sizes that an op reads."""
+    """List the numbered unknowns in the types of an op's inputs."""
     found = (name for var in op.reads() for name in var.type.names if name.startswith("?"))
     return [name for name in dict.fromkeys(found) if name != "?"]
 
 
-def _by(type: TensorType, names: Mapping[str, str]) -> TensorType:
-    """A type whose sizes have other names."""
+def _rename_symbols(type: TensorType, names: Mapping[str, str]) -> TensorType:
+    """Rename the symbols of a type."""
     return type.with_shape([renamed(size, names) for size in type.shape])

@@ -1,7 +1,7 @@
-"""When vars live: from the kernel that makes them to the last that reads them.
+"""Liveness: the interval from the kernel that writes a var to the last one that reads it.
 
-A step is a kernel: an op by itself, or the ops that share a kernel label. Lives are half-open
-intervals of steps, and the return of the results counts as one more step behind the last.
+A step is a kernel: a single op, or the ops of one fusion group. Intervals are half-open; returning
+the results counts as one more step at the end.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from compiler.ir.types import TOKEN
 
 
 def kernels(g: Graph) -> list[list[Op]]:
-    """The ops of each step, in order; neighbours with one kernel label make one step."""
+    """List the ops of each step, in order; adjacent ops with one kernel label form one step."""
     labelled = ((index if op.kernel is None else -1, op) for index, op in enumerate(g.ops()))
     groups = groupby(labelled, key=lambda pair: (pair[0], pair[1].kernel))
     return [[op for _, op in group] for _, group in groups]
 
 
 def lives(g: Graph) -> dict[Var, tuple[int, int]]:
-    """The steps `start <= step < stop` in which each temporary needs memory, in order of making.
+    """Return the live interval of each temporary, `start <= step < stop`, in order of writing.
 
-    A var lives until its last data reader is done; one that is returned lives past the last step;
-    one that a later version overwrites lives at least until that version is there. Left out are
-    feeds and state, tokens, and vars that never leave their kernel.
+    A var is live until its last data reader is done; a result is live past the last step; a var
+    that a later version overwrites is live at least until that version is written. Excludes feeds,
+    state, tokens, and vars that are internal to their kernel.
     """
     steps = kernels(g)
     kept = set(g.results)
     found: dict[Var, tuple[int, int]] = {}
     for step, ops in enumerate(steps):
         made = [(op, var) for op in ops for var in op.writes() if _is_temporary(var)]
-        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_inner(g, op, v)}
+        found |= {v: (step, step + 1) for op, v in made if v in kept or not _is_internal(g, op, v)}
         for var in (var for op in ops for var in held(op) if var in found):
             found[var] = (found[var][0], step + 1)
     for var in (var for var in g.results if var in found):
@@ -45,33 +45,34 @@ def lives(g: Graph) -> dict[Var, tuple[int, int]]:
 
 
 def may_take_over(ops: Sequence[Op], old: Var, new: Var) -> bool:
-    """True where a kernel that is the last to read `old` may write `new` in the same memory.
+    """Return whether a kernel that is the last reader of `old` may write `new` to the same memory.
 
-    Either the op that writes `new` declares it in place of the slot that holds `old`; or the whole
-    kernel is pointwise, both have one type, so that element stands on element. No op of the kernel
-    behind the one that writes `new` reads `old` any more, and neither does a head before it, which
-    may be at work on one part while another is written; nor does another part of the launch.
+    Requires that the op writing `new` declares it in place of the slot that holds `old`, or that
+    the whole kernel is pointwise and both have one type, so that elements map to the same elements.
+    `old` must not be read by a later op of the kernel, nor by an anchor before it, which may work
+    on one tile while another is written, nor by another part of the launch.
     """
     part = next(op.part for op in ops if new in op.writes())
     if any(old in op.needs_data() for op in ops if op.part != part):
         return False
     ops = [op for op in ops if op.part == part]
     writer = next(index for index, op in enumerate(ops) if new in op.writes())
-    heads = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
-    if any(old in op.needs_data() for op in [*heads, *ops[writer + 1 :]]):
+    anchors = [op for op in ops[:writer] if not isinstance(op.defn, Pointwise)]
+    if any(old in op.needs_data() for op in [*anchors, *ops[writer + 1 :]]):
         return False
-    if _is_written_over(ops[writer], old, new):
+    if _is_declared_in_place(ops[writer], old, new):
         return True
     if runs_on_device(ops[writer]) and len({v.type.shape for op in ops for v in op.writes()}) > 1:
-        return False  # on a device what has another shape is another launch, and may yet read it
+        return False  # another shape is another launch on a device, which may still read it
     if old.type != new.type or not all(isinstance(op.defn, Pointwise) for op in ops):
         return False
     return all(is_seen_whole(op, old) for op in ops)
 
 
 def is_seen_whole(op: Op, var: Var) -> bool:
-    """True where a pointwise op, if it reads a var, sees each of its elements beside one of its
-    own; False for a key of random numbers, one of which serves all elements.
+    """Return whether a pointwise op, if it reads `var`, reads element i of it to compute element i.
+
+    False for a tensor of RNG keys, of which all elements use a single one.
     """
     if not isinstance(op.defn, Pointwise) or var not in op.needs_data():
         return True
@@ -80,45 +81,48 @@ def is_seen_whole(op: Op, var: Var) -> bool:
     return all(product(views[slot]) == var.type.numel for slot in slots)
 
 
-def _is_written_over(op: Op, old: Var, new: Var) -> bool:
-    """True where an op declares that it writes an output over what stands in an input slot.
+def _is_declared_in_place(op: Op, old: Var, new: Var) -> bool:
+    """Return whether an op declares that it may write an output in place of the input `old`.
 
-    It must not read that from another slot too.
+    The op must not read `old` from any other slot.
     """
     slot = next(slot for slot, vars in op.outputs.items() if new in vars)
     allowed = op.defn.written_over(slot)
-    asked = [each for each, vars in op.inputs.items() if old in vars]
-    return bool(asked) and all(each in allowed for each in asked)
+    old_slots = [each for each, vars in op.inputs.items() if old in vars]
+    return bool(old_slots) and all(each in allowed for each in old_slots)
 
 
 def may_have_gaps(g: Graph, var: Var, region: Region) -> bool:
-    """True where every op that makes or reads a var can deal with the gaps it would have."""
+    """Return whether every op that reads or writes a var supports the strides it would have."""
     axes = leading_axes(var.type, region.row)
     if axes is None or var in g.results:
         return False
     return all(
-        _bears_gaps(op, var, axes) for op in (g.producer(var), *g.readers(var)) if op is not None
+        _supports_strides(op, var, axes)
+        for op in (g.producer(var), *g.readers(var))
+        if op is not None
     )
 
 
-def _bears_gaps(op: Op, var: Var, axes: int) -> bool:
-    """Pointwise ops work on values as they are, if they need not see them in another shape.
+def _supports_strides(op: Op, var: Var, axes: int) -> bool:
+    """Return whether an op supports strided rows in `var`.
 
-    Kernels of a device count elements, and know of no gaps.
+    Pointwise host code does unless it reshapes an operand. Device kernels index elements and do
+    not.
     """
     if op.body is not None or op.target is not None:
         return False
     if isinstance(op.defn, Pointwise):
-        return _is_seen_as_it_is(op, op.defn, var)
+        return _is_unreshaped(op, op.defn, var)
     if not has(op.defn, "lower"):
         return True
-    sides = {**op.inputs, **op.outputs}
-    mine = (slot for slot, vars in sides.items() if var in vars)
+    operands = {**op.inputs, **op.outputs}
+    mine = (slot for slot, vars in operands.items() if var in vars)
     return all(op.defn.may_have_gaps(slot, axes) for slot in mine)
 
 
-def _is_seen_as_it_is(op: Op, defn: Pointwise, var: Var) -> bool:
-    """True where every input has the shape in which the op sees it, and so has every output."""
+def _is_unreshaped(op: Op, defn: Pointwise, var: Var) -> bool:
+    """Return whether all inputs, as viewed by the op, and all outputs have the shape of `var`."""
     shapes = defn.views(defn.types_of(op.inputs)).values()
     return all(shape == var.type.shape for shape in shapes) and all(
         each.type.shape == var.type.shape for each in op.writes()
@@ -129,10 +133,10 @@ def _is_temporary(var: Var) -> bool:
     return var.role == "temp" and var.type != TOKEN
 
 
-def _is_inner(g: Graph, op: Op, var: Var) -> bool:
-    """True for a var that is made and read within one kernel, and so never reaches memory.
+def _is_internal(g: Graph, op: Op, var: Var) -> bool:
+    """Return whether a var is written and read within one kernel, and so never reaches memory.
 
-    Of what a head makes only that may be one with which the kernel goes on.
+    Of the outputs of an anchor, only the one that feeds the epilogue can be internal.
     """
     if op.kernel is None or var.overwrites is not None or g.overwriter(var) is not None:
         return False
@@ -143,6 +147,6 @@ def _is_inner(g: Graph, op: Op, var: Var) -> bool:
 
 
 def held(op: Op) -> list[Var]:
-    """The vars whose memory an op needs: what it reads, and what it writes into."""
+    """List the vars whose memory an op needs: inputs, and earlier versions that it overwrites."""
     over = [var.overwrites for var in op.writes() if var.overwrites is not None]
     return op.needs_data() + over

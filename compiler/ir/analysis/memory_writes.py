@@ -1,6 +1,6 @@
-"""What an op writes: the bytes of its outputs that do not lie where they stand already.
+"""Which bytes an op writes: its outputs except what is already in place as a view.
 
-The same for ops and vars of a graph and for those of a plan, which both are held to it.
+Generic over the ops and vars of a graph and those of an execution plan, which are both verified.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from compiler.ir.types import TensorType
 
 
 class Placed(Protocol):
-    """What has a type, and perhaps a place: a var of a graph, a value of a plan."""
+    """A value with a type and possibly memory: a var of a graph, a value of a plan."""
 
     @property
     def type(self) -> TensorType:
-        """Its element type and shape."""
+        """The element type and shape."""
         ...
 
     @property
     def memory(self) -> int | None:
-        """The number of its slot or buffer; None where it has none."""
+        """The number of its slot or buffer, or None."""
         ...
 
     @property
     def region(self) -> Region:
-        """Which bytes of it."""
+        """The bytes it occupies there."""
         ...
 
 
@@ -38,27 +38,27 @@ P_co = TypeVar("P_co", bound=Placed, covariant=True)
 
 
 class Sharing(Protocol[P_co]):
-    """An op, as far as sharing goes."""
+    """An op, restricted to what aliasing needs."""
 
     @property
     def defn(self) -> OpDef:
-        """Its definition."""
+        """The op definition."""
         ...
 
     @property
     def inputs(self) -> Mapping[str, Sequence[P_co]]:
-        """What it reads, by slot."""
+        """The inputs, by slot."""
         ...
 
     @property
     def outputs(self) -> Mapping[str, Sequence[P_co]]:
-        """What it writes, by slot."""
+        """The outputs, by slot."""
         ...
 
 
 def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
-    """The pairs of what an op reads and writes, a whole and a part, that may be one memory."""
-    if not op.defn.is_sharing():
+    """List the pairs (whole, part) of operands that may alias, with the declared share."""
+    if not op.defn.declares_shares():
         return []
     sides = {**op.inputs, **op.outputs}
     types = {slot: [each.type for each in held] for slot, held in sides.items()}
@@ -73,23 +73,23 @@ def shared(op: Sharing[P]) -> list[tuple[P, P, Share]]:
     return found
 
 
-def lies_in(whole: Placed, part: Placed, share: Share) -> bool:
-    """True where a part has the very bytes that it has in the whole."""
+def is_view(whole: Placed, part: Placed, share: Share) -> bool:
+    """Return whether a part is a view of the whole: it occupies the very bytes it has there."""
     if whole.memory is None or whole.memory != part.memory:
         return False
     return part.region == part_region(whole.region, whole.type, part.type, share)
 
 
 def written(op: Sharing[P], made: P) -> list[Region]:
-    """The regions of its slot that an op writes where it makes a value."""
+    """List the regions of its slot that an op writes to produce `made`."""
     parts: list[Region] = []
     pairs = [pair for pair in shared(op) if any(made is each for each in pair[:2])]
-    if any(part is made and lies_in(whole, part, share) for whole, part, share in pairs):
+    if any(part is made and is_view(whole, part, share) for whole, part, share in pairs):
         return []
     own = [each for held in op.outputs.values() for each in held]
     joined = [p for p in pairs if p[0] is made and not any(p[1] is each for each in own)]
     for whole, part, share in joined:
-        if lies_in(whole, part, share):
+        if is_view(whole, part, share):
             continue
         region = part_region(made.region, whole.type, part.type, share)
         if region is None:
@@ -99,6 +99,6 @@ def written(op: Sharing[P], made: P) -> list[Region]:
 
 
 def linked(op: Sharing[P], made: P) -> list[P]:
-    """What has bytes of an output because it is the same, or part of it, or it of that."""
-    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and lies_in(*p)]
+    """List the operands that alias an output of the op: its views, and values it is a view of."""
+    pairs = [p for p in shared(op) if any(made is each for each in p[:2]) and is_view(*p)]
     return [each for pair in pairs for each in pair[:2]]

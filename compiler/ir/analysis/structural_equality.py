@@ -1,7 +1,7 @@
-"""Kernels that differ in nothing but the sizes of their tensors, so that one serves them all.
+"""Structural equality of kernels up to tensor sizes, so that equal ones share their code.
 
-What is seen as a row of elements needs no shape, only how many there are. Beside tensors that have
-an element for every lane stand single numbers, such as a learning rate, which all lanes read.
+Tensors that are processed as a flat sequence of elements need no shape, only a count. Besides full
+tensors, a kernel may read scalars, such as a learning rate, in every program.
 """
 
 from __future__ import annotations
@@ -15,59 +15,67 @@ from compiler.ir.opdef.global_reductions import KEY, Whole
 
 
 def elements(op: Op) -> Size | None:
-    """How many elements an op works on one by one, beside single numbers; None where it is not so.
+    """Return the number of elements an op processes one by one; None if it is not such an op.
 
-    A number that it gives is written over one it reads, unless it is the sum of a `Whole`.
+    Scalar operands are allowed. A scalar output must overwrite a scalar input, except for the
+    global reductions of a `Whole`.
     """
     if not isinstance(op.defn, Pointwise | Whole) or isinstance(op.defn, Rowwise):
         return None
     if op.defn.has_effects or any(var.type.is_open for var in (*op.reads(), *op.writes())):
         return None
-    if len(op.needs_data()) < len(op.reads()) or _untold(op):
+    if len(op.needs_data()) < len(op.reads()) or _has_unsupported_inputs(op):
         return None
     keys = op.inputs.get(KEY, [])
     if keys and not isinstance(op.defn, Whole):
-        return None  # what is drawn by key hangs on the place of an element in its own tensor
-    several = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
-    count: Size = next(iter(several), 1)
-    return count if len(several) < 2 and _spreads(op, count) and _fills(op, count) else None
+        return None  # random numbers depend on the index of an element in its own tensor
+    counts = {var.type.numel for var in op.reads() or op.writes() if var not in keys} - {1}
+    count: Size = next(iter(counts), 1)
+    return (
+        count
+        if len(counts) < 2 and _is_aligned(op, count) and _has_full_outputs(op, count)
+        else None
+    )
 
 
-def _untold(op: Op) -> bool:
-    """True where an optional input is given that the bodies of kernels do not take."""
+def _has_unsupported_inputs(op: Op) -> bool:
+    """Return whether a `Whole` has an optional input that its kernels do not accept.
+
+    Any other op needs at least one input.
+    """
     if not isinstance(op.defn, Whole):
         return not op.inputs
     taken = {name for body in ("measure", "compute") for name, _ in parameters(type(op.defn), body)}
     return any(op.defn.slots[slot].optional and slot not in taken for slot in op.inputs)
 
 
-def _spreads(op: Op, count: Size) -> bool:
-    """True where elements meet elements at the same place, not rows columns."""
+def _is_aligned(op: Op, count: Size) -> bool:
+    """Return whether operands align element by element, without broadcasting."""
     if not isinstance(op.defn, Pointwise):
         return True
     views = op.defn.views(op.defn.types_of(op.inputs))
     return product(broadcast(op.kind, list(views.values()))) == count
 
 
-def _fills(op: Op, count: Size) -> bool:
-    """True where each output has all elements, or is such a number."""
-    lone = [slot for slot, vars in op.outputs.items() if vars[0].type.numel != count]
+def _has_full_outputs(op: Op, count: Size) -> bool:
+    """Return whether each output has `count` elements, or is an allowed scalar."""
+    scalars = [slot for slot, vars in op.outputs.items() if vars[0].type.numel != count]
     return all(
         var.type.numel in (1, count)
-        and (isinstance(op.defn, Whole) or slot not in lone or bool(op.defn.slots[slot].inplace))
+        and (isinstance(op.defn, Whole) or slot not in scalars or bool(op.defn.slots[slot].inplace))
         for slot, vars in op.outputs.items()
         for var in vars
     )
 
 
 def width(ops: Sequence[Op]) -> Size:
-    """How many elements the ops of a kernel work on: those of its tensors, not its numbers."""
+    """Return the number of elements that a kernel processes, scalars aside."""
     counts = [count for op in ops if (count := elements(op)) is not None]
     return next((count for count in counts if count != 1), 1)
 
 
-def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> bool:
-    """True for what is made by ops, and must be in memory behind them."""
+def is_needed_after(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> bool:
+    """Return whether a var is written by ops and must be in memory after them."""
     if var not in made:
         return False
     chained = var.overwrites is not None or g.overwriter(var) is not None
@@ -77,39 +85,45 @@ def is_needed(g: Graph, var: Var, made: Sequence[Var], ops: Sequence[Op]) -> boo
 
 
 def structure(g: Graph, ops: Sequence[Op]) -> Hashable:
-    """What kernels that are alike have in common: kinds, attributes, types, who reads what."""
-    place = {var: number for number, var in enumerate(operands(ops))}
+    """Return a key that is equal for kernels with equal kinds, attributes, dtypes and data flow."""
+    index = {var: number for number, var in enumerate(operands(ops))}
     rows: list[Hashable] = []
     for op in ops:
         made = op.writes()
-        sides = [
-            (slot, place[var], var.type.dtype, _over(place, var), is_needed(g, var, made, ops))
-            for slot, var in _sides(op)
+        operand_keys = [
+            (
+                slot,
+                index[var],
+                var.type.dtype,
+                _overwritten_index(index, var),
+                is_needed_after(g, var, made, ops),
+            )
+            for slot, var in _slot_operands(op)
         ]
         sizing = op.defn.sizing if isinstance(op.defn, Whole) else ()
-        told = sorted(pair for pair in op.defn.attributes.items() if pair[0] not in sizing)
-        attributes = repr(told)
-        rows.append((op.kind, attributes, tuple(sides), op.target))
+        items = sorted(pair for pair in op.defn.attributes.items() if pair[0] not in sizing)
+        attributes = repr(items)
+        rows.append((op.kind, attributes, tuple(operand_keys), op.target))
     return tuple(rows)
 
 
 def operands(ops: Sequence[Op]) -> list[Var]:
-    """The vars of a kernel, in an order that is the same in those that are alike."""
-    return list(dict.fromkeys(var for op in ops for _, var in _sides(op)))
+    """List the vars of a kernel, in an order that is the same for structurally equal kernels."""
+    return list(dict.fromkeys(var for op in ops for _, var in _slot_operands(op)))
 
 
 def spread(ops: Sequence[Op]) -> tuple[bool, ...]:
-    """Which of the operands have an element for every lane; empty where each has but one."""
+    """Return which operands are full tensors (not scalars); empty if all are scalars."""
     keys = [var for op in ops for var in op.inputs.get(KEY, ())]
     found = tuple(var.type.numel != 1 and var not in keys for var in operands(ops))
     return found if any(found) else ()
 
 
-def _sides(op: Op) -> list[tuple[str, Var]]:
-    sides = (*sorted(op.inputs.items()), *sorted(op.outputs.items()))
-    return [(slot, var) for slot, vars in sides for var in vars]
+def _slot_operands(op: Op) -> list[tuple[str, Var]]:
+    slots = (*sorted(op.inputs.items()), *sorted(op.outputs.items()))
+    return [(slot, var) for slot, vars in slots for var in vars]
 
 
-def _over(place: dict[Var, int], var: Var) -> int | None:
-    """The number of what a var is written over."""
-    return None if var.overwrites is None else place.get(var.overwrites)
+def _overwritten_index(index: dict[Var, int], var: Var) -> int | None:
+    """Return the operand number of the var that `var` overwrites, or None."""
+    return None if var.overwrites is None else index.get(var.overwrites)

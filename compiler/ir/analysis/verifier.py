@@ -1,7 +1,7 @@
-"""What holds of a graph between passes, and a checker for each fact that a pass may claim.
+"""Graph invariants that hold between passes, and a checker for each fact that a pass may claim.
 
-A rule that is broken raises VerifyError, which names the rule, the op as text and the user's line.
-So a pass that breaks a graph is found where it did it, not by a wrong number three stages on.
+A violation raises VerifyError with the name of the rule, the op as text and the user's line, so
+that a pass that breaks a graph is caught immediately, not by a wrong result much later.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from compiler.ir.types import Shape, TensorType
 
 
 def verify(g: Graph, changed: Collection[Op] | None = None) -> None:
-    """Hold a graph, and the bodies of its ops, to the rules that hold between any two passes.
+    """Check the invariants of a graph, including the bodies of its ops.
 
-    Raises VerifyError for the first one broken: vars, producers, slots, storage, order, types,
-    results, bodies. Each is said where it is checked. Of a graph that held before, what ops say of
-    themselves alone need be asked only of those that `changed`, and of those with a body.
+    Raises VerifyError for the first violation: vars, producers, slots, storage, order, types,
+    results, bodies; each is described at its checker. If the graph was valid before, pass the ops
+    that `changed`: checks local to an op are then limited to those and to ops with a body.
     """
     ops = g.ops()
-    asked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
-    for op in asked:
+    checked = ops if changed is None else [op for op in ops if op in changed or op.body is not None]
+    for op in checked:
         _check_vars(g, op)
     for var in g.vars():
         _check_producer(g, var)
         _check_storage(g, var)
-    for op in asked:
+    for op in checked:
         _check_slots(op)
     _check_order(g, ops)
-    for op in asked:
+    for op in checked:
         _check_types(op)
         _check_body(op)
     _check_results(g)
 
 
 def broken(rule: str, what: str, op: Op | None = None, hint: str = "") -> VerifyError:
-    """The error that a rule is broken, with the op as text and the user's line."""
+    """Build the error for a violated rule, with the op as text and the user's line."""
     text, source = (show_op(op), op.source) if op is not None else ("", "")
     return VerifyError(f"{rule}: {what}", op=text, source=source, hint=hint)
 
 
 def _check_vars(g: Graph, op: Op) -> None:
-    """The vars of an op are its graph's own, and none is written twice."""
+    """Check that the vars of an op belong to its graph, and that none is written twice."""
     for var in op.reads() + op.writes():
         if g.find(var.name, var.version) is not var:
-            raise broken("vars", f"{var.label!r} is no var of graph {g.name!r}", op)
+            raise broken("vars", f"{var.label!r} is not a var of graph {g.name!r}", op)
     label, count = next(iter(Counter(var.label for var in op.writes()).most_common(1)), ("", 0))
     if count > 1:
         raise broken("producers", f"{label!r} is written by one op {count} times", op)
 
 
 def _check_producer(g: Graph, var: Var) -> None:
-    """A var has one producer; a feed has none, nor has state that a run does not make itself."""
+    """Check that a var has at most one producer: a feed none, a used temporary one."""
     producers = [op for op in g.nx.predecessors(var) if isinstance(op, Op)]
     given = var.role != "temp" and var.overwrites is None
     if var.role == "feed" and producers:
@@ -82,7 +82,7 @@ def _check_producer(g: Graph, var: Var) -> None:
 
 
 def _check_slots(op: Op) -> None:
-    """Slots and attributes are those that the op declares."""
+    """Check that slots and attributes are those that the op declares."""
     inputs = {slot: [var.label for var in vars] for slot, vars in op.inputs.items()}
     outputs = {slot: [var.label for var in vars] for slot, vars in op.outputs.items()}
     try:
@@ -93,9 +93,9 @@ def _check_slots(op: Op) -> None:
 
 
 def _check_storage(g: Graph, var: Var) -> None:
-    """What overwrites is the next version of one name and has its type.
+    """Check that an overwriting var is the next version of its name and has the same type.
 
-    The earlier one is state, or a temporary that an op with a body writes on a condition.
+    The earlier version is state, or a temporary that an op with a body writes conditionally.
     """
     earlier = var.overwrites
     if earlier is None:
@@ -103,12 +103,12 @@ def _check_storage(g: Graph, var: Var) -> None:
     writer = g.producer(var)
     what = f"{var.label!r} overwrites {earlier.label!r}"
     if g.find(earlier.name, earlier.version) is not earlier:
-        raise broken("storage", f"{what}, which is no var of graph {g.name!r}", writer)
+        raise broken("storage", f"{what}, which is not a var of graph {g.name!r}", writer)
     if g.overwriter(earlier) is not var:
         raise broken("storage", f"{what}, but is not the next version of that name", writer)
     if earlier.role == "feed" or var.role != earlier.role:
         raise broken("storage", f"{what}: a {var.role} over a {earlier.role}", writer)
-    if not _agree(var.type, earlier.type):
+    if not _compatible(var.type, earlier.type):
         raise broken("storage", f"{what}, a {earlier.type}, with a {var.type}", writer)
     if var.role == "temp" and (writer is None or writer.body is None):
         raise broken("storage", f"{what}, a temporary, without a condition", writer)
@@ -117,48 +117,48 @@ def _check_storage(g: Graph, var: Var) -> None:
 
 
 def _check_order(g: Graph, ops: Sequence[Op]) -> None:
-    """An op stands behind what it waits for: producers, and readers of what it overwrites."""
+    """Check that every op comes after the producers and overwritten-value readers it depends on."""
     place = {op: index for index, op in enumerate(ops)}
     for op in ops:
-        late = [before for before in _waits_for(g, op) if place[before] >= place[op]]
+        late = [before for before in _dependencies(g, op) if place[before] >= place[op]]
         if late:
-            raise broken("order", _order_fault(g, op, late[0]), op)
+            raise broken("order", _order_violation(g, op, late[0]), op)
 
 
-def _waits_for(g: Graph, op: Op) -> list[Op]:
-    """As `Graph.predecessors`, and the op itself where it reads what it writes."""
+def _dependencies(g: Graph, op: Op) -> list[Op]:
+    """List `Graph.predecessors` of an op, and the op itself if it reads its own output."""
     own = [op] if any(var in op.reads() for var in op.writes()) else []
     return own + g.predecessors(op)
 
 
-def _order_fault(g: Graph, op: Op, late: Op) -> str:
-    """What is wrong where `op` waits for `late`, which stands behind it."""
-    circle = _circle(g, op)
-    if circle:
-        return f"ops wait for each other in a circle: {' → '.join(each.kind for each in circle)}"
+def _order_violation(g: Graph, op: Op, late: Op) -> str:
+    """Describe the violation where `op` depends on `late`, which comes after it."""
+    cycle = _cycle(g, op)
+    if cycle:
+        return f"ops depend on each other in a cycle: {' → '.join(each.kind for each in cycle)}"
     read = next((var.label for var in op.reads() if var in late.writes()), None)
     if read is not None:
         return f"{read!r} is read before it is written"
     needed = late.reads() + late.writes()
     over = next(var.label for var in op.writes() if var.overwrites in needed)
-    return f"{over!r} is written over what {show_op(late)} behind it needs"
+    return f"{over!r} overwrites what {show_op(late)} after it needs"
 
 
-def _circle(g: Graph, op: Op) -> list[Op]:
-    """Ops that wait for each other, the first named again at the end; empty where none do."""
+def _cycle(g: Graph, op: Op) -> list[Op]:
+    """Return a dependency cycle among ops that an op depends on mutually; else `[]`."""
     waits: nx.DiGraph[Op] = nx.DiGraph()
-    waits.add_edges_from((before, each) for each in g.ops() for before in _waits_for(g, each))
-    parts = [part for part in nx.strongly_connected_components(waits) if op in part]
-    if len(parts[0]) == 1 and not waits.has_edge(op, op):
+    waits.add_edges_from((before, each) for each in g.ops() for before in _dependencies(g, each))
+    part = next(part for part in nx.strongly_connected_components(waits) if op in part)
+    if len(part) == 1 and not waits.has_edge(op, op):
         return []
     walk = [op]
     while walk[-1] not in walk[:-1]:
-        walk.append(next(each for each in waits.predecessors(walk[-1]) if each in parts[0]))
+        walk.append(next(each for each in waits.predecessors(walk[-1]) if each in part))
     return walk[walk.index(walk[-1]) :][::-1]
 
 
 def _check_types(op: Op) -> None:
-    """Outputs are declared with the types that the op infers from its inputs'."""
+    """Check that outputs are declared with the types that the op infers from its inputs."""
     if op.body is not None or not op.outputs:
         return
     try:
@@ -172,20 +172,20 @@ def _check_types(op: Op) -> None:
 def _check_slot_types(op: Op, vars: Sequence[Var], inferred: Any) -> None:
     given = listed(inferred)
     if inferred is not None and len(given) != len(vars):
-        raise broken("types", f"the op gives {len(given)} outputs, not {len(vars)}", op)
+        raise broken("types", f"the op infers {len(given)} outputs, not {len(vars)}", op)
     for var, type in zip(vars, given, strict=False):
-        if type is not None and not _agree(var.type, type):
-            raise broken("types", f"{var.label!r} is declared {var.type}, the op gives {type}", op)
+        if type is not None and not _compatible(var.type, type):
+            raise broken("types", f"{var.label!r} is declared {var.type}, the op infers {type}", op)
 
 
-def _agree(a: TensorType, b: TensorType) -> bool:
-    """True where two types may be one; a size nobody knows agrees with any."""
+def _compatible(a: TensorType, b: TensorType) -> bool:
+    """Return whether two types may be equal; an unknown size is compatible with any."""
     pairs = zip(a.shape, b.shape, strict=False)
     same = a.dtype is b.dtype and a.rank == b.rank and a.is_array == b.is_array
-    return same and all(_may_be(*pair) for pair in pairs)
+    return same and all(_may_be_equal(*pair) for pair in pairs)
 
 
-def _may_be(a: Size, b: Size) -> bool:
+def _may_be_equal(a: Size, b: Size) -> bool:
     return a == b or not (_is_known(a) and _is_known(b))
 
 
@@ -194,19 +194,19 @@ def _is_known(size: Size) -> bool:
 
 
 def _check_results(g: Graph) -> None:
-    """A result is a var of the graph that has a value."""
+    """Check that every result is a var of the graph with a value."""
     for var in g.results:
         if g.find(var.name, var.version) is not var:
-            raise broken("results", f"{var.label!r} is no var of graph {g.name!r}")
+            raise broken("results", f"{var.label!r} is not a var of graph {g.name!r}")
         if var.role == "temp" and g.producer(var) is None:
             raise broken("results", f"{var.label!r} is returned, but nothing writes it")
 
 
 def _check_body(op: Op) -> None:
-    """A body holds the same rules.
+    """Check the invariants of the op's body, and its interface with the op.
 
-    Its last feeds are slot `Captured`, those before were kept of a run; its first results are slot
-    `Written`, those behind are kept.
+    The last feeds of the body are slot `Captured`; those before are values saved by the forward op.
+    Its first results are slot `Written`; the rest is saved for the gradient.
     """
     if op.body is None:
         return
@@ -219,17 +219,19 @@ def _check_body(op: Op) -> None:
     feeds, results = op.body.feeds(), op.body.results
     own = max(0, len(feeds) - len(captured)) if op.kind == "unwind" else 0
     kept = len(written) if RUNS in op.outputs else len(results)
-    _check_edge(op, "is fed", feeds[own:], captured)
-    _check_edge(op, "returns", results[:kept], written)
+    _check_interface(op, "is fed", feeds[own:], captured)
+    _check_interface(op, "returns", results[:kept], written)
     if op.body.params():
-        raise broken("bodies", f"the body has state of its own: {op.body.params()[0].label!r}", op)
+        raise broken(
+            "bodies", f"the body declares persistable state: {op.body.params()[0].label!r}", op
+        )
 
 
-def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
+def _check_interface(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -> None:
     if len(inner) != len(outer):
         raise broken("bodies", f"the body {verb} {len(inner)} vars, the op has {len(outer)}", op)
     for inside, outside in zip(inner, outer, strict=True):
-        if not _agree(inside.type, outside.type):
+        if not _compatible(inside.type, outside.type):
             raise broken("bodies", f"the body {verb} {inside!r} for {outside!r}", op)
 
 
@@ -237,11 +239,11 @@ def _check_edge(op: Op, verb: str, inner: Sequence[Var], outer: Sequence[Var]) -
 
 
 def fusible_shape(op: Op) -> Shape | None:
-    """The shape over which a pointwise op computes, if it may share a kernel; None if it may not.
+    """Return the iteration shape of a pointwise op that may share a kernel, else None.
 
-    Two ops fuse where these are equal. An op that reduces, or whose output is smaller than its
-    broadcast inputs, needs more than the same element of everything; an operand of a size that
-    only data knows has no memory to compute in, even where the result's size is known.
+    Two ops can be fused if these are equal. Reductions, and ops whose output is smaller than the
+    broadcast inputs, need more than the same element of every operand; an operand of data-dependent
+    size has no planned memory, even if the size of the result is known.
     """
     if not isinstance(op.defn, Pointwise) or isinstance(op.defn, Rowwise) or op.defn.has_effects:
         return None
@@ -257,9 +259,9 @@ def fusible_shape(op: Op) -> Shape | None:
 
 
 def epilogue_shape(op: Op) -> Shape | None:
-    """The shape of what an op makes, if pointwise ops may go on with it in its kernel; else None.
+    """Return the shape of the output that can feed an epilogue of pointwise ops, else None.
 
-    The op is the head of the kernel then: it declares the output by its `epilogue`.
+    The op is then the anchor of the kernel: it declares that output as its `epilogue`.
     """
     made = op.outputs.get(op.defn.epilogue_output(op.target), ())
     if len(made) != 1 or any(var.type.is_open for var in (*op.reads(), *op.writes())):
@@ -268,36 +270,36 @@ def epilogue_shape(op: Op) -> Shape | None:
 
 
 def check_grouped(g: Graph) -> None:
-    """GROUPED: ops of one kernel label are neighbours, on one target, and fuse.
+    """Check GROUPED: the ops of a kernel label are adjacent, have one target, and can be fused.
 
-    All are pointwise over one shape; the first may instead be a head, which makes that shape. Parts
-    of a kernel are alike, but for sizes, and do not wait for each other.
-    Raises VerifyError for the first op that breaks it.
+    All are pointwise over one shape, or the first is an anchor whose output has that shape. The
+    parts of a multi-tensor kernel are structurally equal and independent. Raises VerifyError for
+    the first op that violates it.
     """
     seen: set[int | None] = {None}
     for ops in kernels(g):
         if ops[0].kernel is not None and ops[0].kernel in seen:
-            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on behind other ops", ops[0])
+            raise broken("GROUPED", f"kernel {ops[0].kernel} continues after other ops", ops[0])
         seen.add(ops[0].kernel)
         if ops[0].part is not None:
             _check_parts(g, ops)
             continue
         for op in ops[1:]:
             _check_fusion(ops[0], op)
-        _check_seen(ops)
+        _check_elementwise_reads(ops)
 
 
-def _check_seen(ops: Sequence[Op]) -> None:
-    """What flows within a kernel is read element by element."""
+def _check_elementwise_reads(ops: Sequence[Op]) -> None:
+    """Check that values within a kernel are read element by element."""
     made = {var for op in ops for var in op.writes()} if len(ops) > 1 else set[Var]()
     for op in ops[1:]:
         for var in (var for var in op.reads() if var in made and not is_seen_whole(op, var)):
-            what = f"kernel {op.kernel} makes {var.label!r}, of which an op sees one element"
+            what = f"kernel {op.kernel} makes {var.label!r}, of which an op reads a single element"
             raise broken("GROUPED", what, op)
 
 
 def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
-    """The parts of a kernel are alike, and none waits for another."""
+    """Check that the parts of a kernel are structurally equal and do not depend on each other."""
     parts = [list(part) for _, part in groupby(ops, key=lambda op: op.part)]
     if [part[0].part for part in parts] != list(range(len(parts))):
         raise broken("GROUPED", f"the parts of kernel {ops[0].kernel} are out of order", ops[0])
@@ -305,17 +307,21 @@ def _check_parts(g: Graph, ops: Sequence[Op]) -> None:
         if structure(g, part) != structure(g, parts[0]) or any(elements(op) is None for op in part):
             raise broken("GROUPED", f"kernel {ops[0].kernel} has parts that differ", part[0])
         if len(part) > 1 and any(isinstance(op.defn, Whole) for op in part):
-            raise broken("GROUPED", f"kernel {ops[0].kernel} goes on with sums", part[0])
+            raise broken(
+                "GROUPED",
+                f"kernel {ops[0].kernel} mixes global reductions and other ops in a part",
+                part[0],
+            )
         for op in part:
             if any(each.part != op.part for each in g.predecessors(op) if each in ops):
-                raise broken("GROUPED", f"a part of kernel {op.kernel} waits for another", op)
+                raise broken("GROUPED", f"a part of kernel {op.kernel} depends on another", op)
 
 
 def _check_fusion(first: Op, op: Op) -> None:
     shapes = epilogue_shape(first) or fusible_shape(first), fusible_shape(op)
     if None in shapes:
         culprit = first if shapes[0] is None else op
-        raise broken("GROUPED", f"kernel {op.kernel} holds an op that does not fuse", culprit)
+        raise broken("GROUPED", f"kernel {op.kernel} contains an op that cannot be fused", culprit)
     if shapes[0] != shapes[1]:
         text = " and ".join(f"[{', '.join(map(str, shape or ()))}]" for shape in shapes)
         raise broken("GROUPED", f"kernel {op.kernel} computes over {text}", op)
@@ -324,10 +330,10 @@ def _check_fusion(first: Op, op: Op) -> None:
 
 
 def check_ordered(g: Graph) -> None:
-    """ORDERED: the ops stand at the positions (0,), (1,), …, as `Graph.reorder` leaves them.
+    """Check ORDERED: the positions of the ops are (0,), (1,), …, as set by `Graph.reorder`.
 
-    Raises VerifyError for the first one that does not.
+    Raises VerifyError for the first op that violates it.
     """
     for index, op in enumerate(g.ops()):
         if op.position != (index,):
-            raise broken("ORDERED", f"op {index} stands at {op.position}", op)
+            raise broken("ORDERED", f"op {index} has position {op.position}", op)

@@ -1,15 +1,14 @@
-"""The gradient of a gradient op, as ops: what penalties on gradients are trained with.
+"""Double grad: the gradient of a gradient op, as ops; needed for gradient penalties.
 
-A gradient op is linear in the gradient that comes in. Where the op itself is linear in its inputs,
-one at a time or several together, or piecewise linear, its second gradient is made of the op and
-its gradient op again, with gradients of gradients in the place of values (`xx` below is the
-gradient of `x@GRAD`):
+A gradient op is linear in its incoming gradient. If the op itself is linear in its inputs, each or
+several together, or piecewise linear, its double grad consists of the op and its gradient op again,
+with gradients of gradients in place of values (`xx` below is the gradient of `x@GRAD`):
 
-    y = f(a, b), linear in each:  yy = f(aa, b) + f(a, bb), and what b@GRAD takes from aa likewise
+    y = f(a, b), linear in each:  yy = f(aa, b) + f(a, bb), and b@GRAD's share of aa likewise
     y = relu(x):                  yy = relu_grad(y, xx)
 
-Other ops have an op of their own for it, called `…_grad_grad` as in the reference, whose slots say
-what it is given: DDX the gradient of `X@GRAD`, DOut `Out@GRAD`, and so on.
+Other ops have a dedicated op, called `…_grad_grad` as in the reference, whose slots name its
+inputs: DDX the gradient of `X@GRAD`, DOut `Out@GRAD`, and so on.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from compiler.ir.opdef import GradOp, OpDef, find, is_registered
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 
 NameOf = Callable[[str], str]
-"""From a variable to the name of its gradient."""
+"""A function from a variable to the name of its gradient."""
 
 SECOND = "_grad"
-"""What follows the name of a gradient op in that of its own gradient op."""
+"""The suffix of the name of a gradient op's own gradient op."""
 
-NEW = "New"
-"""What tells the slot of a gradient from that of another one, read beside it: `DOutNew`."""
+NEW_SUFFIX = "New"
+"""The suffix of a slot for the gradient of an input gradient: `DOutNew`."""
 
 
-def second_gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
-    """The ops that compute the gradient of a gradient op; none where nobody knows them."""
+def double_grad_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
+    """Return the ops that compute the gradient of a gradient op; none if it is not supported."""
     cls = find(op.type)
     if not issubclass(cls, GradOp):
         return []
     if is_registered(op.type + SECOND):
-        made = [_special(op, find(op.type + SECOND), grad)]
+        made = [_dedicated_op(op, find(op.type + SECOND), grad)]
     elif cls.forward.is_piecewise_linear:
-        made = [_slope_again(op, grad)]
+        made = [_piecewise_linear_grad(op, grad)]
     elif cls.forward.linear_in:
-        made = [*_forward_again(op, cls.forward, grad), *_backward_again(op, cls.forward, grad)]
+        made = [*_forward_terms(op, cls.forward, grad), *_backward_terms(op, cls.forward, grad)]
     else:
         return []
     for each in made:
@@ -47,24 +46,24 @@ def second_gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
     return made
 
 
-def has_second_gradient(op: OpDesc) -> bool:
-    """False for a gradient op whose gradient nobody knows."""
+def has_double_grad(op: OpDesc) -> bool:
+    """Return False for a gradient op without a gradient."""
     cls = find(op.type)
     if not issubclass(cls, GradOp) or is_registered(op.type + SECOND):
         return True
     return cls.forward.is_piecewise_linear or bool(cls.forward.linear_in)
 
 
-def _slope_again(op: OpDesc, grad: NameOf) -> OpDesc:
-    """The same slopes, by which what comes from behind is multiplied."""
-    (given,), (result,) = _slots(op.inputs), _slots(op.outputs)
+def _piecewise_linear_grad(op: OpDesc, grad: NameOf) -> OpDesc:
+    """Return the gradient op applied to the gradient of its output (piecewise linear ops)."""
+    (given,), (result,) = _gradient_slots(op.inputs), _gradient_slots(op.outputs)
     inputs = {**op.inputs, given: _grads(op.outputs[result], grad)}
     return OpDesc(op.type, inputs, {result: _grads(op.inputs[given], grad)}, op.attrs)
 
 
-def _forward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
-    """For each group of inputs the op of their gradients' gradients, beside the other inputs."""
-    (given,) = _slots(op.inputs)
+def _forward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
+    """Yield, for each group of linear inputs, the forward op on their gradients' gradients."""
+    (given,) = _gradient_slots(op.inputs)
     outputs = {given.removesuffix(GRAD): _grads(op.inputs[given], grad)}
     linear = {slot for group in forward.linear_in for slot in group}
     kept = linear | {name for name, slot in forward.inputs().items() if slot.no_grad}
@@ -72,11 +71,11 @@ def _forward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[O
         second = {slot: _grads(op.outputs.get(slot + GRAD, []), grad) for slot in group}
         if all(name != EMPTY for names in second.values() for name in names or [EMPTY]):
             rest = {slot: names for slot, names in op.inputs.items() if slot in kept}
-            yield _plain(OpDesc(forward.kind, rest | second, outputs, op.attrs))
+            yield _without_xshape(OpDesc(forward.kind, rest | second, outputs, op.attrs))
 
 
-def _plain(op: OpDesc) -> OpDesc:
-    """The op in its earlier spelling, if the later one has to give XShape, which nobody wants."""
+def _without_xshape(op: OpDesc) -> OpDesc:
+    """Return the first version of the op if the second (`reshape2`) also has an output XShape."""
     if "XShape" not in find(op.type).outputs():
         return op
     earlier = find(op.type.removesuffix("2"))
@@ -84,8 +83,8 @@ def _plain(op: OpDesc) -> OpDesc:
     return OpDesc(earlier.kind, op.inputs, op.outputs, known)
 
 
-def _backward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
-    """For each group of inputs what it gives to the gradients of the inputs beside it."""
+def _backward_terms(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[OpDesc]:
+    """Yield, for each group of linear inputs, its contribution to the gradients of other inputs."""
     for group in forward.linear_in:
         second = {slot: _grads(op.outputs.get(slot + GRAD, []), grad) for slot in group}
         others = [slot for other in forward.linear_in if other != group for slot in other]
@@ -94,14 +93,14 @@ def _backward_again(op: OpDesc, forward: type[OpDef], grad: NameOf) -> Iterable[
             yield OpDesc(op.type, op.inputs | second, outputs, op.attrs)
 
 
-def _special(op: OpDesc, cls: type[OpDef], grad: NameOf) -> OpDesc:
-    """The op made for it, its slots filled by their names."""
-    inputs = {slot: _named(op, slot, grad) for slot in cls.inputs()}
-    outputs = {slot: _named_result(op, slot, grad) for slot in cls.outputs()}
+def _dedicated_op(op: OpDesc, cls: type[OpDef], grad: NameOf) -> OpDesc:
+    """Return the dedicated double-grad op, with slots filled by name."""
+    inputs = {slot: _input_names(op, slot, grad) for slot in cls.inputs()}
+    outputs = {slot: _output_names(op, slot, grad) for slot in cls.outputs()}
     return OpDesc(cls.kind, inputs, outputs, op.attrs)
 
 
-def _named(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
+def _input_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
     if slot in op.inputs:
         return op.inputs[slot]
     if slot.startswith("DD"):
@@ -111,13 +110,13 @@ def _named(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
     return known.get(slot[1:] + GRAD, [])
 
 
-def _named_result(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
-    value = slot[2:] + GRAD if slot.startswith("DD") else slot[1:].removesuffix(NEW)
+def _output_names(op: OpDesc, slot: str, grad: NameOf) -> list[str]:
+    value = slot[2:] + GRAD if slot.startswith("DD") else slot[1:].removesuffix(NEW_SUFFIX)
     return _grads(op.inputs.get(value, []), grad)
 
 
-def _slots(slots: Mapping[str, list[str]]) -> list[str]:
-    """The slots that hold gradients."""
+def _gradient_slots(slots: Mapping[str, list[str]]) -> list[str]:
+    """List the slots that hold gradients."""
     return [slot for slot in slots if slot.endswith(GRAD)]
 
 

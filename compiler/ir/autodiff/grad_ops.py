@@ -1,9 +1,9 @@
-"""What the gradient of an op is, as ops: asked of the op's class.
+"""The gradient ops of an op, as its class defines them.
 
-An op that owns a block is asked otherwise than others. The gradient of its block is a block too,
-which is made first; the class then says how the op of that block takes gradients in and gives them
-out (`block_grad`), which arrive in every run of it though nobody outside has them (`arriving`), and
-which one run leaves for the next (`carried`).
+The gradient of an op that owns a block is another op with a block, and the inner gradient is built
+first. The op class then defines how the op passes gradients into and out of it (`block_grad`),
+which gradients exist in every iteration even without one outside (`arriving`), and which are
+carried from one iteration to the next (`carried`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
-from compiler.ir.autodiff.double_grad import second_gradient_ops
+from compiler.ir.autodiff.double_grad import double_grad_ops
 from compiler.ir.opdef import GradOp, find, has
 from compiler.ir.opdef.type_inference import bind
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 
 NameOf: TypeAlias = Callable[[str], str]
-"""From a variable to the name of its gradient."""
+"""A function from a variable to the name of its gradient."""
 
 
 def gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
-    """The ops that compute an op's gradient; none where it has none. `grad` names gradients."""
+    """Return the ops that compute an op's gradient; none if it has none. `grad` names gradients."""
     definition = find(op.type)
     if definition.grad_class is not None:
         return [_gradient_op(op, definition.grad_class, grad)]
     if issubclass(definition, GradOp):
-        return second_gradient_ops(op, grad)
+        return double_grad_ops(op, grad)
     bound = bind(op)
     if not has(bound, "grad_ops"):
         return []
@@ -38,7 +38,7 @@ def gradient_ops(op: OpDesc, grad: NameOf) -> list[OpDesc]:
 
 
 def _gradient_op(op: OpDesc, cls: type[GradOp], grad: NameOf) -> OpDesc:
-    """`<op>_grad` with the slots its class declares and the attributes of the op."""
+    """Return `<op>_grad` with the slots its class declares and the attributes of the op."""
     known = op.inputs | op.outputs
 
     def named(slots: Iterable[str]) -> dict[str, list[str]]:
@@ -50,7 +50,7 @@ def _gradient_op(op: OpDesc, cls: type[GradOp], grad: NameOf) -> OpDesc:
 
 
 def _slot(slot: str, known: Mapping[str, Sequence[str]], grad: NameOf) -> list[str]:
-    """What stands in a gradient op's slot: `X` holds what the op's does, `X@GRAD` its gradients."""
+    """Return the names in a gradient op's slot: `X` as in the op, `X@GRAD` their gradients."""
     if not slot.endswith(GRAD):
         return list(known.get(slot, ()))
     names = known.get(slot.removesuffix(GRAD), ())
@@ -62,11 +62,11 @@ def _slot(slot: str, known: Mapping[str, Sequence[str]], grad: NameOf) -> list[s
 
 @dataclass(frozen=True)
 class Inside:
-    """What the gradient of a block asks of the gradients around it, and what it gives to them.
+    """The interface of a gradient block with the gradients outside.
 
-    `asked` are the variables whose gradient it takes in, `known` those that have one outside;
-    `given` are those whose gradient it leaves; `passed` those that the op may write over or not, so
-    that their gradient may go through.
+    `asked` are the variables whose gradient it reads, `known` those that have one outside; `given`
+    are those whose gradient it writes; `passed` those that the op may or may not overwrite, so that
+    their gradient may pass through.
     """
 
     asked: Sequence[str]
@@ -76,14 +76,14 @@ class Inside:
     grad: NameOf
 
     def taken(self, names: Iterable[str]) -> list[str]:
-        """Gradients of variables where there are such and they are asked for, else `EMPTY`."""
+        """Return the gradients of variables that are available and read, `EMPTY` for others."""
         taken = self.known.intersection(self.asked)
         return [self.grad(name) if name in taken else EMPTY for name in names]
 
     def left(self, names: Iterable[str], inside: Iterable[str] | None = None) -> list[str]:
-        """Gradients of variables where the block leaves them, `EMPTY` in the place of others.
+        """Return the gradients of variables that the block writes, `EMPTY` for others.
 
-        `inside` are the names the variables have in the block, if they are others.
+        `inside` are the names of the variables in the block, if they differ.
         """
         names = list(names)
         pairs = zip(names, names if inside is None else inside, strict=True)
@@ -91,22 +91,22 @@ class Inside:
         return [self.grad(name) if inner in known else EMPTY for name, inner in pairs]
 
 
-class OwnsBlock(Protocol):
-    """An op that owns a block which has a gradient."""
+class BlockOwner(Protocol):
+    """An op that owns a differentiable block."""
 
     def arriving(self, op: OpDesc) -> list[str]:
-        """Variables whose gradient every run of the gradient block finds, if only as zeros."""
+        """List the variables with a gradient (or zeros) as input of every iteration."""
         ...
 
     def carried(self, op: OpDesc) -> list[str]:
-        """Variables whose gradient one run of the gradient block may leave for the next one."""
+        """List the variables whose gradient may be carried between gradient iterations."""
         ...
 
     def block_grad(self, op: OpDesc, inside: Inside) -> OpDesc:
-        """The op that owns the gradient block; which block that is will be said later."""
+        """Return the op that owns the gradient block; its block index is set later."""
         ...
 
 
-def block_owner(op: OpDesc) -> OwnsBlock | None:
-    """What an op says of the gradient of its block; None where it owns none that has one."""
-    return cast(OwnsBlock, bind(op)) if hasattr(find(op.type), "block_grad") else None
+def block_owner(op: OpDesc) -> BlockOwner | None:
+    """Return the op as owner of a differentiable block, or None."""
+    return cast(BlockOwner, bind(op)) if hasattr(find(op.type), "block_grad") else None

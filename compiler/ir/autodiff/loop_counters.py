@@ -1,6 +1,6 @@
-"""Counters that a program counts up in place, as ops before that saw them.
+"""Values of counters before their in-place increment.
 
-`increment` overwrites its operand; an op in front of it may have read it, say as an index of a
+`increment` overwrites its operand; an earlier op may have read it, for example as an index of a
 tensor array, and the gradient of that op reads the same index.
 """
 
@@ -11,11 +11,11 @@ from collections import Counter
 from compiler.ir.program import OpDesc
 
 BEFORE = "@BEFORE@"
-"""What follows a counter's name in the name of what it was before it was counted up."""
+"""The infix of names of counters before their increment."""
 
 
 class Counters:
-    """What counters were: computed, as a variable of its own, once somebody asks for it."""
+    """Earlier values of counters, computed on demand as separate variables."""
 
     def __init__(self) -> None:
         self.read: set[str] = set()
@@ -24,11 +24,11 @@ class Counters:
         self._count: Counter[str] = Counter()
 
     def wait(self, name: str, undo: OpDesc) -> None:
-        """Note the op that counts a counter down, for whoever asks for it from now on."""
+        """Record the op that decrements a counter, for later readers."""
         self._waiting.setdefault(name, []).append(undo)
 
     def before(self, op: OpDesc) -> list[OpDesc]:
-        """Let an op read counters as they were; returns what must be computed for that."""
+        """Redirect an op to earlier counter values; returns the ops that compute them."""
         asked = dict.fromkeys(name for name in op.reads() if name in self._waiting)
         made = [self._step(name, undo) for name in asked for undo in self._waiting.pop(name)]
         for name, earlier in self._earlier.items():
@@ -44,7 +44,7 @@ class Counters:
 
 
 def renamed(slots: dict[str, list[str]], old: str, new: str) -> dict[str, list[str]]:
-    """Slots with one name in the place of another.
+    """Replace a name in slots.
 
     >>> renamed({"X": ["a", "b"]}, "a", "c")
     {'X': ['c', 'b']}

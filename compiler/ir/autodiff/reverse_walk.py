@@ -1,9 +1,9 @@
-"""Walking over the ops of a block backwards, and into the blocks they own.
+"""Reverse walk over the ops of a block and of the blocks they own.
 
-Ops are collected first and go to their blocks at once, so that a failure leaves the program as it
-was. What an op wrote over did not exist before it, but for a tensor array, which is written item by
-item. The gradient of a block that an op owns is a tape of its own, inside the tape of the block
-around it; its names are always `x@GRAD`, whatever those around it are called.
+Ops are collected first and added to their blocks at once, so that an error leaves the program
+unchanged. The gradient of a variable ends at the op that overwrites it, except for a tensor array,
+which is written item by item. The gradient of an owned block is built by its own tape, nested in
+that of the enclosing block; its gradient names are always `x@GRAD`, whatever the outer ones are.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from compiler.errors import CompileError
-from compiler.ir.autodiff.double_grad import has_second_gradient
-from compiler.ir.autodiff.grad_ops import Inside, OwnsBlock, block_owner, gradient_ops
-from compiler.ir.autodiff.gradient_sums import Parts, as_backward
+from compiler.ir.autodiff.double_grad import has_double_grad
+from compiler.ir.autodiff.grad_ops import BlockOwner, Inside, block_owner, gradient_ops
+from compiler.ir.autodiff.gradient_sums import PartialGradients, as_backward
 from compiler.ir.autodiff.loop_counters import Counters
 from compiler.ir.opdef import find
 from compiler.ir.opdef.type_inference import bind, infer_op
@@ -23,11 +23,11 @@ from compiler.ir.program import EMPTY, GRAD, NO_BLOCK, Block, BlockRef, OpDesc, 
 SUB_BLOCK = "sub_block"
 
 OnAppend: TypeAlias = Callable[[Block, OpDesc, Mapping[str, str]], None]
-"""Called after each gradient op is appended, with the variable of every gradient's name."""
+"""A callback after each appended gradient op; the mapping is gradient name to variable."""
 
 
-class Tape(Parts):
-    """The gradient ops of a block, the last of its ops first."""
+class Tape(PartialGradients):
+    """The gradient ops of a block, built in reverse order of its ops."""
 
     def __init__(
         self, block: Block, no_grad: Collection[str] = (), depending: Collection[str] | None = None
@@ -37,82 +37,84 @@ class Tape(Parts):
         self.no_grad = frozenset(no_grad)
         self.depending = depending
         self.inner: dict[OpDesc, InnerTape] = {}
-        self.renewed: set[str] = set()
+        self.overwritten: set[str] = set()
         self.counters = Counters()
 
     # ---- names
 
     def grad(self, variable: str) -> str:
-        """The name of a variable's gradient: another one where an earlier pass has taken it."""
+        """Return the name of a variable's gradient: a new one if an earlier pass has used it."""
         if variable not in self.names:
             name, count = variable + GRAD, 0
             while self.block.lookup(name) is not None:
                 name, count = f"{variable}{GRAD}_{count}", count + 1
-            self.know(variable, name)
+            self.set_gradient_name(variable, name)
         return self.names[variable]
 
-    def wants(self, variable: str) -> bool:
-        """True where a variable has a gradient at all."""
+    def requires_grad(self, variable: str) -> bool:
+        """Return whether a variable requires a gradient."""
         desc = self.block.lookup(variable)
         if desc is None or desc.stop_gradient or not desc.element.is_float:
             return False
         depends = self.depending is None or variable in self.depending
         return depends and variable not in self.no_grad
 
-    # ---- walking backwards
+    # ---- the reverse walk
 
     def walk(self, ops: Sequence[OpDesc]) -> None:
-        """Write down the gradients of ops, the last first, and add up what nobody read."""
-        self.renewed = _renewed(ops)
+        """Append the gradient ops of ops in reverse order, and sum gradients that no op reads."""
+        self.overwritten = _overwritten_names(ops)
         for op in reversed(ops):
             if any(self.has(self.names.get(name, EMPTY)) for name in op.writes()):
-                self._walk_over(op)
+                self._differentiate(op)
             if hasattr(find(op.type), "undo"):
-                self.count_back(op)
+                self.undo_increment(op)
         for name in list(self.parts):
-            self.add_up(name)
+            self.accumulate(name)
 
-    def _walk_over(self, op: OpDesc) -> None:
-        self._expect_gradient(op)
+    def _differentiate(self, op: OpDesc) -> None:
+        self._check_double_grad(op)
         owner = block_owner(op)
-        made = self._gradient_ops(op) if owner is None else [self._of_block(op, owner)]
+        made = self._gradient_ops(op) if owner is None else [self._block_gradient(op, owner)]
         kept = [each for each in made if self.add(each)]
         self.counters.read.update(op.reads())
-        over = [name for name in op.writes() if name in self.renewed]
-        self._forget([name for name in over if not self._updates(op, name, bool(made))], kept)
+        over = [name for name in op.writes() if name in self.overwritten]
+        self._end_overwritten(
+            [name for name in over if not self._keeps_previous(op, name, bool(made))], kept
+        )
 
     def _gradient_ops(self, op: OpDesc) -> list[OpDesc]:
-        """The gradient ops of an op that owns no block; none where it would only update state."""
+        """Return the gradient ops of an op without block; none if `updates_if` disables them."""
         asked = op.inputs.get(find(op.type).updates_if, ())
         found = [self.block.lookup(name) for name in asked]
         if any(desc is None or desc.stop_gradient for desc in found):
             return []
         return gradient_ops(op, self.grad)
 
-    def _expect_gradient(self, op: OpDesc) -> None:
-        """CompileError for a gradient op without a gradient, if anything asked for hangs on it."""
-        if has_second_gradient(op):
+    def _check_double_grad(self, op: OpDesc) -> None:
+        """Raise CompileError if double grad is needed for an op that does not support it."""
+        if has_double_grad(op):
             return
         slots = find(op.type).slots
         values = [
             n for slot, names in op.inputs.items() if not slots[slot].shape_only for n in names
         ]
-        if self._hang_on_leaves(values):
+        if self._depend_on_leaves(values):
             raise CompileError(
-                f"{op.type} has no gradient of its own, and what is to be differentiated a second "
-                f"time depends on it by {', '.join(values)}",
+                f"{op.type} does not support double grad, and a requested second-order gradient "
+                f"depends on it through {', '.join(values)}",
                 source=op.source,
-                hint="second gradients are known for products, convolutions, sums, reshapes and "
-                "rectifiers; mark a variable with stop_gradient to leave this path out",
+                hint="double grad is supported for products, convolutions, sums, reshapes and "
+                "rectifiers; mark a variable with stop_gradient to exclude this path",
             )
 
-    def _hang_on_leaves(self, names: Sequence[str]) -> bool:
-        """Whether variables that want gradients depend on one that no op computes."""
+    def _depend_on_leaves(self, names: Sequence[str]) -> bool:
+        """Return whether any of the names depends on a leaf variable that requires a gradient."""
         writers = {name: op for op in self.block.ops for name in op.writes()}
         waiting, seen = list(names), set[str]()
         while waiting:
             name = waiting.pop()
-            if name in seen or not self.wants(name):
+            if name in seen or not self.requires_grad(name):
                 continue
             seen.add(name)
             if name not in writers:
@@ -120,8 +122,8 @@ class Tape(Parts):
             waiting += writers[name].reads()
         return False
 
-    def _updates(self, op: OpDesc, name: str, differentiable: bool) -> bool:
-        """True where an op leaves something of what a variable held before."""
+    def _keeps_previous(self, op: OpDesc, name: str, differentiable: bool) -> bool:
+        """Return whether an op keeps part of a variable's previous value when it writes it."""
         cls = find(op.type)
         if not differentiable:
             return name in op.reads()
@@ -130,11 +132,11 @@ class Tape(Parts):
         kept = (slot.of for slot in cls.inputs().values() if slot.companion == "previous")
         return any(name in op.outputs.get(slot, ()) for slot in kept)
 
-    def count_back(self, op: OpDesc) -> None:
-        """An op counted up in place: what stands before it saw the count as it was.
+    def undo_increment(self, op: OpDesc) -> None:
+        """Handle an op that increments a counter in place: earlier ops read the value before it.
 
-        Where the counter has a gradient it is counted down itself, as the reference does it; else
-        those who ask for the earlier count get a variable of their own.
+        If the counter requires a gradient, it is decremented in place, as in the reference;
+        otherwise earlier values get separate variables on demand.
         """
         (name,) = op.outputs["Out"]
         desc = self.block.lookup(name)
@@ -147,34 +149,36 @@ class Tape(Parts):
             self.append(as_backward(undo))
 
     def add(self, op: OpDesc) -> bool:
-        """Append a gradient op, unless nothing comes in or nobody wants what goes out."""
+        """Append a gradient op, unless it has no incoming gradient or no requested output."""
         read = dict.fromkeys(name for name in op.reads() if name in self.variables)
         if read and not any(self.has(name) for name in read):
             return False
-        op.outputs = {slot: self._wanted(names) for slot, names in op.outputs.items()}
+        op.outputs = {slot: self._required_outputs(names) for slot, names in op.outputs.items()}
         if not op.writes():
             return False
         for name in read:
             if self.has(name):
-                self.add_up(name)
+                self.accumulate(name)
             else:
-                self._do_without(op, name)
+                self._supply_missing(op, name)
         for undo in self.counters.before(op):
             self.append(as_backward(undo))
         op.attrs = {**op.attrs, "op_role_var": []}
         self.append(as_backward(op))
         return True
 
-    def _wanted(self, names: Sequence[str]) -> list[str]:
-        """Names to write; `EMPTY` keeps the place of one that nobody wants among others."""
-        unwanted = {n for n in names if n in self.variables and not self.wants(self.variables[n])}
+    def _required_outputs(self, names: Sequence[str]) -> list[str]:
+        """Replace unneeded gradients in outputs by `EMPTY`; empty list if none is needed."""
+        unwanted = {
+            n for n in names if n in self.variables and not self.requires_grad(self.variables[n])
+        }
         kept = [EMPTY if name in unwanted else name for name in names]
         return kept if set(kept) - {EMPTY} else []
 
-    def _do_without(self, op: OpDesc, name: str) -> None:
-        """Nothing flows into a gradient that an op reads: leave it out, or give it zeros.
+    def _supply_missing(self, op: OpDesc, name: str) -> None:
+        """Omit a gradient input that has no contribution, or fill it with zeros.
 
-        A pot that nobody has put anything in is empty by itself.
+        An array of gradients is empty by itself.
         """
         if self.is_array(name):
             return
@@ -187,13 +191,13 @@ class Tape(Parts):
             role = {"op_role": int(OpRole.BACKWARD)}
             self.append(OpDesc("fill_zeros_like", *zeros, role, op.source))
 
-    def _forget(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
-        """What an op wrote over did not exist before it: only its own gradient ops still count."""
+    def _end_overwritten(self, names: Sequence[str], made: Sequence[OpDesc]) -> None:
+        """Drop gradients of overwritten variables, except those that the op's gradient wrote."""
         for gradient in (self.names[name] for name in names if name in self.names):
-            places = self.parts.get(gradient, [])
-            own = [p for p in places if any(self.ops[p.at] is each for each in made)]
-            if places and not own:
-                self.add_up(gradient)
+            writes = self.parts.get(gradient, [])
+            own = [p for p in writes if any(self.ops[p.at] is each for each in made)]
+            if writes and not own:
+                self.accumulate(gradient)
             self.parts.pop(gradient, None)
             self.given.discard(gradient)
             if own:
@@ -201,63 +205,67 @@ class Tape(Parts):
 
     # ---- blocks that ops own
 
-    def _of_block(self, op: OpDesc, owner: OwnsBlock) -> OpDesc:
-        """The op that owns the gradient of an op's block, with that gradient on a tape."""
+    def _block_gradient(self, op: OpDesc, owner: BlockOwner) -> OpDesc:
+        """Return the op that owns the gradient of an op's block; builds the nested tape."""
         block = self.block.owner.blocks[int(op.attrs[SUB_BLOCK])]
-        carried = [name for name in owner.carried(op) if not self._has_for(name)]
-        idle = [name for name in carried if not self.wants(name)]
-        arriving = [name for name in op.writes() if self._has_for(name)]
+        carried = [name for name in owner.carried(op) if not self._has_gradient(name)]
+        idle = [name for name in carried if not self.requires_grad(name)]
+        arriving = [name for name in op.writes() if self._has_gradient(name)]
         arriving = list(dict.fromkeys([*arriving, *owner.arriving(op)]))
-        inner = self._settled(block, arriving, idle, carried)
-        inner.drop_idle(idle)
-        passed = [n for n in arriving if n in self.renewed and self.wants(n) and not inner.gives(n)]
-        inner.give_zeros(passed, op.source)
-        given = frozenset(name for name in inner.names if inner.gives(name))
-        known = frozenset(name for name in op.writes() if self._has_for(name))
+        inner = self._inner_tape(block, arriving, idle, carried)
+        inner.remove_zero_propagation(idle)
+        passed = [
+            n
+            for n in arriving
+            if n in self.overwritten and self.requires_grad(n) and not inner.has_gradient_for(n)
+        ]
+        inner.zero_gradients(passed, op.source)
+        given = frozenset(name for name in inner.names if inner.has_gradient_for(name))
+        known = frozenset(name for name in op.writes() if self._has_gradient(name))
         made = owner.block_grad(op, Inside(inner.asked(), known, given, passed, self.grad))
         made.source = op.source
         self.inner[made] = inner
         return made
 
-    def _settled(
+    def _inner_tape(
         self, block: Block, arriving: list[str], idle: Sequence[str], carried: Sequence[str]
     ) -> InnerTape:
-        """The gradient of a block; what one run leaves for the next is added to `arriving`."""
+        """Build the gradient of a block; adds gradients carried on to `arriving`."""
         while True:
             inner = InnerTape(self, block, [*arriving, *idle])
             inner.walk(block.ops)
             known = {*arriving, *idle}
-            more = [name for name in carried if name not in known and inner.gives(name)]
+            more = [name for name in carried if name not in known and inner.has_gradient_for(name)]
             if not more:
                 return inner
             arriving += more
 
-    def _has_for(self, variable: str) -> bool:
+    def _has_gradient(self, variable: str) -> bool:
         return self.has(self.names.get(variable, EMPTY))
 
-    # ---- into the program
+    # ---- adding the ops to the program
 
     def write(self, on_append: OnAppend | None) -> dict[str, str]:
-        """Put the ops into the program; returns the gradients there are, by variable."""
-        self._open_blocks()
-        self._fill(on_append)
+        """Add the ops to the program; returns the computed gradients by variable."""
+        self._create_blocks()
+        self._append_ops(on_append)
         written = {name for op in self.ops for name in op.writes()}
         return {variable: name for variable, name in self.names.items() if name in written}
 
-    def _open_blocks(self) -> None:
-        """Make the blocks, those of a block right behind it."""
+    def _create_blocks(self) -> None:
+        """Create the gradient blocks, each nested block right after its parent."""
         for op in self.ops:
             inner = self.inner.get(op)
             if inner is not None:
                 inner.target = self.block.owner.add_block(self.target.idx)
                 inner.target.forward_block_idx = inner.block.idx
                 op.attrs[SUB_BLOCK] = BlockRef(inner.target.idx)
-                inner._open_blocks()
+                inner._create_blocks()
 
-    def _fill(self, on_append: OnAppend | None) -> None:
+    def _append_ops(self, on_append: OnAppend | None) -> None:
         for op in self.ops:
             if op in self.inner:
-                self.inner[op]._fill(on_append)
+                self.inner[op]._append_ops(on_append)
             undeclared = [name for name in op.writes() if self.target.lookup(name) is None]
             for name in undeclared:
                 self._declare(name)
@@ -268,15 +276,15 @@ class Tape(Parts):
                 on_append(self.target, appended, self.variables)
 
     def view(self) -> Block:
-        """Where the types of all that the ops read and write are found."""
+        """Return the block in which the types of all operands are found."""
         return self.block
 
     def declared(self) -> dict[str, VarDesc]:
-        """Variables of gradient blocks around this one: none, for this is no gradient block."""
+        """Return the variables of enclosing gradient blocks: none."""
         return {}
 
     def _declare(self, name: str) -> None:
-        """A gradient, whole or part, is declared like its variable, a counter as it is."""
+        """Declare a gradient or a partial one like its variable, a counter as it is."""
         like = self.block.lookup(self.variables.get(name, name))
         if like is None:
             self.target.add_var(name)
@@ -286,46 +294,46 @@ class Tape(Parts):
 
 
 class InnerTape(Tape):
-    """The gradient of a block that an op owns; gradients of `arriving` variables come from outside.
+    """The gradient of an owned block; gradients of `arriving` variables come from outside.
 
-    What is asked of variables further out is decided out there: here they all have gradients.
+    Whether outer variables require gradients is decided outside: here they all do.
     """
 
     def __init__(self, outer: Tape, block: Block, arriving: Iterable[str]) -> None:
         super().__init__(block)
         self.outer = outer
         for name in arriving:
-            self.know(name, name + GRAD)
+            self.set_gradient_name(name, name + GRAD)
         self.arriving = frozenset(self.variables)
         self.given = set(self.arriving)
 
     def grad(self, variable: str) -> str:
-        """The name of a variable's gradient in this block."""
+        """Return the name of a variable's gradient in this block."""
         if variable not in self.names:
-            self.know(variable, variable + GRAD)
+            self.set_gradient_name(variable, variable + GRAD)
         return self.names[variable]
 
-    def wants(self, variable: str) -> bool:
-        """True unless a variable of this very block stops gradients."""
+    def requires_grad(self, variable: str) -> bool:
+        """Return True unless a local variable of the block stops gradients."""
         desc = self.block.vars.get(variable)
         return desc is None or not desc.stop_gradient
 
-    def count_back(self, op: OpDesc) -> None:
-        """A counter is counted down, so that every run finds it as its forward run did."""
+    def undo_increment(self, op: OpDesc) -> None:
+        """Decrement a counter in place, so that every iteration sees its forward value."""
         self.append(as_backward(cast(Any, find(op.type)(op.attrs)).undo(op)))
 
     def asked(self) -> list[str]:
-        """The variables whose gradient the ops read from outside, in that order."""
+        """List the variables whose gradient is read from outside, in order of first read."""
         found, written = dict[str, None](), set[str]()
         for op in self.ops:
             found |= {n: None for n in op.reads() if n in self.arriving and n not in written}
             written.update(op.writes())
         return [self.variables[name] for name in found]
 
-    def give_zeros(self, variables: Iterable[str], source: str) -> None:
-        """Say that nothing is left of the gradient of variables that the block writes over.
+    def zero_gradients(self, variables: Iterable[str], source: str) -> None:
+        """Zero the gradients of variables that the block overwrites.
 
-        An array is not one of them: what was taken from its pot is no longer there.
+        Except for arrays: elements were already taken from their accumulator.
         """
         for variable in variables:
             gradient = self.grad(variable)
@@ -333,10 +341,10 @@ class InnerTape(Tape):
                 names = {"X": [variable]}, {"Out": [gradient]}
                 self.append(as_backward(OpDesc("fill_zeros_like", *names, source=source)))
 
-    def drop_idle(self, idle: Iterable[str]) -> None:
-        """Leave out what only hands on gradients that are zeros from outside.
+    def remove_zero_propagation(self, idle: Iterable[str]) -> None:
+        """Remove ops that only propagate gradients which are zero from outside.
 
-        An op that reads something else as well keeps all before it alive, as in the reference.
+        An op that also reads other values keeps its producers alive, as in the reference.
         """
         zeros = {name + GRAD for name in idle}
         handing = list[OpDesc]()
@@ -351,13 +359,13 @@ class InnerTape(Tape):
         self.ops = [o for o in self.ops if o not in handing or needed.intersection(o.writes())]
 
     def view(self) -> Block:
-        """The gradients declared so far, and behind them what the forward block sees."""
+        """Return a block with the gradients declared so far, nested in the forward block."""
         view = Block(self.block.owner, NO_BLOCK, self.block.idx)
         view.vars = self.declared()
         return view
 
     def declared(self) -> dict[str, VarDesc]:
-        """The gradients declared in this gradient block and in those around it."""
+        """Return the gradients declared in this and enclosing gradient blocks."""
         return {**self.outer.declared(), **self.target.vars}
 
 
@@ -366,11 +374,10 @@ def _may_be_sparse(op: OpDesc) -> bool:
     return writes_rows or bool(bind(op).for_rows())
 
 
-def _renewed(ops: Sequence[OpDesc]) -> set[str]:
-    """The names that an op writes after the same or an earlier one used them.
+def _overwritten_names(ops: Sequence[OpDesc]) -> set[str]:
+    """List the names that an op writes after the same or an earlier op used them.
 
-    What conditional blocks write, of which one runs, is used when something else writes it or reads
-    it.
+    A write in a conditional block counts as a use only once another op writes or reads the name.
     """
     used, found = set[str](), set[str]()
     for op in ops:

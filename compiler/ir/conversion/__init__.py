@@ -1,1 +1,12 @@
-"""Program to Graph and back: the walk over blocks, control flow and its gradients."""
+"""Conversion between programs and graphs, including control flow and its gradients.
+
+Read in this order:
+
+1. `program_to_graph`: the entry point `to_graph`; `graph_to_program`: the way back;
+2. rewrites of the program before conversion: `block_owners` (checks), `reused_names`
+   (undo of `memory_optimize`), `overwritten_values` (values saved for gradients);
+3. `block_walk` with `walk_rules`: one block, its versions, LoD and sparse gradients;
+4. `body_walk`, `carried_lod`, `coalesced_memory`: blocks inside blocks;
+5. `control_flow`, `control_flow_grad`, `recurrent`: the ops that own blocks;
+6. `composite_graph`, `remote_lookups`: ops that are converted to other ops.
+"""

@@ -1,7 +1,7 @@
-"""What is asked of ops that own blocks before anyone follows them there.
+"""Checks of ops that own blocks, before anything follows the block references.
 
-A program from a file may say anything: that a block lies in itself, that a state has no name. Who
-walks through blocks trusts what is checked here, once for each program.
+A program read from a file may be malformed: a block may contain itself, a state may lack a name.
+Code that walks blocks relies on these checks, which run once per program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compiler.limits import MAX_NESTED_BLOCKS
 
 SUB_BLOCK = "sub_block"
 
-"""Attributes that are lists of names."""
+"""The attribute with the index of the block that an op owns."""
 
 _NEEDED = {
     "conditional_block_grad": ("Scope",),
@@ -24,15 +24,15 @@ _NEEDED = {
     "recurrent_grad": ("inputs", "step_scopes"),
     "while_grad": ("StepScopes",),
 }
-"""Inputs that these ops cannot do without."""
+"""Required inputs of ops that own blocks."""
 
 
 def check_owners(program: Program, kinds: Collection[str]) -> None:
-    """Hold the ops that own blocks, `kinds` and all that say so, against what they must say.
+    """Check all ops that own blocks: those of `kinds` and those with a `sub_block`.
 
-    Raises CompileError for a block that is not there or that the op itself lies in, BadAttribute
-    for attributes of other types or states that do not pair, MissingSlot for inputs left out. Any
-    block of 1.8.5 comes behind the one that its op is in.
+    Raises CompileError for a block that does not exist or that contains the op, BadAttribute for
+    attributes of wrong types or unpaired states, MissingSlot for missing inputs. In programs of
+    1.8.5 a sub-block always comes after the block of its op.
     """
     for block in program.blocks:
         for op in block.ops:
@@ -51,8 +51,8 @@ def _check_block(block: Block, op: OpDesc) -> None:
         )
     if not isinstance(owned, int) or owned not in range(block.idx + 1, count):
         raise CompileError(
-            f"{op.type} in block {block.idx} of {count} has the {SUB_BLOCK} {owned!r}, and none of "
-            "those behind its own",
+            f"{op.type} in block {block.idx} of {count} has the {SUB_BLOCK} {owned!r}, expected "
+            "the index of a later block",
             source=op.source,
         )
 
@@ -67,12 +67,12 @@ def _check_names(op: OpDesc) -> None:
 
 
 def _check_states(op: OpDesc) -> None:
-    """Each state of a step has a name before it, one behind it, and what it begins with."""
+    """Check that each state has a name before and after the step, and an initial value."""
     before, behind = op.attrs.get("ex_states", []), op.attrs.get("states", [])
     initial, outputs = op.inputs.get("initial_states", []), op.outputs.get("outputs", [])
     if not len(before) == len(behind) == len(initial):
         counts = f"{len(before)} ex_states, {len(behind)} states, {len(initial)} initial_states"
-        raise BadAttribute(f"{op.type} has {counts}: there must be as many", source=op.source)
+        raise BadAttribute(f"{op.type} has {counts}, expected equal numbers", source=op.source)
     for names in (before, op.inputs["inputs"], outputs):
         twice = [name for name, count in Counter(names).items() if count > 1 and name != EMPTY]
         if twice:

@@ -1,10 +1,10 @@
-"""One walk over a block of a program: which var of a graph each name stands for right now.
+"""Conversion of one block: a walk that maps each name to the graph var it denotes at that point.
 
-A name written twice becomes several vars; the order of ops is kept. A variable of a program may
-stand for several vars of the graph: its data, and its companions. The LoD of a batch of sequences
-is one small integer var a level; a sparse gradient is its values and the numbers of their rows.
-What a program leaves unsaid is said here: which outputs share the LoD of an input, and where a
-sparse gradient is made dense for an op that does not know rows.
+A name that is written twice becomes several vars; the order of ops is kept. A variable may map to
+several vars: its data, and its companions. The LoD of a batch of sequences is one integer var per
+level; a sparse gradient is its values and their row indices. What a program leaves implicit is made
+explicit here: which outputs share the LoD of an input, and where a sparse gradient is densified for
+an op that does not support sparse inputs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from compiler.errors import CompileError
 from compiler.ir.conversion.remote_lookups import as_remote
 from compiler.ir.conversion.walk_rules import (
     clobbers,
-    deleted_before,
+    deleted_error,
     expanded,
     graph_attributes,
-    of_known_size,
+    require_known_size,
 )
 from compiler.ir.dims import UNKNOWN, Size
 from compiler.ir.graph import Graph, Var
@@ -30,25 +30,25 @@ from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, VarKind
 from compiler.ir.types import TOKEN, DType, TensorType, from_fluid
 
 LOD = "@LOD"
-"""What stands between a name and the number of a level in the name of that level's offsets."""
+"""The separator between a name and a level in the names of LoD offsets."""
 ROWS = "@ROWS"
-"""What follows a name in the name of its row numbers."""
+"""The suffix of the names of row indices."""
 ORDER = "collectives@ORDER"
-"""The name of the tokens that chain the collectives of a block."""
+"""The name of the tokens that order the collectives of a block."""
 
-_UNSAID = TensorType(DType.FP32, (UNKNOWN,))
-"""The type of what nobody wants where the op does not say one."""
+_UNUSED_TYPE = TensorType(DType.FP32, (UNKNOWN,))
+"""The type of an unused output whose type the op does not infer."""
 
 Slots = dict[str, list[Var]]
 
 
 @dataclass
-class Scan:
-    """A walk over one block into one graph; `outer` is the walk over the block around it."""
+class BlockWalk:
+    """A walk over one block into one graph; `outer` is the walk over the enclosing block."""
 
     block: Block
     graph: Graph
-    outer: Scan | None = None
+    outer: BlockWalk | None = None
     current: dict[str, Var] = field(default_factory=dict[str, Var])
     captured: dict[str, Var] = field(default_factory=dict[str, Var])
     lods: dict[Var, list[Var]] = field(default_factory=dict[Var, list[Var]])
@@ -62,7 +62,7 @@ class Scan:
     def add(self, op: OpDesc) -> None:
         """Add one op of the block to the graph."""
         check_slots(op)
-        op = self._chosen(as_remote(op))
+        op = self._variant(as_remote(op))
         inputs = self.inputs(op)
         if steps := expanded(op, inputs):
             for step in steps:
@@ -73,16 +73,16 @@ class Scan:
         if bind(op).is_ordered():
             inputs, outputs = self.in_order(inputs, outputs)
         self.graph.op(op.type, inputs, outputs, op.attrs, op.source, last=True)
-        self._settle(op, outputs)
+        self._copy_back_state(op, outputs)
 
     def in_order(self, inputs: Slots, outputs: Slots) -> tuple[Slots, Slots]:
-        """Slots of a collective with its tokens: it waits for the one before it in this block."""
+        """Add token slots to a collective, so that it runs after the previous one in this block."""
         before = [self.last_token] if self.last_token is not None else []
         self.last_token = self.graph.another(ORDER, TOKEN)
         return {**inputs, "Before": before}, {**outputs, "After": [self.last_token]}
 
-    def _chosen(self, op: OpDesc) -> OpDesc:
-        """The op in the form that suits its attributes and what it reads: arrays, sparse rows."""
+    def _variant(self, op: OpDesc) -> OpDesc:
+        """Return the variant of an op for its attributes, tensor arrays, or sparse inputs."""
         defn = bind(op)
         if kind := defn.for_attributes():
             return OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
@@ -90,16 +90,16 @@ class Scan:
         if kind and any(self.read(name, op).type.is_array for name in op.reads()):
             return OpDesc(kind, op.inputs, op.outputs, {}, op.source)
         kind = defn.for_rows()
-        return self._for_rows(op, kind) if kind and self._is_sparse(op, kind) else op
+        return self._sparse_variant(op, kind) if kind and self._is_sparse(op, kind) else op
 
     def _is_sparse(self, op: OpDesc, kind: str) -> bool:
-        """True where everything is sparse that the form for rows wants sparse."""
+        """Return whether all inputs are sparse that variant `kind` requires to be sparse."""
         wanted = [slot.of for slot in find(kind).inputs().values() if slot.companion == "rows"]
         names = [name for slot in wanted for name in op.inputs.get(slot, ())]
         return bool(names) and all(self.rows_of(self.read(name, op)) for name in names)
 
-    def _for_rows(self, op: OpDesc, kind: str) -> OpDesc:
-        """The form for rows, unless it cannot take these: then the dense form of them does."""
+    def _sparse_variant(self, op: OpDesc, kind: str) -> OpDesc:
+        """Return the sparse variant; the op itself if that does not accept the inputs."""
         sparse = OpDesc(kind, op.inputs, op.outputs, op.attrs, op.source)
         try:
             defn = bind(sparse)
@@ -109,21 +109,24 @@ class Scan:
         return sparse
 
     def inputs(self, op: OpDesc) -> Slots:
-        """The vars an op reads, with the companions it asks for."""
+        """Return the vars an op reads, with the companions that it declares."""
         cls = find(op.type)
         known = {slot: names for slot, names in op.inputs.items() if slot in cls.slots}
-        found = each_var(known, lambda name: self.read(name, op))
-        given = {slot: self._known_rows(cls, slot, vars) for slot, vars in found.items()}
+        found = map_vars(known, lambda name: self.read(name, op))
+        given = {slot: self._densify_unsupported(cls, slot, vars) for slot, vars in found.items()}
         for slot in cls.inputs().values():
             if slot.companion and slot.of:
                 given[slot.name] = self._companions(op, slot, given)
         return {slot: vars for slot, vars in given.items() if vars}
 
     def read(self, name: str, op: OpDesc) -> Var:
-        """The var a name stands for; state and captured vars are declared when first read."""
+        """Return the current var of a name; declares state and captured vars at their first read.
+
+        Raises CompileError if the name has no value or was deleted.
+        """
         if name in self.deleted:
-            raise deleted_before(name, op, self.deleted[name])
-        found = self.seen(name, op)
+            raise deleted_error(name, op, self.deleted[name])
+        found = self.lookup(name, op)
         if found is not None:
             return found
         raise CompileError(
@@ -133,56 +136,57 @@ class Scan:
             hint="feed it, or let an op before this one write it",
         )
 
-    def seen(self, name: str, op: OpDesc) -> Var | None:
-        """The var a name stands for, if it has a value here or further out."""
+    def lookup(self, name: str, op: OpDesc) -> Var | None:
+        """Return the current var of a name, in this or an enclosing block, or None."""
         if name in self.current:
             return self.current[name]
-        if self.outer is not None and self.outer.sees(name):
+        if self.outer is not None and self.outer.has_value(name):
             return self.capture(name, self.outer.read(name, op))
         return self.param(name) if self.is_state(name) else None
 
-    def sees(self, name: str) -> bool:
-        """True where a name has a value here or further out."""
+    def has_value(self, name: str) -> bool:
+        """Return whether a name has a value in this or an enclosing block."""
         if name in self.current or self.is_state(name):
             return True
-        return self.outer is not None and self.outer.sees(name)
+        return self.outer is not None and self.outer.has_value(name)
 
     def capture(self, name: str, var: Var) -> Var:
-        """Let the body see a var of the graph around it."""
+        """Capture a var of the enclosing graph: declare it as a feed of the body."""
         self.captured[name] = var
         self.current[name] = self.graph.feed(name, var.type)
         return self.current[name]
 
     def is_state(self, name: str) -> bool:
-        """True for what outlives a run."""
+        """Return whether a name is persistable."""
         desc = self.block.lookup(name)
         return desc is not None and desc.persistable
 
     def param(self, name: str) -> Var:
         """Declare persistable state in its declared type.
 
-        Raises CompileError where only data decides its size: it could not stay in place.
+        Raises CompileError if its size is data-dependent, since it could not stay in place.
         """
-        return self.note(name, self.graph.param(name, of_known_size(name, self.declared(name))))
+        type = require_known_size(name, self.declared(name))
+        return self.define(name, self.graph.param(name, type))
 
     def declared(self, name: str) -> TensorType:
-        """The type a program declares of a variable; CompileError where it declares no shape."""
+        """Return the declared type of a variable; CompileError if it has no declared shape."""
         desc = self.block.lookup(name)
         if desc is None or desc.dims is None:
             raise CompileError(f"variable {name!r} has no declared shape")
         type = from_fluid(desc.dims, desc.element)
         return replace(type, is_array=desc.kind is VarKind.TENSOR_ARRAY)
 
-    def note(self, name: str, var: Var) -> Var:
-        """From here on a name stands for this var."""
+    def define(self, name: str, var: Var) -> Var:
+        """Set the current var of a name."""
         self.deleted.pop(name, None)
         self.current[name] = var
         return var
 
-    # ---- what an op writes ----
+    # ---- outputs of an op ----
 
     def outputs(self, op: OpDesc, inputs: Slots) -> Slots:
-        """Vars for what an op writes, in the types it infers, and their companions."""
+        """Create the vars an op writes, in the inferred types, and their companions."""
         defn = bind(op)
         inferred = infer_types(defn, defn.types_of(inputs), op)
         found = {
@@ -191,31 +195,31 @@ class Scan:
             for slot, names in op.outputs.items()
             if slot in defn.slots and any(name != EMPTY for name in names)
         }  # fmt: skip
-        said = self._said_companions(defn, found, inferred, inputs)
-        self._share(defn, inputs, found)
-        return found | said
+        written = self._written_companions(defn, found, inferred, inputs)
+        self._share_companions(defn, inputs, found)
+        return found | written
 
     def _write(
         self, op: OpDesc, slot: str, name: str, type: TensorType | None, inputs: Slots
     ) -> Var:
-        """The var for one written name: new, a new version, or new state in the same storage.
+        """Create the var for a written name: new, a new version, or state in the same storage.
 
-        What nobody wants among others has a var too, so that each stands in its place.
+        An unused output (`@EMPTY@`) among others gets a var too, which keeps the indices.
         """
         if name == EMPTY:
-            return self.graph.fresh(f"{slot}@UNUSED", type or _UNSAID)
+            return self.graph.fresh(f"{slot}@UNUSED", type or _UNUSED_TYPE)
         type = type or self.declared(name)
         previous = self.current.get(name)
         if previous is None and not self.is_state(name):
-            return self.note(name, self.graph.another(name, type))
+            return self.define(name, self.graph.another(name, type))
         if previous is None:
-            return self.note(name, self.graph.param(name, of_known_size(name, type)))
+            return self.define(name, self.graph.param(name, require_known_size(name, type)))
         state = previous.role == "param"
         if state and clobbers(op, slot, previous, inputs):
             return self.graph.fresh(name + "@new", type)
-        return self.note(name, self.graph.next_version(previous, type, same_storage=state))
+        return self.define(name, self.graph.next_version(previous, type, same_storage=state))
 
-    def _settle(self, op: OpDesc, outputs: Slots) -> None:
+    def _copy_back_state(self, op: OpDesc, outputs: Slots) -> None:
         """Copy state that an op could not write in place from the temporary it wrote instead."""
         for slot, vars in outputs.items():
             for name, var in zip(op.outputs.get(slot, ()), vars, strict=False):
@@ -225,22 +229,22 @@ class Scan:
                     self.graph.op(copying(var), {"X": [var]}, {"Out": [after]}, last=True)
                     if found := self.rows_of(var):
                         self.rows[after] = found
-                    self.note(name, after)
+                    self.define(name, after)
 
-    # ---- companions that an op reads ----
+    # ---- companions of inputs ----
 
     def _companions(self, op: OpDesc, slot: Slot, inputs: Slots) -> list[Var]:
-        """The vars in a companion slot; empty where there is none."""
+        """Return the vars for a companion slot; empty if there are none."""
         if slot.companion == "previous":
             names = [name for name in op.outputs.get(slot.of, ()) if name != EMPTY]
-            return [var for name in names[:1] if (var := self.seen(name, op)) is not None]
+            return [var for name in names[:1] if (var := self.lookup(name, op)) is not None]
         vars = inputs.get(slot.of) or inputs.get(slot.of + GRAD) or []
         if slot.companion == "rows":
             return [self.rows_of(var)[0] for var in vars if self.rows_of(var)]
         return self._offsets(op, slot, vars)
 
     def _offsets(self, op: OpDesc, slot: Slot, vars: Sequence[Var]) -> list[Var]:
-        """All levels of the only var in a slot; the innermost of each in a slot that takes many."""
+        """Return all LoD levels of the var in a slot; for a `many` slot, the innermost of each."""
         levels = [self.lod_of(var) for var in vars]
         bare = [var.label for var, found in zip(vars, levels, strict=True) if not found]
         if bare and slot.needed:
@@ -256,33 +260,30 @@ class Scan:
         return [found[-1] for found in levels] if many else levels[0]
 
     def lod_of(self, var: Var) -> list[Var]:
-        """The levels of a var's LoD, the outermost first; empty where it has none."""
+        """Return the levels of a var's LoD, outermost first; empty without LoD."""
         if var not in self.lods:
-            self.lods[var] = [self.see(each) for each in self._around(var, Scan.lod_of) or ()]
+            self.lods[var] = [self.see(each) for each in self._outer(var, BlockWalk.lod_of) or ()]
         return self.lods[var]
 
     def rows_of(self, var: Var) -> Any:
-        """The row numbers of a sparse var and how many rows the whole has; None where dense."""
-        found = self.rows.get(var) or self._around(var, Scan.rows_of)
+        """Return the row indices and the number of dense rows of a sparse var, or None."""
+        found = self.rows.get(var) or self._outer(var, BlockWalk.rows_of)
         if found is not None and var not in self.rows:
             self.rows[var] = (self.see(found[0]), found[1])
         return self.rows.get(var)
 
-    def _around(self, var: Var, ask: Callable[[Scan, Var], Any]) -> Any:
-        """What the walk around this one answers for a var that it lent."""
-        lent = self.captured.get(var.name) if var.role == "feed" else None
-        return None if lent is None or self.outer is None else ask(self.outer, lent)
+    def _outer(self, var: Var, query: Callable[[BlockWalk, Var], Any]) -> Any:
+        """Query the enclosing walk about a captured var; None if the var is not captured."""
+        captured = self.captured.get(var.name) if var.role == "feed" else None
+        return None if captured is None or self.outer is None else query(self.outer, captured)
 
     def see(self, var: Var) -> Var:
-        """A var of the graph around this one, seen from here."""
+        """Return the captured version of a var of the enclosing graph."""
         name = var.label
         return self.current[name] if name in self.captured else self.capture(name, var)
 
-    def _known_rows(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
-        """Vars as an op can read them: sparse if it knows rows, and then all of a slot, or dense.
-
-        Where an op takes many, all must be sparse for it to see rows.
-        """
+    def _densify_unsupported(self, cls: type[OpDef], slot: str, vars: list[Var]) -> list[Var]:
+        """Densify sparse inputs unless the op supports row indices for all vars of the slot."""
         sparse = [var for var in vars if self.rows_of(var)]
         knows = cls.rows_like == slot or any(
             each.companion == "rows" and each.of == slot for each in cls.inputs().values()
@@ -292,7 +293,7 @@ class Scan:
         return [self.densified(var) for var in vars]
 
     def densified(self, var: Var) -> Var:
-        """A var as a dense tensor, made once."""
+        """Return a var as a dense tensor; converts a sparse one once."""
         rows = self.rows_of(var)
         if not rows:
             return var
@@ -305,16 +306,16 @@ class Scan:
             self.dense[var] = whole
         return self.dense[var]
 
-    # ---- companions of what an op writes ----
+    # ---- companions of outputs ----
 
-    def _said_companions(
+    def _written_companions(
         self, defn: OpDef, outputs: Slots, inferred: Mapping[str, Any], inputs: Slots
     ) -> Slots:
-        """Vars for the companions that an op writes itself.
+        """Create vars for the companions that an op writes itself.
 
-        Where a slot holds many, each has one level of its own.
+        In a `many` slot each item has a single level.
         """
-        said: Slots = {}
+        written: Slots = {}
         for slot in defn.outputs().values():
             types = listed(inferred.get(slot.name) or []) if slot.of else []
             vars = outputs.get(slot.of, [])
@@ -325,25 +326,25 @@ class Scan:
                 if slot.companion == "lod":
                     self.lods[var] = made
                 elif made:
-                    self.rows[var] = (made[0], self._height(slot, inputs))
+                    self.rows[var] = (made[0], self._dense_rows(slot, inputs))
                 if made:
-                    said.setdefault(slot.name, []).extend(made)
-        return said
+                    written.setdefault(slot.name, []).extend(made)
+        return written
 
     def _companion(self, var: Var, slot: Slot, index: int, type: TensorType) -> Var:
         name = var.name + (f"{LOD}{index}" if slot.companion == "lod" else ROWS)
         return self.graph.another(name, type)
 
-    def _height(self, slot: Slot, inputs: Slots) -> Size:
-        """How many rows there are in all: those of the parameter, or of a sparse input."""
+    def _dense_rows(self, slot: Slot, inputs: Slots) -> Size:
+        """Return the number of dense rows: of the parameter, or of a sparse input."""
         owner = inputs.get(slot.of.removesuffix(GRAD), [])
         if slot.of.endswith(GRAD) and owner:
             return owner[0].type.shape[0]
         known = (self.rows_of(var) for vars in inputs.values() for var in vars)
         return next(found[1] for found in known if found)
 
-    def _share(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
-        """Give outputs the LoD and the row numbers of what they are like."""
+    def _share_companions(self, defn: OpDef, inputs: Slots, outputs: Slots) -> None:
+        """Let outputs share the LoD and the row indices of the inputs that the op declares."""
         first = next((slot for slot in defn.inputs() if inputs.get(slot)), "")
         lod_slot = first if defn.lod_like is None else defn.lod_like
         like = inputs.get(lod_slot, ())[:1]
@@ -358,7 +359,7 @@ class Scan:
             self._join_lods(outputs["Out"][0], inputs["X"])
 
     def _join_lods(self, out: Var, vars: Sequence[Var]) -> None:
-        """Give rows that stand one behind the other their sequences, where all have them."""
+        """Concatenate the LoD of the inputs for an op that concatenates rows, if all have LoD."""
         lods = [self.lod_of(var) for var in vars]
         levels = [*zip(*lods, strict=False)] if len({*map(len, lods)}) == 1 else []
         self.lods[out] = [self._joined(out, i, each) for i, each in enumerate(levels)]
@@ -378,20 +379,20 @@ class Scan:
                 self.lods[var] = self.lod_of(source)
 
     def _variable_of(self, var: Var) -> list[Var]:
-        """The variable whose gradient, or part of one, a var is."""
+        """Return the current var of the variable whose gradient, or partial gradient, a var is."""
         variable = var.name.partition(GRAD)[0] if GRAD in var.name else ""
         found = self.current.get(variable)
         return [] if found is None else [found]
 
 
-def each_var(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
-    """The vars that names in slots stand for; empty slots left out."""
+def map_vars(slots: Mapping[str, Sequence[str]], find: Callable[[str], Var]) -> Slots:
+    """Map names in slots to vars; omits empty slots."""
     found = {slot: [find(n) for n in names if n != EMPTY] for slot, names in slots.items()}
     return {slot: vars for slot, vars in found.items() if vars}
 
 
 def copying(var: Var) -> str:
-    """The op that copies a var."""
+    """Return the kind of the op that copies a var."""
     return "copy_array" if var.type.is_array else "assign"
 
 

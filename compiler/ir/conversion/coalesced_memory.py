@@ -1,8 +1,9 @@
-"""Names of a program that share memory by `coalesce_tensor`, in a graph, whose values do not.
+"""Emulation of `coalesce_tensor`: names of a program share memory, vars of a graph do not.
 
-A write to the whole makes what its parts hold out of date, and a write to a part the whole. What is
-out of date is made anew where it is read, or where the run ends and it outlives the run or is
-fetched: a part is cut out of the whole, and the whole is put together of its parts.
+A write to the fused tensor invalidates its parts, and a write to a part invalidates the fused
+tensor. An invalid value is recomputed where it is read, or at the end of the step if it is
+persistable or fetched: a part is sliced from the fused tensor, the fused tensor is assembled from
+its parts.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from compiler.ir.program import OpDesc
 from compiler.ir.types import Shape, TensorType
 
 ALIGNED = 4096
-"""Bytes that the place of each tensor is a multiple of, as on CPUs in the reference."""
+"""The alignment of each tensor in bytes, as on CPUs in the reference."""
 
 
 def places_in(types: Sequence[TensorType]) -> list[tuple[int, int]]:
-    """Where each tensor begins among the elements of the whole, and how many it has."""
+    """Return the first element and the number of elements of each tensor in the fused tensor."""
     found: list[tuple[int, int]] = []
     start = 0
     for type in types:
@@ -32,7 +33,7 @@ def places_in(types: Sequence[TensorType]) -> list[tuple[int, int]]:
 
 
 def known(shape: Shape) -> int:
-    """How many elements a shape has; ShapeError where that is not known."""
+    """Return the number of elements of a shape; ShapeError if it is not a positive constant."""
     size: Size = product(shape)
     if not isinstance(size, int) or size < 1:
         raise ShapeError(f"coalesce_tensor: an Input has {size} elements, expected a known number")
@@ -40,20 +41,20 @@ def known(shape: Shape) -> int:
 
 
 class Walk(Protocol):
-    """The walk over a block, as far as it is asked here."""
+    """The walk over a block, restricted to what is used here."""
 
     def add(self, op: OpDesc) -> None:
         """Add one op to the graph."""
         ...
 
     def is_state(self, name: str) -> bool:
-        """True for what outlives a run."""
+        """Return whether a name is persistable."""
         ...
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The name of the whole, its parts with their types and first elements, and the op."""
+class FusedTensor:
+    """A fused tensor: its name, its parts with types and first elements, and the op."""
 
     name: str
     parts: dict[str, tuple[TensorType, int]]
@@ -61,72 +62,73 @@ class Whole:
 
 
 @dataclass
-class SharedMemory:
-    """The wholes of one block by the names of themselves and of their parts; `old` holds names
-    whose value is out of date.
+class CoalescedMemory:
+    """The fused tensors of a block by the names of themselves and of their parts.
+
+    `invalid` has the names whose value is invalid.
     """
 
-    wholes: dict[str, Whole] = field(default_factory=dict[str, Whole])
-    old: dict[str, None] = field(default_factory=dict[str, None])
-    renewing: bool = False
+    tensors: dict[str, FusedTensor] = field(default_factory=dict[str, FusedTensor])
+    invalid: dict[str, None] = field(default_factory=dict[str, None])
+    refreshing: bool = False
 
     def coalesced(self, op: OpDesc, types: Sequence[TensorType]) -> None:
-        """From here on the outputs of a `coalesce_tensor` share memory; `types` are its inputs'."""
+        """Register the outputs of a `coalesce_tensor`; `types` are those of its inputs."""
         names = op.outputs.get("Output", ())
-        if self.renewing or not names:
+        if self.refreshing or not names:
             return
         pairs = zip(names, zip(types, places_in(types), strict=True), strict=False)
         parts = {name: (type, start) for name, (type, (start, _)) in pairs}
-        whole = Whole(op.outputs["FusedOutput"][0], parts, op)
-        for name in (whole.name, *whole.parts):
-            self.wholes[name] = whole
-            self.old.pop(name, None)
+        fused = FusedTensor(op.outputs["FusedOutput"][0], parts, op)
+        for name in (fused.name, *fused.parts):
+            self.tensors[name] = fused
+            self.invalid.pop(name, None)
 
     def written(self, op: OpDesc) -> None:
-        """Note what an op that was added leaves out of date."""
-        if self.renewing or not self.wholes or op.type == "coalesce_tensor":
+        """Record which names the writes of an added op invalidate."""
+        if self.refreshing or not self.tensors or op.type == "coalesce_tensor":
             return
         for name in op.writes():
-            self.old.pop(name, None)
-            whole = self.wholes.get(name)
-            if whole is not None:
-                others = whole.parts if name == whole.name else [whole.name]
-                self.old.update(dict.fromkeys(others))
+            self.invalid.pop(name, None)
+            fused = self.tensors.get(name)
+            if fused is not None:
+                others = fused.parts if name == fused.name else [fused.name]
+                self.invalid.update(dict.fromkeys(others))
 
-    def renew(self, walk: Walk, name: str) -> None:
-        """Add the ops that make a name hold what it should, where it does not."""
-        if name not in self.old:
+    def refresh(self, walk: Walk, name: str) -> None:
+        """Add the ops that recompute the value of a name if it is invalid."""
+        if name not in self.invalid:
             return
-        del self.old[name]
-        whole = self.wholes[name]
-        before, self.renewing = self.renewing, True
-        for op in put_together(whole) if name == whole.name else cut_out(whole, name):
+        del self.invalid[name]
+        fused = self.tensors[name]
+        before, self.refreshing = self.refreshing, True
+        for op in assemble_fused(fused) if name == fused.name else slice_part(fused, name):
             walk.add(op)
-        self.renewing = before
+        self.refreshing = before
 
-    def renew_results(self, walk: Walk, fetched: Collection[str]) -> None:
-        """The same for all that is fetched or outlives the run."""
-        for name in list(self.old):
+    def refresh_results(self, walk: Walk, fetched: Collection[str]) -> None:
+        """Recompute all invalid values that are fetched or persistable."""
+        for name in list(self.invalid):
             if name in fetched or walk.is_state(name):
-                self.renew(walk, name)
+                self.refresh(walk, name)
 
 
-def put_together(whole: Whole) -> list[OpDesc]:
-    """The op that makes the whole of its parts."""
-    names = list(whole.op.outputs["Output"])
-    attrs = {**whole.op.attrs, "copy_data": True, "set_constant": False}
-    outputs = {"FusedOutput": [whole.name]}
-    return [OpDesc("coalesce_tensor", {"Input": names}, outputs, attrs, whole.op.source)]
+def assemble_fused(fused: FusedTensor) -> list[OpDesc]:
+    """Return the op that assembles the fused tensor from its parts."""
+    names = list(fused.op.outputs["Output"])
+    attrs = {**fused.op.attrs, "copy_data": True, "set_constant": False}
+    outputs = {"FusedOutput": [fused.name]}
+    return [OpDesc("coalesce_tensor", {"Input": names}, outputs, attrs, fused.op.source)]
 
 
-def cut_out(whole: Whole, name: str) -> list[OpDesc]:
-    """The ops that make a part of the whole."""
-    type, start = whole.parts[name]
+def slice_part(fused: FusedTensor, name: str) -> list[OpDesc]:
+    """Return the ops that slice a part from the fused tensor."""
+    type, start = fused.parts[name]
     flat, shape = f"{name}@PART", [size for size in type.shape if isinstance(size, int)]
     end = start + known(type.shape)
     cut = {"axes": [0], "starts": [start], "ends": [end]}
-    source = whole.op.source
+    source = fused.op.source
     return [
-        OpDesc("slice", {"Input": [whole.name]}, {"Out": [flat]}, cut, source),
+        OpDesc("slice", {"Input": [fused.name]}, {"Out": [flat]}, cut, source),
         OpDesc("reshape", {"X": [flat]}, {"Out": [name]}, {"shape": shape}, source),
     ]

@@ -1,4 +1,4 @@
-"""The steps of one composite op as a graph: for its types and its reference implementation."""
+"""The graph of a composite op's steps, for type inference and reference evaluation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from compiler.errors import CompileError
-from compiler.ir.conversion.block_walk import Scan, Slots
+from compiler.ir.conversion.block_walk import BlockWalk, Slots
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.opdef import OpDef, listed, type_of
 from compiler.ir.opdef.composite_steps import Steps
-from compiler.ir.opdef.half_precision import mapped
+from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import Program
 from compiler.ir.types import Array, TensorType
 
 __all__ = ["evaluate", "infer_types"]
 
 Values: TypeAlias = Mapping[str, Any]
-"""Arrays or types by slot: a list for a slot that takes many, None for an empty one."""
+"""Arrays or types by slot: a list for a `many` slot, None for an empty one."""
 
 
 @dataclass(frozen=True)
 class StepGraph:
-    """The graph, with the vars of its inputs by name and of its outputs by slot."""
+    """The graph of the steps, with input vars by name and output vars by slot."""
 
     graph: Graph
     feeds: Mapping[str, Var]
@@ -33,14 +33,14 @@ class StepGraph:
 
 
 def infer_types(op: OpDef, types: Values) -> dict[str, Any]:
-    """The types of the outputs by slot."""
+    """Infer the types of the outputs by slot."""
     made = _step_graph(op, types)
     return {slot: _each(value, _type) for slot, value in made.outputs.items()}
 
 
 def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
-    """The arrays of the outputs by slot, step by step."""
-    made = _step_graph(op, {slot: mapped(type_of, value) for slot, value in values.items()})
+    """Evaluate the steps one by one; returns the output arrays by slot."""
+    made = _step_graph(op, {slot: map_value(type_of, value) for slot, value in values.items()})
     arrays = {made.feeds[name]: array for name, array in _named(values)}
     for step in made.graph.ops():
         arrays.update(_evaluated(step, arrays))
@@ -48,60 +48,60 @@ def evaluate(op: OpDef, values: Values) -> dict[str, Any]:
 
 
 def _step_graph(op: OpDef, types: Values) -> StepGraph:
-    """Make the graph; CompileError of a step begins with the kind of the whole op."""
-    scan = Scan(Program().blocks[0], Graph(op.kind))
-    feeds = {name: scan.graph.feed(name, type) for name, type in _named(types)}
-    scan.current.update(feeds)
-    _share_lod(op, scan, feeds, types)
+    """Build the graph; a CompileError of a step is prefixed with the kind of the composite op."""
+    walk = BlockWalk(Program().blocks[0], Graph(op.kind))
+    feeds = {name: walk.graph.feed(name, type) for name, type in _named(types)}
+    walk.current.update(feeds)
+    _share_lod(op, walk, feeds, types)
     steps = _steps(op, types)
     try:
         cast(Any, op).expand(steps)
         for step in steps.ops:
-            scan.add(step)
+            walk.add(step)
     except CompileError as error:
         raise type(error)(_prefixed(op.kind, error.message), hint=error.hint) from None
-    return StepGraph(scan.graph, feeds, _outputs(op, scan, steps))
+    return StepGraph(walk.graph, feeds, _outputs(op, walk, steps))
 
 
 def _steps(op: OpDef, types: Values) -> Steps:
-    """No steps yet, over names by slot."""
+    """Return an empty recorder of steps for inputs named by slot."""
     slots = [slot for slot in types if slot in op.slots and not op.slots[slot].companion]
     names = {slot: [name for name, _ in _named({slot: types[slot]})] for slot in slots}
     given = {slot: found for slot, found in names.items() if found}
     return Steps(op.kind, given, {slot: listed(types[slot]) for slot in given})
 
 
-def _share_lod(op: OpDef, scan: Scan, feeds: Mapping[str, Var], types: Values) -> None:
-    """Tell the walk the LoD that is given of inputs: all levels, or one of each of many."""
+def _share_lod(op: OpDef, walk: BlockWalk, feeds: Mapping[str, Var], types: Values) -> None:
+    """Register the LoD inputs with the walk: all levels, or one level per item of a `many` slot."""
     for slot in op.inputs().values():
         if slot.companion == "lod" and types.get(slot.name):
             levels = [feeds[name] for name, _ in _named({slot.name: types[slot.name]})]
             of = [feeds[name] for name, _ in _named({slot.of: types[slot.of]})]
             owned = [[level] for level in levels] if op.slots[slot.of].many else [levels]
-            scan.lods |= dict(zip(of, owned, strict=True))
+            walk.lods |= dict(zip(of, owned, strict=True))
 
 
-def _outputs(op: OpDef, scan: Scan, steps: Steps) -> dict[str, Any]:
-    """The vars of outputs by slot, with the companions that the op declares."""
-    vars = {slot: [scan.current[name] for name in found] for slot, found in steps.written.items()}
-    held = vars | _companions(op, scan, vars)
+def _outputs(op: OpDef, walk: BlockWalk, steps: Steps) -> dict[str, Any]:
+    """Return the output vars by slot, including the declared companions."""
+    vars = {slot: [walk.current[name] for name in found] for slot, found in steps.written.items()}
+    held = vars | _companions(op, walk, vars)
     return {slot: op.slots[slot].hold(found) for slot, found in held.items()}
 
 
-def _companions(op: OpDef, scan: Scan, vars: Slots) -> Slots:
-    """The LoD and the row numbers of outputs, where the op declares them and there are some."""
+def _companions(op: OpDef, walk: BlockWalk, vars: Slots) -> Slots:
+    """Return the LoD and row indices of outputs where the op declares them."""
     found: Slots = {}
     for slot in op.outputs().values():
         owner = next(iter(vars.get(slot.of, ())), None)
         if owner is not None and slot.companion == "lod":
-            found[slot.name] = scan.lod_of(owner)
-        elif owner is not None and scan.rows_of(owner):
-            found[slot.name] = [scan.rows_of(owner)[0]]
+            found[slot.name] = walk.lod_of(owner)
+        elif owner is not None and walk.rows_of(owner):
+            found[slot.name] = [walk.rows_of(owner)[0]]
     return found
 
 
 def _each(value: Any, function: Callable[[Var], Any]) -> Any:
-    """Apply a function to what a slot holds: to each of a list."""
+    """Apply a function to the value of a slot, or to each item of a list."""
     if isinstance(value, list):
         return [function(item) for item in cast("list[Var]", value)]
     return function(value)
@@ -116,7 +116,7 @@ def _prefixed(kind: str, message: str) -> str:
 
 
 def _named(values: Values) -> Iterator[tuple[str, Any]]:
-    """Each thing in slots with a name: `X` for the only one, `X.0`, `X.1`, … for many."""
+    """Name the values in slots: `X` for a single one, `X.0`, `X.1`, … for a list."""
     for slot, value in values.items():
         if isinstance(value, list):
             items = enumerate(cast("list[Any]", value))

@@ -1,8 +1,7 @@
-"""Blocks that an op runs as they are: `conditional_block` and `while`.
+"""Conversion of `conditional_block` and `while`.
 
-Where a gradient goes over the runs of a block, each run keeps what the gradient reads: the block's
-own variables as they were at its end, and what the block changes outside as it was when the block
-read it.
+If a gradient op runs over the iterations of a block, each iteration saves what the gradient reads:
+the block's own variables as of its end, and outer variables that it updates as of their read.
 """
 
 from __future__ import annotations
@@ -13,115 +12,117 @@ from compiler.errors import CompileError
 from compiler.ir.conversion import carried_lod
 from compiler.ir.conversion.block_walk import copying
 from compiler.ir.conversion.body_walk import (
-    MOST_WIDENINGS,
+    MAX_WIDENINGS,
     SUB_BLOCK,
-    BlockScan,
-    Kept,
-    reads_inside,
-    written_outside,
+    BodyWalk,
+    SavedValue,
+    nested_reads,
+    outer_writes,
 )  # fmt: skip
 from compiler.ir.graph import Var
 from compiler.ir.program import Block, OpDesc
 
 ENTRY = "@ENTRY"
-"""What follows a name in the name of the value it had when a run began."""
+"""The suffix of copies of values as of the start of an iteration."""
 
 
-def conditional(scan: BlockScan, op: OpDesc) -> None:
-    """`conditional_block`: run the body where a condition holds.
+def conditional(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `conditional_block` to an `if` op.
 
-    With `is_scalar_condition` all of every condition must be true, else none may be empty.
+    With `is_scalar_condition` all elements of every condition must be true, else none may be empty.
     """
-    inner, written = converted(scan, op)
-    conditions = {"Cond": [scan.read(name, op) for name in op.inputs["Cond"]]}
-    kept, runs = _kept(inner, op, "Scope", written)
+    inner, written = convert_block(walk, op)
+    conditions = {"Cond": [walk.read(name, op) for name in op.inputs["Cond"]]}
+    kept, runs = _saved(inner, op, "Scope", written)
     scalar = bool(op.attrs.get("is_scalar_condition", False))
-    scan.put("if", op, conditions, inner, same(written), kept, runs, any_element=not scalar)
+    walk.put("if", op, conditions, inner, same(written), kept, runs, any_element=not scalar)
 
 
-def repeat(scan: BlockScan, op: OpDesc) -> None:
-    """`while`: run the body as long as the condition holds, which it changes."""
-    inner, written = converted(scan, op)
-    condition = {"Cond": [scan.read(name, op) for name in op.inputs["Condition"]]}
-    kept, runs = _kept(inner, op, "StepScopes", written)
-    scan.put("loop", op, condition, inner, same(written), kept, runs)
+def repeat(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `while` to a `loop` op, whose body updates the condition."""
+    inner, written = convert_block(walk, op)
+    condition = {"Cond": [walk.read(name, op) for name in op.inputs["Condition"]]}
+    kept, runs = _saved(inner, op, "StepScopes", written)
+    walk.put("loop", op, condition, inner, same(written), kept, runs)
 
 
 def same(names: Sequence[str]) -> dict[str, str]:
-    """Names that are the same inside and outside."""
+    """Map names to themselves."""
     return dict(zip(names, names, strict=True))
 
 
-def converted(scan: BlockScan, op: OpDesc) -> tuple[BlockScan, list[str]]:
-    """The walk over the block of an op that runs it as it is, and what it leaves outside."""
-    block = scan.body_of(op)
+def convert_block(walk: BodyWalk, op: OpDesc) -> tuple[BodyWalk, list[str]]:
+    """Convert the block that an op owns; returns the walk and the outer names it writes."""
+    block = walk.body_of(op)
     carried: list[str] = []
-    for _ in range(MOST_WIDENINGS):
-        inner = scan.inner(block)
-        scan.see_all(op, written_outside(block), inner)
-        levels = carried_lod.enter(scan, inner, carried)
+    for _ in range(MAX_WIDENINGS):
+        inner = walk.inner(block)
+        walk.capture_updated(op, outer_writes(block), inner)
+        levels = carried_lod.enter(walk, inner, carried)
         for each in block.ops:
             inner.add(each)
-        written = [name for name in written_outside(block) if name in inner.current]
+        written = [name for name in outer_writes(block) if name in inner.current]
         carried_lod.leave(inner, carried)
         changed = [n for n in carried_lod.changed(inner, written) if n not in carried]
         for name in changed:
-            carried_lod.separate(scan, inner, name)
+            carried_lod.separate(walk, inner, name)
         carried += changed
-        if not scan.widen(inner, [*written, *levels]) and not changed:
+        if not walk.widen(inner, [*written, *levels]) and not changed:
             return inner, written
-    raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+    raise CompileError(f"the sizes in the block of {op.type} do not converge", source=op.source)
 
 
-def _kept(
-    inner: BlockScan, op: OpDesc, slot: str, written: Sequence[str]
-) -> tuple[list[Kept], str]:
-    """What each run keeps, and the name of the list of runs; "" where no gradient asks."""
+def _saved(
+    inner: BodyWalk, op: OpDesc, slot: str, written: Sequence[str]
+) -> tuple[list[SavedValue], str]:
+    """Return the values each iteration saves and the name of the list; none without gradient."""
     runs = next(iter(op.outputs.get(slot, [])), "")
     gradients = gradient_blocks(inner.block, runs)
-    return (kept_values(inner, gradients, written, op), runs) if gradients else ([], "")
+    return (saved_values(inner, gradients, written, op), runs) if gradients else ([], "")
 
 
 def gradient_blocks(block: Block, runs: str) -> list[Block]:
-    """The blocks of the gradient ops that go over the runs of a block."""
+    """List the blocks of the gradient ops that read the saved iterations `runs`."""
     blocks = block.owner.blocks
     owners = (op for each in blocks for op in each.ops if SUB_BLOCK in op.attrs)
-    asking = [op for op in owners if op.type.endswith("_grad") and runs in op.reads()]
-    return [blocks[int(op.attrs[SUB_BLOCK])] for op in asking]
+    readers = [op for op in owners if op.type.endswith("_grad") and runs in op.reads()]
+    return [blocks[int(op.attrs[SUB_BLOCK])] for op in readers]
 
 
-def kept_values(
-    inner: BlockScan, gradients: Sequence[Block], written: Sequence[str], op: OpDesc
-) -> list[Kept]:
-    """What gradient blocks read of a run: its own variables, and those it changes outside."""
-    asked = dict.fromkeys(name for block in gradients for name in reads_inside(block))
+def saved_values(
+    inner: BodyWalk, gradients: Sequence[Block], written: Sequence[str], op: OpDesc
+) -> list[SavedValue]:
+    """List what gradient blocks read: local variables, and outer ones it updates."""
+    names = dict.fromkeys(name for block in gradients for name in nested_reads(block))
     counted = {name for block in gradients for each in block.ops for name in each.writes()}
-    kept: list[Kept] = []
-    for name in asked:
+    kept: list[SavedValue] = []
+    for name in names:
         if name in inner.block.vars and name in inner.current:
-            kept.append(keep(inner, name, inner.current[name]))
+            kept.append(save_value(inner, name, inner.current[name]))
         elif name in written and name not in inner.block.vars:
             entry = name not in counted and _reads_first(inner.block, name)
-            kept.append(keep(inner, name, at_entry(inner, name, op.source) if entry else None))
+            kept.append(
+                save_value(inner, name, entry_copy(inner, name, op.source) if entry else None)
+            )
     return kept
 
 
-def keep(inner: BlockScan, name: str, var: Var | None) -> Kept:
-    """A value to keep, with its LoD; the last one of a name unless another var is given."""
+def save_value(inner: BodyWalk, name: str, var: Var | None) -> SavedValue:
+    """Return a value to save, with its LoD; by default the current var of the name."""
     found = var or inner.current[name]
-    levels = (_unchanged(inner, level) for level in inner.lod_of(found))
-    return Kept(name, found, tuple(levels))
+    levels = (_level_to_save(inner, level) for level in inner.lod_of(found))
+    return SavedValue(name, found, tuple(levels))
 
 
-def _unchanged(inner: BlockScan, level: Var) -> Var:
-    """A level; a copy, made when the run began, of one that the run leaves another one for."""
+def _level_to_save(inner: BodyWalk, level: Var) -> Var:
+    """Return a LoD level; if the iteration updates it, a copy made at its start."""
     if level.role != "feed" or inner.current[level.name] is level:
         return level
-    return inner.graph.find(level.name + ENTRY) or at_entry(inner, level.name) or level
+    return inner.graph.find(level.name + ENTRY) or entry_copy(inner, level.name) or level
 
 
-def at_entry(inner: BlockScan, name: str, source: str = "") -> Var | None:
-    """A copy of what a name stood for when the run began; None where it stood for nothing."""
+def entry_copy(inner: BodyWalk, name: str, source: str = "") -> Var | None:
+    """Copy the value of a name at the start of the iteration; None if it had none."""
     feed = inner.graph.find(name)
     if feed is None or feed.role != "feed":
         return None
@@ -133,6 +134,6 @@ def at_entry(inner: BlockScan, name: str, source: str = "") -> Var | None:
 
 
 def _reads_first(block: Block, name: str) -> bool:
-    """True where a block reads a variable before it writes it."""
+    """Return whether a block reads a variable before it writes it."""
     touching = (op for op in block.ops if name in op.reads() or name in op.writes())
     return name in next(touching).reads()

@@ -1,8 +1,9 @@
-"""The gradient of a block: its own block, run once for every run of the forward one, last first.
+"""Gradients of control flow: the gradient block runs once per forward iteration, in reverse order.
 
-Three things pass between the runs. A gradient of what the forward block changed goes in as the
-gradient of the value after a run and comes out as that of the value before it. A gradient of what
-it only read is the sum over all runs. And what each forward run kept is there again in its turn.
+Between iterations, the gradient of a variable that the forward block updates is carried: in as the
+gradient of the value after the iteration, out as that of the value before it. The gradient of a
+variable that it only reads is summed over all iterations. The values that a forward iteration saved
+are inputs of the matching gradient iteration.
 """
 
 from __future__ import annotations
@@ -12,137 +13,139 @@ from dataclasses import replace
 
 from compiler.errors import CompileError
 from compiler.ir.conversion.block_walk import LOD
-from compiler.ir.conversion.body_walk import MOST_WIDENINGS, RUNS, BlockScan, written_outside
+from compiler.ir.conversion.body_walk import MAX_WIDENINGS, RUNS, BodyWalk, outer_writes
 from compiler.ir.conversion.carried_lod import OWN
 from compiler.ir.graph import Var
 from compiler.ir.program import EMPTY, GRAD, OpDesc
 
 AROUND = "@AROUND"
-"""What follows a name in the name, inside, of the variable around the block."""
+"""The suffix, inside the body, of the outer variable of the same name."""
 TOTAL = "@TOTAL"
-"""What follows a variable's gradient in the name, inside, of the sum over the runs so far."""
+"""The suffix, inside the body, of the sum of a gradient over the iterations so far."""
 NEXT = "@NEXT"
-"""What follows a gradient in the name of what the run after this one finds of it."""
+"""The suffix of the value of a gradient that the next iteration reads."""
 
 
-def unwind_conditional(scan: BlockScan, op: OpDesc) -> None:
-    """`conditional_block_grad`: gradients flow through the block if it ran."""
+def conditional_gradient(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `conditional_block_grad`: run the gradient block if the forward block ran."""
     inside = [name + GRAD for name in op.inputs.get("Out", [])]
-    links = _links(inside, op.inputs.get("Out" + GRAD, []))
-    variables = _wanted(op.inputs.get("Input", []), op.outputs.get("Input" + GRAD, []))
-    _unwind(scan, op, op.inputs["Scope"][0], links, variables)
+    links = _incoming(inside, op.inputs.get("Out" + GRAD, []))
+    variables = _requested(op.inputs.get("Input", []), op.outputs.get("Input" + GRAD, []))
+    _convert(walk, op, op.inputs["Scope"][0], links, variables)
 
 
-def unwind_loop(scan: BlockScan, op: OpDesc) -> None:
-    """`while_grad`: gradients flow back through every run of the loop."""
-    links = _links(op.attrs.get("original_output_grad", []), op.inputs.get("Out" + GRAD, []))
-    variables = _wanted(op.inputs.get("X", []), op.outputs.get("X" + GRAD, []))
-    _unwind(scan, op, op.inputs["StepScopes"][0], links, variables)
+def loop_gradient(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `while_grad`: run the gradient block for every iteration in reverse."""
+    links = _incoming(op.attrs.get("original_output_grad", []), op.inputs.get("Out" + GRAD, []))
+    variables = _requested(op.inputs.get("X", []), op.outputs.get("X" + GRAD, []))
+    _convert(walk, op, op.inputs["StepScopes"][0], links, variables)
 
 
-def _links(inside: Sequence[str], outside: Sequence[str]) -> dict[str, str]:
-    """The gradients that come in: what they are called inside, and outside."""
+def _incoming(inside: Sequence[str], outside: Sequence[str]) -> dict[str, str]:
+    """Map the incoming gradients from their names inside to their names outside."""
     return {mine: theirs for mine, theirs in zip(inside, outside, strict=False) if theirs != EMPTY}
 
 
-def _wanted(variables: Sequence[str], gradients: Sequence[str]) -> dict[str, str]:
-    """The gradients that are asked for: by variable, what they are called outside."""
+def _requested(variables: Sequence[str], gradients: Sequence[str]) -> dict[str, str]:
+    """Map variables to the outer names of their requested gradients."""
     return {x: g for x, g in zip(variables, gradients, strict=False) if g != EMPTY}
 
 
-def _unwind(
-    scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str], wanted: Mapping[str, str]
+def _convert(
+    walk: BodyWalk, op: OpDesc, runs: str, links: Mapping[str, str], wanted: Mapping[str, str]
 ) -> None:
-    links = {mine: theirs for mine, theirs in links.items() if scan.sees(theirs)}
+    links = {mine: theirs for mine, theirs in links.items() if walk.has_value(theirs)}
     changed = {x: g for x, g in wanted.items() if x in op.inputs.get("Out", [])}
     read = {x: g for x, g in wanted.items() if x not in changed}
     for x, g in changed.items():
-        source = scan.read(links[x + GRAD], op) if x + GRAD in links else zeros_like(scan, x, op)
-        scan.copied(g, source, source.type)
+        source = walk.read(links[x + GRAD], op) if x + GRAD in links else zeros_like(walk, x, op)
+        walk.copied(g, source, source.type)
     for x, g in read.items():
-        scan.note(g, zeros_like(scan, x, op, g))
+        walk.define(g, zeros_like(walk, x, op, g))
     for mine, theirs in links.items():
         if mine.removesuffix(GRAD) not in changed:
-            source = scan.read(theirs, op)
-            scan.copied(mine + NEXT, source, source.type)
-    for _ in range(MOST_WIDENINGS):
-        inner, left = _walk(scan, op, runs, links, changed, read)
-        if not scan.widen(inner, left):
-            scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
+            source = walk.read(theirs, op)
+            walk.copied(mine + NEXT, source, source.type)
+    for _ in range(MAX_WIDENINGS):
+        inner, left = _convert_body(walk, op, runs, links, changed, read)
+        if not walk.widen(inner, left):
+            walk.put("unwind", op, {RUNS: [walk.read(runs, op)]}, inner, left)
             for x, g in wanted.items():
-                _share_lod(scan, x, g, op)
+                _share_lod(walk, x, g, op)
             return
-    raise CompileError(f"the sizes in the block of {op.type} never settle", source=op.source)
+    raise CompileError(f"the sizes in the block of {op.type} do not converge", source=op.source)
 
 
-def _share_lod(scan: BlockScan, variable: str, gradient: str, op: OpDesc) -> None:
-    """A gradient has the LoD of its variable, but for one that the forward block changed."""
-    levels = scan.lod_of(scan.read(variable, op))
+def _share_lod(walk: BodyWalk, variable: str, gradient: str, op: OpDesc) -> None:
+    """Give a gradient the LoD of its variable, unless the forward block changes that LoD."""
+    levels = walk.lod_of(walk.read(variable, op))
     if not any(level.name.endswith(OWN) for level in levels):
-        scan.lods[scan.current[gradient]] = levels
+        walk.lods[walk.current[gradient]] = levels
 
 
-def _walk(
-    scan: BlockScan, op: OpDesc, runs: str, links: Mapping[str, str],
+def _convert_body(
+    walk: BodyWalk, op: OpDesc, runs: str, links: Mapping[str, str],
     changed: Mapping[str, str], read: Mapping[str, str],
-) -> tuple[BlockScan, dict[str, str]]:  # fmt: skip
-    """The walk over the gradient's block, and what it leaves by its name inside."""
-    inner = inner_gradient(scan, op, runs)
+) -> tuple[BodyWalk, dict[str, str]]:  # fmt: skip
+    """Convert the gradient block; returns the walk, and result names inside to names outside."""
+    inner = inner_gradient(walk, op, runs)
     for x, g in changed.items():
-        inner.capture(x + GRAD, scan.read(g, op))
+        inner.capture(x + GRAD, walk.read(g, op))
     for x, g in read.items():
-        inner.capture(x + GRAD + TOTAL, scan.read(g, op))
+        inner.capture(x + GRAD + TOTAL, walk.read(g, op))
     once = [mine for mine in links if mine not in inner.current]
     for mine in once:
-        inner.capture(mine, scan.read(mine + NEXT, op))
-    others = others_written(scan, inner)
-    scan.see_all(op, others, inner)
-    counted = _counted_back(scan, inner, op)
+        inner.capture(mine, walk.read(mine + NEXT, op))
+    others = other_updates(walk, inner)
+    walk.capture_updated(op, others, inner)
+    counted = _capture_counters(walk, inner, op)
     for each in inner.block.ops:
         inner.add(each)
     for x in read:
         add_to_total(inner, x, op)
     for name in counted:
         inner.copied(name + AROUND, inner.current[name], inner.current[name].type)
-    left = _left_over(inner, once, op) | {name + AROUND: name for name in counted}
+    left = _zero_overwritten(inner, once, op) | {name + AROUND: name for name in counted}
     left |= {x + GRAD: g for x, g in changed.items()}
     left |= {x + GRAD + TOTAL: g for x, g in read.items()}
     left |= {name: name for name in others if name in inner.current}
     return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
 
 
-def _counted_back(scan: BlockScan, inner: BlockScan, op: OpDesc) -> list[str]:
-    """Variables around that the forward block changed and the gradient's changes back: counters.
+def _capture_counters(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> list[str]:
+    """List outer variables that both the forward and the gradient block update: loop counters.
 
-    Each run begins with the value that was kept of it; what the last one leaves is left outside.
+    Each iteration starts with the saved value; the last value is written to the outer variable.
     """
     written = dict.fromkeys(name for each in inner.block.ops for name in each.writes())
-    names = [n for n in written if n in inner.current and n not in inner.captured and scan.sees(n)]
+    names = [
+        n for n in written if n in inner.current and n not in inner.captured and walk.has_value(n)
+    ]
     for name in names:
-        inner.capture(name + AROUND, scan.owned(name, op))
+        inner.capture(name + AROUND, walk.writable(name, op))
     return names
 
 
-def _left_over(inner: BlockScan, once: Sequence[str], op: OpDesc) -> dict[str, str]:
-    """What the next run finds of gradients of what every forward run wrote over: nothing.
+def _zero_overwritten(inner: BodyWalk, once: Sequence[str], op: OpDesc) -> dict[str, str]:
+    """Zero the gradients of values that every forward iteration overwrites, for the next iteration.
 
-    An array was written over only where something was taken from its pot.
+    An array is overwritten only where an element was taken from its accumulator.
     """
     for mine in once:
         if not inner.current[mine].type.is_array:
-            inner.note(mine, zeros_like(inner, mine, op, mine))
+            inner.define(mine, zeros_like(inner, mine, op, mine))
     return {mine: mine + NEXT for mine in once}
 
 
-def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
-    """A walk over a gradient's block that begins with what a run of the forward block kept."""
-    if runs not in scan.runs:
-        raise CompileError(f"{op.type} goes over runs that nothing kept", source=op.source)
-    forward, kept = scan.runs[runs]
-    inner = replace(scan.inner(scan.body_of(op)), is_gradient=True, runs=dict(forward.runs))
+def inner_gradient(walk: BodyWalk, op: OpDesc, runs: str) -> BodyWalk:
+    """Start the walk over a gradient block, with the saved values of an iteration as feeds."""
+    if runs not in walk.runs:
+        raise CompileError(f"{op.type} reads iterations that no op saved", source=op.source)
+    forward, kept = walk.runs[runs]
+    inner = replace(walk.inner(walk.body_of(op)), is_gradient=True, runs=dict(forward.runs))
     for each in kept:
-        var = inner.note(each.name, inner.graph.feed(each.name, each.var.type))
-        # Several values may share a LoD, which then comes in with each of them.
+        var = inner.define(each.name, inner.graph.feed(each.name, each.var.type))
+        # Values that share a LoD each have a copy of it among the feeds.
         inner.lods[var] = [
             inner.graph.feed(f"{each.name}{LOD}{number}", level.type)
             for number, level in enumerate(each.levels)
@@ -150,25 +153,25 @@ def inner_gradient(scan: BlockScan, op: OpDesc, runs: str) -> BlockScan:
     return inner
 
 
-def others_written(scan: BlockScan, inner: BlockScan) -> list[str]:
-    """What a gradient's block changes outside beside gradients: a parameter it trains."""
-    names = written_outside(inner.block)
-    return [n for n in names if GRAD not in n and n not in inner.current and scan.sees(n)]
+def other_updates(walk: BodyWalk, inner: BodyWalk) -> list[str]:
+    """List the outer variables other than gradients that a gradient block updates."""
+    names = outer_writes(inner.block)
+    return [n for n in names if GRAD not in n and n not in inner.current and walk.has_value(n)]
 
 
-def zeros_like(scan: BlockScan, variable: str, op: OpDesc, name: str = "") -> Var:
-    """A var of zeros in the shape of a variable; an empty list for a tensor array."""
-    like = scan.densified(scan.read(variable, op))
-    zeros = scan.graph.another(name or variable + GRAD + TOTAL, like.type)
+def zeros_like(walk: BodyWalk, variable: str, op: OpDesc, name: str = "") -> Var:
+    """Add a var of zeros with the shape of a variable; an empty array for a tensor array."""
+    like = walk.densified(walk.read(variable, op))
+    zeros = walk.graph.another(name or variable + GRAD + TOTAL, like.type)
     kind = "empty_array" if like.type.is_array else "fill_zeros_like"
-    scan.graph.op(kind, {"X": [like]}, {"Out": [zeros]}, {}, op.source, last=True)
-    scan.lods[zeros] = scan.lod_of(like)
+    walk.graph.op(kind, {"X": [like]}, {"Out": [zeros]}, {}, op.source, last=True)
+    walk.lods[zeros] = walk.lod_of(like)
     return zeros
 
 
-def add_to_total(inner: BlockScan, variable: str, op: OpDesc) -> None:
-    """Add a run's gradient to the sum over the runs, if the run has one."""
+def add_to_total(inner: BodyWalk, variable: str, op: OpDesc) -> None:
+    """Add the gradient of an iteration to the sum over the iterations, if there is one."""
     gradient = inner.current.get(variable + GRAD)
     if gradient is not None and gradient.role != "feed":
         total = variable + GRAD + TOTAL
-        inner.add_up(total, [inner.current[total], gradient], op)
+        inner.accumulate(total, [inner.current[total], gradient], op)

@@ -1,7 +1,7 @@
-"""Graph → Program: one op a node, in the graph's order, versions back to one name where they fit.
+"""Graph → Program: one op per node in graph order; versions share a name where possible.
 
-A companion (LoD, row numbers) becomes a variable like any other: a program made here says all that
-a graph does.
+A companion (LoD, row indices) becomes an ordinary variable, so that the program is as explicit as
+the graph.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Sides: TypeAlias = tuple[dict[str, list[str]], dict[str, list[str]]]
 
 
 def to_program(graph: Graph, like: Program | None = None) -> Program:
-    """The graph as a program with one op a node, in the graph's order.
+    """Convert a graph to a program with one op per node, in the graph's order.
 
-    Versions go back to one name where the order allows it. `like` lends what a graph does not
-    keep of its variables (`lod_level`, `stop_gradient`, …).
+    Versions share one name where the order allows it. `like` supplies the fields that a graph does
+    not keep (`lod_level`, `stop_gradient`, …).
     """
     program = Program()
     _write_block(program, program.blocks[0], graph, like, {})
@@ -37,7 +37,7 @@ def _write_block(
         if var not in outer and var.type != TOKEN:
             _declare(block, names[var], var, like)
     for op in graph.ops():
-        kind, slots, attrs = _spelling(op, names)
+        kind, slots, attrs = _program_op(op, names)
         if op.body is not None:
             attrs[SUB_BLOCK] = _write_body(program, block, op, op.body, like, names)
         block.add_op(kind, slots[0], slots[1], attrs, op.source)
@@ -47,14 +47,14 @@ _KINDS = {
     "if": ("conditional_block", {"Cond": "Cond", CAPTURED: "Input"}, {WRITTEN: "Out"}),
     "loop": ("while", {"Cond": "Condition", CAPTURED: "X"}, {WRITTEN: "Out"}),
 }
-"""How a program spells what owns a body: the op and its slots."""
+"""The program ops and slots for graph ops with a body."""
 
 
-def _spelling(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, Any]]:
-    """Kind, slots and attributes of an op in a program."""
+def _program_op(op: Op, names: Mapping[Var, str]) -> tuple[str, Sides, dict[str, Any]]:
+    """Return the kind, slots and attributes of an op in a program."""
     inputs, outputs = (_named(without_tokens(side), names) for side in (op.inputs, op.outputs))
     if op.kind == "unwind":
-        raise CompileError(f"{op!r} goes over the runs of another op: a program cannot say that")
+        raise CompileError(f"{op!r} reads iterations of another op, which a program cannot express")
     if op.kind not in _KINDS:
         return op.kind, (inputs, outputs), dict(op.attrs)
     kind, ins, outs = _KINDS[op.kind]
@@ -79,9 +79,9 @@ def _named(slots: Mapping[str, Sequence[Var]], names: Mapping[Var, str]) -> dict
 
 
 def var_names(graph: Graph) -> dict[Var, str]:
-    """Names for all vars: their own, except where an earlier version is read too late for that.
+    """Name all vars: by their own name unless an earlier version is read after the write.
 
-    Such a version has a name that no other var has.
+    Such a version gets a unique name.
     """
     step = {op: index for index, op in enumerate(graph.ops())}
     taken = {var.name for var in graph.vars()}
@@ -90,12 +90,12 @@ def var_names(graph: Graph) -> dict[Var, str]:
         before, writer = graph.find(var.name, var.version - 1), graph.producer(var)
         readers = graph.readers(before) if before is not None else []
         late = writer is not None and any(step[r] > step[writer] for r in readers)
-        names[var] = _own_name(var, taken) if late else var.name
+        names[var] = _unique_name(var, taken) if late else var.name
     return names
 
 
-def _own_name(var: Var, taken: set[str]) -> str:
-    """A name for a later version that is not taken; taken from then on."""
+def _unique_name(var: Var, taken: set[str]) -> str:
+    """Create and reserve an unused name for a later version."""
     name = f"{var.name}@v{var.version}"
     while name in taken:
         name += "_"

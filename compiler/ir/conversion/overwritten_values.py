@@ -1,11 +1,12 @@
-"""Values that ops wrote over, kept for the gradients of the ops that saw them.
+"""Overwritten values that are saved for backward.
 
-A gradient op names what its forward op read or wrote. Where another op has written over that name
-since, the reference's gradient reads what is there now, and is wrong. Here such a value is copied
-right before it is written over, in a program made for that, and the gradient op reads the copy.
+A gradient op names what its forward op read or wrote. If another op has overwritten that variable
+since, the gradient op of the reference reads the current value, which is wrong. Here such a value
+is copied right before it is overwritten, in a copy of the program, and the gradient op reads the
+copy.
 
-Nothing is copied of arrays, which collect, of counters, which are counted back, and of what every
-run of a body keeps anyway: what it reads of the variables around it before it writes them.
+Not copied are arrays, which accumulate, counters, which are decremented, and what every iteration
+of a body saves anyway: the values of outer variables that it reads before it writes them.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from compiler.ir.program import EMPTY, GRAD, Block, OpDesc, OpRole, Program, Var
 
 SUB_BLOCK = "sub_block"
 EARLIER = "@EARLIER@"
-"""What follows a name in the name of what it stood for before an op wrote over it."""
+"""The infix of names of copies of overwritten values."""
 
 
-def with_earlier_values(program: Program) -> Program:
-    """The program, or one like it whose gradient ops read what their forward ops saw."""
+def with_saved_values(program: Program) -> Program:
+    """Return the program, or a copy whose gradient ops read saved values."""
     if not any(op.role & OpRole.BACKWARD for block in program.blocks for op in block.ops):
         return program
-    made = _like(program)
-    changed = [_Keeper(block).keep() for block in made.blocks]
+    made = _copy_of(program)
+    changed = [_Saver(block).save() for block in made.blocks]
     return made if any(changed) else program
 
 
-def _like(program: Program) -> Program:
-    """A program of the same variables and ops in blocks of its own."""
+def _copy_of(program: Program) -> Program:
+    """Return a copy of a program with new blocks but the same variables and ops."""
     made = Program()
     for block in program.blocks:
         copy = made.add_block(block.parent_idx) if block.idx else made.blocks[0]
@@ -43,12 +44,12 @@ def _like(program: Program) -> Program:
 
 
 @dataclass
-class _Keeper:
-    """Copies what ops of one block write over.
+class _Saver:
+    """The copies for one block.
 
-    `writers` has the places of the ops that write a name, `first` that of the first op to touch it;
-    `copies` has the name of the copy that is made of a name in front of a place; `taken` are the
-    gradient ops whose forward op is known.
+    `writers` maps names to the indices of the ops that write them, `first` to that of the first op
+    that reads or writes them; `copies` has the name of the copy of a name before an index; `taken`
+    are the gradient ops that are already matched to a forward op.
     """
 
     block: Block
@@ -57,24 +58,24 @@ class _Keeper:
     copies: dict[tuple[int, str], str] = field(default_factory=dict[tuple[int, str], str])
     taken: set[OpDesc] = field(default_factory=set[OpDesc])
 
-    def keep(self) -> bool:
-        """Copy what gradients miss; tells whether there was any."""
+    def save(self) -> bool:
+        """Insert the copies that gradient ops need; returns whether there were any."""
         forward = [(at, op) for at, op in enumerate(self.block.ops) if _is_forward(op)]
         for at, op in forward:
             for name in (*op.reads(), *op.writes()):
                 self.first.setdefault(name, at)
             for name in op.writes():
                 self.writers.setdefault(name, []).append(at)
-        lost = {name for name in self.writers if self._is_lost(name)}
+        overwritten = {name for name in self.writers if self._is_overwritten(name)}
         for at, op in reversed(forward):
-            if lost.intersection((*op.reads(), *op.writes())):
-                self._mend(at, op, lost)
+            if overwritten.intersection((*op.reads(), *op.writes())):
+                self._redirect(at, op, overwritten)
         for (at, name), copy in sorted(self.copies.items(), reverse=True):
             self.block.ops.insert(at, OpDesc("assign", {"X": [name]}, {"Out": [copy]}))
         return bool(self.copies)
 
-    def _is_lost(self, name: str) -> bool:
-        """True for a tensor, and no counter, that is written over once it was touched."""
+    def _is_overwritten(self, name: str) -> bool:
+        """Return whether a name is a tensor, no counter, overwritten after its first use."""
         first, desc = self.first[name], self.block.lookup(name)
         if self.writers[name][-1] == first and name not in self.block.ops[first].reads():
             return False
@@ -82,23 +83,24 @@ class _Keeper:
         counts = any(hasattr(find(op.type), "undo") for op in writers)
         return desc is not None and desc.holds_tensor and not counts
 
-    def _mend(self, at: int, op: OpDesc, lost: set[str]) -> None:
-        """Let the gradients of the op at a place read copies, if they miss what it saw."""
+    def _redirect(self, at: int, op: OpDesc, overwritten: set[str]) -> None:
+        """Redirect gradients of the op at an index to copies of overwritten values."""
         for block, place in _gradients(self.block, op, self.taken):
             self.taken.add(block.ops[place])
             within = place if block is self.block else None
-            for name in sorted(lost):
+            for name in sorted(overwritten):
                 for reader, number, slot in _readers(block, place, op, name):
                     seen_after = slot in op.outputs or name not in op.reads()
-                    over = self._over(name, at + seen_after, within)
+                    over = self._copy_index(name, at + seen_after, within)
                     if over is not None:
                         self._read_copy(reader, number, slot, name, self._copy(name, over))
 
-    def _over(self, name: str, start: int, place: int | None) -> int | None:
-        """Where to copy what a name stands for at `start`, for an op at a place of this block.
+    def _copy_index(self, name: str, start: int, place: int | None) -> int | None:
+        """Return the index before which to copy the value a name has at `start`, or None.
 
-        None where it is still there; a gradient of the block itself, at no place, finds what was
-        there at the end of a run, or at its beginning if the run read that first.
+        None if the value is still intact for the reader at index `place` of this block. A gradient
+        of the block itself (`place` is None) sees the value at the end of an iteration, or at its
+        start if the iteration reads it first.
         """
         behind = next((at for at in self.writers[name] if at >= start), None)
         if place is not None:
@@ -111,7 +113,7 @@ class _Keeper:
         return len(self.block.ops) if behind is None else behind
 
     def _copy(self, name: str, over: int) -> str:
-        """The name of the copy of what a name stands for in front of a place."""
+        """Declare the copy of a name before the op at index `over`; returns the copy's name."""
         copy = self.copies.setdefault((over, name), f"{name}{EARLIER}{over}")
         like = self.block.lookup(name)
         assert like is not None
@@ -132,80 +134,80 @@ def _is_forward(op: OpDesc) -> bool:
     return not op.role & (OpRole.BACKWARD | OpRole.OPTIMIZE)
 
 
-# ---- which ops are an op's gradient --------------------------------------------------------------
+# ---- matching gradient ops to forward ops --------------------------------------------------------
 
 
 def _gradients(block: Block, op: OpDesc, taken: set[OpDesc]) -> list[tuple[Block, int]]:
-    """Where the gradient ops of an op stand, in its block or in the gradient of that."""
+    """Return the locations of an op's gradient ops, in its block or in that block's gradient."""
     made = gradient_ops(op, lambda name: name + GRAD) if block_owner(op) is None else []
     blocks = [each for each in block.owner.blocks if each.forward_block_idx == block.idx]
     found: list[tuple[Block, int]] = []
     for each in [block, *blocks]:
-        places = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
-        found += [(each, p) for p in places if _goes_back_over(block, each.ops[p], op)]
+        indices = [p for p, o in enumerate(each.ops) if o.role & OpRole.BACKWARD and o not in taken]
+        found += [(each, p) for p in indices if _is_block_gradient(block, each.ops[p], op)]
         for gradient in made:
-            found += [(each, p) for p in places if _same(each.ops[p], gradient)][:1]
+            found += [(each, p) for p in indices if _matches(each.ops[p], gradient)][:1]
     return found
 
 
-def _goes_back_over(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
-    """True where the block of one op is the gradient of that of another."""
+def _is_block_gradient(block: Block, gradient: OpDesc, op: OpDesc) -> bool:
+    """Return whether an op's block is the gradient of the block of another op."""
     if SUB_BLOCK not in gradient.attrs or SUB_BLOCK not in op.attrs:
         return False
     return _block_of(block, gradient).forward_block_idx == int(op.attrs[SUB_BLOCK])
 
 
-def _same(gradient: OpDesc, made: OpDesc) -> bool:
-    """True where two ops are of a type and touch the same, whatever gradients are called.
+def _matches(gradient: OpDesc, made: OpDesc) -> bool:
+    """Return whether two ops have the same type and operands, up to gradient names.
 
-    A gradient op may lack what it can do without, and what nobody wants of it.
+    A gradient op may lack optional inputs and unused outputs.
     """
     slots = [(gradient.inputs, made.inputs), (gradient.outputs, made.outputs)]
     return gradient.type == made.type and all(
-        len(names) == len(known.get(slot, ())) and all(map(_alike, names, known[slot]))
+        len(names) == len(known.get(slot, ())) and all(map(_same_variable, names, known[slot]))
         for mine, known in slots
         for slot, names in mine.items()
         if names
     )
 
 
-def _alike(name: str, known: str) -> bool:
-    """True for names that differ at most in what tells the parts of a gradient apart."""
+def _same_variable(name: str, known: str) -> bool:
+    """Return whether two names are equal up to the suffix of a gradient's name."""
     return name == EMPTY or name.partition(GRAD)[:2] == known.partition(GRAD)[:2]
 
 
-# ---- what an op's gradient reads -----------------------------------------------------------------
+# ---- reads of an op's gradient ------------------------------------------------------------------
 
 
 def _readers(block: Block, place: int, op: OpDesc, name: str) -> Iterator[tuple[Block, int, str]]:
-    """Where a name is read for the gradient of an op: in slots of one op, or of all in its block.
+    """Iterate over the slots that read a name for the gradient of an op.
 
-    What the op's own block writes or declares is kept of each run.
+    Names that the op's own block writes or declares are saved by each iteration and need no copy.
     """
     if SUB_BLOCK not in op.attrs:
         yield from _slots(block, place, name)
     elif name not in op.writes() and name not in _block_of(block, op).vars:
-        yield from _inside(_block_of(block, block.ops[place]), name)
+        yield from _nested_readers(_block_of(block, block.ops[place]), name)
 
 
-def _inside(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
-    """Where the ops of a block, and of those inside it, read a name.
+def _nested_readers(block: Block, name: str) -> Iterator[tuple[Block, int, str]]:
+    """Iterate over the slots of ops in a block, nested blocks included, that read a name.
 
-    The slots of an op that owns a block say how gradients are called, and read only shapes.
+    The slots of ops that own blocks are skipped: they only name gradients and read shapes.
     """
     for place, op in enumerate(block.ops):
         if SUB_BLOCK in op.attrs:
-            yield from _inside(_block_of(block, op), name)
+            yield from _nested_readers(_block_of(block, op), name)
         else:
             yield from _slots(block, place, name)
 
 
 def _slots(block: Block, place: int, name: str) -> list[tuple[Block, int, str]]:
-    """The slots in which an op reads a name."""
+    """List the slots in which an op reads a name."""
     inputs = block.ops[place].inputs
     return [(block, place, slot) for slot, names in inputs.items() if name in names]
 
 
 def _block_of(block: Block, op: OpDesc) -> Block:
-    """The block that an op of a block owns."""
+    """Return the block that an op owns."""
     return block.owner.blocks[int(op.attrs[SUB_BLOCK])]

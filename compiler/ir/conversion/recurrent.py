@@ -1,8 +1,8 @@
-"""`recurrent`: a block run once for every step of its inputs, as a loop with a counter.
+"""Conversion of `recurrent`, a block run for every step of its inputs, to a loop.
 
-Before a run each input's name stands for its step, and each ex-state for the state the run before
-left. What the runs output is collected in an array and put together behind the loop. The gradient
-takes the runs back in turn, and collects the gradients of the inputs in the same way.
+In an iteration, each input's name denotes its current step, and each ex-state the state of the
+previous iteration. The outputs are collected in an array and stacked after the loop. The gradient
+runs over the iterations in reverse and collects the gradients of the inputs in the same way.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from typing import Any
 
 from compiler.errors import CompileError
 from compiler.ir.conversion.block_walk import copying
-from compiler.ir.conversion.body_walk import MOST_WIDENINGS, RUNS, BlockScan, Kept
-from compiler.ir.conversion.control_flow import at_entry, gradient_blocks, keep, kept_values
+from compiler.ir.conversion.body_walk import MAX_WIDENINGS, RUNS, BodyWalk, SavedValue
+from compiler.ir.conversion.control_flow import (
+    entry_copy,
+    gradient_blocks,
+    save_value,
+    saved_values,
+)
 from compiler.ir.conversion.control_flow_grad import (
     TOTAL,
     add_to_total,
     inner_gradient,
-    others_written,
+    other_updates,
     zeros_like,
 )
 from compiler.ir.dims import Size
@@ -27,62 +32,62 @@ from compiler.ir.program import EMPTY, GRAD, OpDesc
 from compiler.ir.types import TensorType
 
 STEPS = "@STEPS"
-"""What follows a name in the name of all its steps."""
+"""The suffix of the name of all steps of a variable."""
 INDEX = "@INDEX"
-"""The place of a run's step."""
+"""The index of the step of an iteration."""
 
 
-def recurrent(scan: BlockScan, op: OpDesc) -> None:
-    """`recurrent`: run the block for every step."""
+def recurrent(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `recurrent` to a `loop`."""
     outputs = op.outputs.get("outputs", [])
-    counter = _Counter(scan, op)
+    counter = _Counter(walk, op)
     for state, initial in _states(op):
-        source = scan.read(initial, op)
-        scan.copied(state, source, source.type)
+        source = walk.read(initial, op)
+        walk.copied(state, source, source.type)
     for name in outputs:
-        _collect(scan, name, scan.declared(name), op)
-    for _ in range(MOST_WIDENINGS):
-        inner = counter.inner(scan.inner(scan.body_of(op)), op)
-        _run(scan, inner, op)
+        _create_step_array(walk, name, walk.declared(name), op)
+    for _ in range(MAX_WIDENINGS):
+        inner = counter.inner(walk.inner(walk.body_of(op)), op)
+        _convert_iteration(walk, inner, op)
         left = [*(state for state, _ in _states(op)), *(name + STEPS for name in outputs)]
         left = {name: name for name in [*left, *counter.end(inner)]}
-        if not scan.widen(inner, left):
-            kept, runs = _kept(inner, op)
-            scan.put("loop", op, {"Cond": [scan.current[counter.more]]}, inner, left, kept, runs)
-            _stack_outputs(scan, inner, op)
+        if not walk.widen(inner, left):
+            kept, runs = _saved(inner, op)
+            walk.put("loop", op, {"Cond": [walk.current[counter.more]]}, inner, left, kept, runs)
+            _stack_outputs(walk, inner, op)
             return
-    raise CompileError("the sizes in the block of recurrent never settle", source=op.source)
+    raise CompileError("the sizes in the block of recurrent do not converge", source=op.source)
 
 
 def _states(op: OpDesc) -> list[tuple[str, str]]:
-    """Each ex-state with the outer variable it begins as."""
+    """Pair each ex-state with the outer variable of its initial value."""
     before = op.attrs.get("ex_states", [])
     return list(zip(before, op.inputs.get("initial_states", []), strict=True))
 
 
-def _behind(op: OpDesc) -> list[str]:
-    """What a run leaves for each ex-state."""
+def _next_states(op: OpDesc) -> list[str]:
+    """Return the state that an iteration computes for each ex-state."""
     return op.attrs.get("states", [])
 
 
 class _Counter:
-    """Counts the runs of one `recurrent` op."""
+    """The loop counter of one `recurrent` op."""
 
-    def __init__(self, scan: BlockScan, op: OpDesc) -> None:
+    def __init__(self, walk: BodyWalk, op: OpDesc) -> None:
         stem = op.outputs["outputs"][0] if op.outputs.get("outputs") else op.inputs["inputs"][0]
         self.step, self.count, self.more = (f"{stem}@{n}" for n in ("STEP", "COUNT", "MORE"))
-        first = scan.read(op.inputs["inputs"][0], op)
-        emit(scan, self.count, "step_count", {"X": [first]}, op)
+        first = walk.read(op.inputs["inputs"][0], op)
+        emit(walk, self.count, "step_count", {"X": [first]}, op)
         number = {"shape": [1], "value": 0.0, "dtype": 3}
-        emit(scan, self.step, "fill_constant", {}, op, **number)
-        self._compare(scan, op)
+        emit(walk, self.step, "fill_constant", {}, op, **number)
+        self._compare(walk, op)
 
-    def _compare(self, scan: BlockScan, op: OpDesc) -> None:
-        sides = {"X": [scan.read(self.step, op)], "Y": [scan.read(self.count, op)]}
-        emit(scan, self.more, "less_than", sides, op)
+    def _compare(self, walk: BodyWalk, op: OpDesc) -> None:
+        sides = {"X": [walk.read(self.step, op)], "Y": [walk.read(self.count, op)]}
+        emit(walk, self.more, "less_than", sides, op)
 
-    def inner(self, inner: BlockScan, op: OpDesc) -> BlockScan:
-        """Let a body see its step, as a place in the inputs."""
+    def inner(self, inner: BodyWalk, op: OpDesc) -> BodyWalk:
+        """Capture the counter in a body and compute the index of its step."""
         for name in (self.step, self.more):
             assert inner.outer is not None
             inner.capture(name, inner.outer.read(name, op))
@@ -91,32 +96,32 @@ class _Counter:
         self.op = op
         return inner
 
-    def end(self, inner: BlockScan) -> list[str]:
-        """Count on at the end of a body; the names of what changes."""
+    def end(self, inner: BodyWalk) -> list[str]:
+        """Increment the counter at the end of a body; returns the names of updated variables."""
         step = {"X": [inner.current[self.step]]}
         emit(inner, self.step, "increment", step, self.op, step=1.0)
         self._compare(inner, self.op)
         return [self.step, self.more]
 
 
-def _run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
-    """One run: take the steps of the inputs, run the block, hand on states, collect outputs."""
+def _convert_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+    """Convert one iteration: slice input steps, run the block, carry states, collect outputs."""
     for name in op.inputs["inputs"]:
-        whole = inner.capture(name + STEPS, scan.read(name, op))
+        whole = inner.capture(name + STEPS, walk.read(name, op))
         emit(inner, name, "take_step", {"X": [whole], "I": [inner.current[INDEX]]}, op)
     names = [state for state, _ in _states(op)]
     names += [name + STEPS for name in op.outputs.get("outputs", [])]
     for name in names:
-        inner.capture(name, scan.read(name, op))
+        inner.capture(name, walk.read(name, op))
     for each in inner.block.ops:
         inner.add(each)
-    _hand_on(inner, dict(zip((s for s, _ in _states(op)), _behind(op), strict=True)), op)
+    _assign_states(inner, dict(zip((s for s, _ in _states(op)), _next_states(op), strict=True)), op)
     for name in op.outputs.get("outputs", []):
         _add_step(inner, name + STEPS, inner.read(name, op), op)
 
 
-def _hand_on(inner: BlockScan, states: dict[str, str], op: OpDesc) -> None:
-    """Give each name the value of another, all at once: none is written over before it is read."""
+def _assign_states(inner: BodyWalk, states: dict[str, str], op: OpDesc) -> None:
+    """Assign to each state its new value, in parallel: all are read before any is overwritten."""
     values = {target: inner.read(source, op) for target, source in states.items()}
     for target, value in values.items():
         if value.role == "feed":
@@ -125,121 +130,121 @@ def _hand_on(inner: BlockScan, states: dict[str, str], op: OpDesc) -> None:
         emit(inner, target, "assign", {"X": [value]}, op)
 
 
-def _add_step(inner: BlockScan, name: str, value: Var, op: OpDesc) -> None:
+def _add_step(inner: BodyWalk, name: str, value: Var, op: OpDesc) -> None:
     sides = {"X": [value], "I": [inner.current[INDEX]], "Array": [inner.current[name]]}
     emit(inner, name, "write_to_array", sides, op)
 
 
-def _collect(scan: BlockScan, name: str, whole: TensorType, op: OpDesc) -> None:
-    """An empty array for the steps of a variable."""
+def _create_step_array(walk: BodyWalk, name: str, whole: TensorType, op: OpDesc) -> None:
+    """Create an empty array for the steps of a variable."""
     sizes = [str(size) for size in whole.shape[1:]]
     attrs = {"dtype": whole.dtype.code, "sizes": sizes}
-    emit(scan, name + STEPS, "empty_array", {}, op, **attrs)
+    emit(walk, name + STEPS, "empty_array", {}, op, **attrs)
 
 
-def _kept(inner: BlockScan, op: OpDesc) -> tuple[list[Kept], str]:
-    """What each run keeps for the gradient: its step, the ex-states it began with, its own."""
+def _saved(inner: BodyWalk, op: OpDesc) -> tuple[list[SavedValue], str]:
+    """Return what each iteration saves: its index, initial states, local variables."""
     runs = next(iter(op.outputs.get("step_scopes", [])), "")
     gradients = gradient_blocks(inner.block, runs)
     if not gradients:
         return [], ""
     states = [state for state, _ in _states(op)]
-    own = [each for each in kept_values(inner, gradients, [], op) if each.name not in states]
-    entries = [keep(inner, name, at_entry(inner, name, op.source)) for name in states]
-    return [keep(inner, INDEX, None), *entries, *own], runs
+    own = [each for each in saved_values(inner, gradients, [], op) if each.name not in states]
+    entries = [save_value(inner, name, entry_copy(inner, name, op.source)) for name in states]
+    return [save_value(inner, INDEX, None), *entries, *own], runs
 
 
-def _stack_outputs(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
-    count = scan.read(op.inputs["inputs"][0], op).type.shape[0]
+def _stack_outputs(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+    count = walk.read(op.inputs["inputs"][0], op).type.shape[0]
     for name in op.outputs.get("outputs", []):
-        _stack(scan, name, name + STEPS, (count, *inner.current[name].type.shape), op)
+        _stack(walk, name, name + STEPS, (count, *inner.current[name].type.shape), op)
 
 
-def _stack(scan: BlockScan, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
+def _stack(walk: BodyWalk, name: str, steps: str, shape: tuple[Size, ...], op: OpDesc) -> None:
     sizes = [str(size) for size in shape]
-    emit(scan, name, "stack_steps", {"X": [scan.read(steps, op)]}, op, sizes=sizes)
+    emit(walk, name, "stack_steps", {"X": [walk.read(steps, op)]}, op, sizes=sizes)
 
 
 def emit(
-    scan: BlockScan, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
+    walk: BodyWalk, name: str, kind: str, inputs: dict[str, list[Var]], op: OpDesc, **attrs: Any
 ) -> Var:
-    """Add an op that no program has; its output is what a name stands for from here on."""
+    """Add a graph-only op; its output becomes the current var of a name."""
     defn = find(kind)(attrs)
     type: TensorType = defn.infer_types(defn.types_of(inputs))["Out"]
-    out = scan.graph.another(name, type)
-    scan.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
-    return scan.note(name, out)
+    out = walk.graph.another(name, type)
+    walk.graph.op(kind, inputs, {"Out": [out]}, attrs, op.source, last=True)
+    return walk.define(name, out)
 
 
 # ---- the gradient ------------------------------------------------------------------------------
 
 
-def recurrent_gradient(scan: BlockScan, op: OpDesc) -> None:
-    """`recurrent_grad`: take the runs back, the last one first."""
+def recurrent_gradient(walk: BodyWalk, op: OpDesc) -> None:
+    """Convert `recurrent_grad`: an `unwind` over the iterations."""
     inputs, params = _pairs(op, "inputs"), _pairs(op, "parameters")
     runs = op.inputs["step_scopes"][0]
     for state, initial in _states(op):
-        scan.note(state + GRAD, zeros_like(scan, initial, op, state + GRAD))
+        walk.define(state + GRAD, zeros_like(walk, initial, op, state + GRAD))
     for name, gradient in params.items():
-        scan.note(gradient, zeros_like(scan, name, op, gradient))
+        walk.define(gradient, zeros_like(walk, name, op, gradient))
     for name in inputs:
-        _collect(scan, name + GRAD, scan.read(name, op).type, op)
-    for _ in range(MOST_WIDENINGS):
-        inner, left = _walk_back(scan, op, runs, inputs, params)
-        if not scan.widen(inner, left):
-            scan.put("unwind", op, {RUNS: [scan.read(runs, op)]}, inner, left)
-            _settle(scan, inner, op, inputs)
+        _create_step_array(walk, name + GRAD, walk.read(name, op).type, op)
+    for _ in range(MAX_WIDENINGS):
+        inner, left = _convert_gradient_body(walk, op, runs, inputs, params)
+        if not walk.widen(inner, left):
+            walk.put("unwind", op, {RUNS: [walk.read(runs, op)]}, inner, left)
+            _finish_gradients(walk, inner, op, inputs)
             return
-    raise CompileError("the sizes in the block of recurrent_grad never settle", source=op.source)
+    raise CompileError("the sizes in the block of recurrent_grad do not converge", source=op.source)
 
 
 def _pairs(op: OpDesc, slot: str) -> dict[str, str]:
-    """Variables of a slot with the names of their gradients, where those are wanted."""
+    """Map the variables of a slot to the names of their requested gradients."""
     gradients = op.outputs.get(slot + GRAD, [])
     pairs = zip(op.inputs.get(slot, []), gradients, strict=False)
     return {name: gradient for name, gradient in pairs if gradient != EMPTY}
 
 
-def _walk_back(
-    scan: BlockScan, op: OpDesc, runs: str, inputs: dict[str, str], params: dict[str, str]
-) -> tuple[BlockScan, dict[str, str]]:
-    inner = inner_gradient(scan, op, runs)
+def _convert_gradient_body(
+    walk: BodyWalk, op: OpDesc, runs: str, inputs: dict[str, str], params: dict[str, str]
+) -> tuple[BodyWalk, dict[str, str]]:
+    inner = inner_gradient(walk, op, runs)
     for state, _ in _states(op):
-        inner.capture(state + GRAD, scan.read(state + GRAD, op))
+        inner.capture(state + GRAD, walk.read(state + GRAD, op))
     for name, gradient in params.items():
-        inner.capture(name + GRAD + TOTAL, scan.read(gradient, op))
+        inner.capture(name + GRAD + TOTAL, walk.read(gradient, op))
     for name in inputs:
-        inner.capture(name + GRAD + STEPS, scan.read(name + GRAD + STEPS, op))
-    others = others_written(scan, inner)
-    scan.see_all(op, others, inner)
-    _begin_run(scan, inner, op)
+        inner.capture(name + GRAD + STEPS, walk.read(name + GRAD + STEPS, op))
+    others = other_updates(walk, inner)
+    walk.capture_updated(op, others, inner)
+    _begin_iteration(walk, inner, op)
     for each in inner.block.ops:
         inner.add(each)
-    left = _end_run(inner, op, inputs, params)
+    left = _end_iteration(inner, op, inputs, params)
     left |= {name: name for name in others if name in inner.current}
     return inner, {m: t for m, t in left.items() if inner.current[m].role != "feed"}
 
 
-def _begin_run(scan: BlockScan, inner: BlockScan, op: OpDesc) -> None:
-    """The gradients of what a run left: those of its outputs, and that of the state after it."""
+def _begin_iteration(walk: BodyWalk, inner: BodyWalk, op: OpDesc) -> None:
+    """Set the gradients of an iteration's results: its outputs and carried states."""
     gradients = op.inputs.get("outputs" + GRAD, [])
     for name, gradient in zip(op.inputs.get("outputs", []), gradients, strict=False):
-        if gradient != EMPTY and scan.sees(gradient):
-            whole = inner.capture(name + GRAD + STEPS, scan.read(gradient, op))
+        if gradient != EMPTY and walk.has_value(gradient):
+            whole = inner.capture(name + GRAD + STEPS, walk.read(gradient, op))
             sides = {"X": [whole], "I": [inner.current[INDEX]]}
             emit(inner, name + GRAD, "take_step", sides, op)
-        elif inner.sees(name):
-            inner.note(name + GRAD, zeros_like(inner, name, op, name + GRAD))
-    for (after, _), state in zip(_states(op), _behind(op), strict=True):
+        elif inner.has_value(name):
+            inner.define(name + GRAD, zeros_like(inner, name, op, name + GRAD))
+    for (after, _), state in zip(_states(op), _next_states(op), strict=True):
         carried = {"X": [inner.current[after + GRAD]]}
         emit(inner, state + GRAD, "assign", carried, op)
         del inner.current[after + GRAD]
 
 
-def _end_run(
-    inner: BlockScan, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
+def _end_iteration(
+    inner: BodyWalk, op: OpDesc, inputs: dict[str, str], params: dict[str, str]
 ) -> dict[str, str]:
-    """Hand the gradients of the states on, collect those of the inputs, add up the others."""
+    """Carry the gradients of states, collect those of inputs, and sum those of parameters."""
     for name in params:
         add_to_total(inner, name, op)
     for name in inputs:
@@ -255,11 +260,11 @@ def _end_run(
     return left | {name + GRAD + STEPS: name + GRAD + STEPS for name in inputs}
 
 
-def _settle(scan: BlockScan, inner: BlockScan, op: OpDesc, inputs: dict[str, str]) -> None:
-    """Behind the loop: the gradients of inputs put together, those of the initial states."""
+def _finish_gradients(walk: BodyWalk, inner: BodyWalk, op: OpDesc, inputs: dict[str, str]) -> None:
+    """After the loop, stack the gradients of inputs and set those of the initial states."""
     for name, gradient in inputs.items():
-        _stack(scan, gradient, name + GRAD + STEPS, scan.read(name, op).type.shape, op)
+        _stack(walk, gradient, name + GRAD + STEPS, walk.read(name, op).type.shape, op)
     gradients = op.outputs.get("initial_states" + GRAD, [])
     for (state, _), gradient in zip(_states(op), gradients, strict=False):
         if gradient != EMPTY:
-            emit(scan, gradient, "assign", {"X": [scan.read(state + GRAD, op)]}, op)
+            emit(walk, gradient, "assign", {"X": [walk.read(state + GRAD, op)]}, op)

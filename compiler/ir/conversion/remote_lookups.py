@@ -1,8 +1,8 @@
-"""Ops on rows of tables that lie on servers, by attributes of release 1.8.5, made ops of their own.
+"""Ops on rows of tables on parameter servers, selected by attributes of release 1.8.5.
 
-A lookup, `nce` or `hierarchical_sigmoid` with `remote_prefetch` and `table_names` asks the servers
-`epmap` for the rows it needs. Their attributes say so, not their types; graphs have other types for
-what talks to servers.
+A lookup, `nce` or `hierarchical_sigmoid` with `remote_prefetch` and `table_names` fetches its rows
+from the servers `epmap`. In a program only the attributes differ; in a graph such ops have other
+types.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LOSSES = {"nce": "remote_nce", "hierarchical_sigmoid": "remote_hierarchical_sigm
 
 
 def is_remote(op: OpDesc) -> bool:
-    """Whether an op asks servers for rows of its table."""
+    """Return whether an op fetches rows of its table from servers."""
     return bool(op.attrs.get("remote_prefetch") and op.attrs.get("table_names"))
 
 
 def as_remote(op: OpDesc) -> OpDesc:
-    """The op of a graph for an op that asks servers; any other op as it is.
+    """Return the graph op for an op that fetches rows from servers; any other op unchanged.
 
     Raises CompileError for the gradient of a loss, which needs rows of the table as well.
     """
@@ -37,7 +37,8 @@ def as_remote(op: OpDesc) -> OpDesc:
         return OpDesc(LOSSES[op.type], op.inputs, outputs, op.attrs, op.source)
     if op.type.removesuffix("_grad") in LOSSES:
         raise CompileError(
-            f"{op.type} needs rows of {op.attrs['table_names'][0]!r}, which lies on a server",
+            f"{op.type} needs rows of {op.attrs['table_names'][0]!r}, which is on a parameter "
+            "server",
             source=op.source,
             hint="train by DistributeTranspiler, whose trainers receive this parameter",
         )
@@ -45,7 +46,7 @@ def as_remote(op: OpDesc) -> OpDesc:
 
 
 def _lookup(op: OpDesc) -> OpDesc:
-    """`distributed_lookup_table` for one lookup."""
+    """Return a `distributed_lookup_table` for one lookup."""
     kept = ("table_names", "height_sections", "trainer_id", "padding_idx", "op_role")
     attrs: dict[str, Any] = {name: op.attrs[name] for name in kept if name in op.attrs}
     attrs |= {"endpoints": op.attrs.get("epmap", []), "lookup_table_version": op.type}

@@ -1,9 +1,9 @@
-"""Names that were given up: `memory_optimize` lets a variable stand under the name of another one.
+"""Undo of `memory_optimize`, which renames variables to those whose memory they reuse.
 
-The op that writes such a variable says so in the attribute `op_reuses`: from there on the shared
-name means this variable, until an op writes it anew. So each can have its own name back, and that
-is what is compiled: a value is found by its name whether or not the program was rewritten, and no
-number can depend on it.
+The op that writes such a variable records it in the attribute `op_reuses`: from there on the shared
+name denotes this variable, until another op writes it. All variables get their own names back
+before compilation, so that a value is found by its name whether or not the program was rewritten,
+and results cannot depend on it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from compiler.errors import CompileError
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 
 REUSES = "op_reuses"
-"""The attribute of an op whose outputs stand under names of others: a `Reuse` after the other."""
+"""The op attribute that lists the variables its outputs reuse: the fields of a `Reuse` each."""
 ROLE_VAR = "op_role_var"
 
 
 @dataclass(frozen=True)
 class Reuse:
-    """A variable that stands under the name `storage`, and what was declared of it."""
+    """A variable renamed to `storage`, with its original declaration."""
 
     storage: str
     name: str
@@ -32,7 +32,7 @@ class Reuse:
     stop_gradient: bool = False
 
     def words(self) -> list[str]:
-        """Itself as an attribute holds it."""
+        """Return the fields as strings for the attribute."""
         sizes = ",".join(map(str, self.dims))
         return [self.storage, self.name, sizes, str(self.lod_level), str(int(self.stop_gradient))]
 
@@ -42,7 +42,7 @@ _NUMBERS = re.compile(r"(-?\d+(?:,-?\d+)*) (\d+) ([01])")
 
 
 def reuses(op: OpDesc) -> list[Reuse]:
-    """What the outputs of an op were called before; CompileError where the attribute is damaged."""
+    """List the reuses of an op's outputs; CompileError if the attribute is malformed."""
     words = op.attrs.get(REUSES, ())
     return [_reuse(op, words[at : at + _WORDS]) for at in range(0, len(words), _WORDS)]
 
@@ -50,24 +50,24 @@ def reuses(op: OpDesc) -> list[Reuse]:
 def _reuse(op: OpDesc, words: Sequence[Any]) -> Reuse:
     found = _NUMBERS.fullmatch(" ".join(map(str, words[2:])))
     if len(words) != _WORDS or found is None:
-        raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} names no reuse")
+        raise CompileError(f"{op.type}: {words!r:.60} in its attribute {REUSES!r} is malformed")
     sizes, level, stop = found.groups()
     dims = tuple(map(int, sizes.split(",")))
     return Reuse(str(words[0]), str(words[1]), dims, int(level), stop == "1")
 
 
 def note_reuse(op: OpDesc, reuse: Reuse) -> None:
-    """Let an op say that one of its outputs stands under another name."""
+    """Record on an op that one of its outputs reuses the memory of another variable."""
     op.attrs[REUSES] = [*op.attrs.get(REUSES, ()), *reuse.words()]
 
 
 def has_reuses(program: Program) -> bool:
-    """True where some variable stands under the name of another one."""
+    """Return whether any variable of a program was renamed to share memory."""
     return any(REUSES in op.attrs for block in program.blocks for op in block.ops)
 
 
-def with_own_names(program: Program) -> Program:
-    """The program; a copy in which every variable has its own name, if some have given it up."""
+def with_original_names(program: Program) -> Program:
+    """Return the program, or a copy with all original names if some variables were renamed."""
     if not has_reuses(program):
         return program
     made = Program()
@@ -81,9 +81,9 @@ def with_own_names(program: Program) -> Program:
 
 
 def restore_own_names(program: Program) -> None:
-    """Give every variable its own name back, in the program itself, and declare it again.
+    """Restore and redeclare all original variable names, in place.
 
-    What a block of gradients reads of its forward block is what stood there at the end of that.
+    A gradient block sees the names that are valid at the end of its forward block.
     """
     ends: dict[int, dict[str, str]] = {}
     for block in program.blocks:
@@ -95,7 +95,7 @@ def restore_own_names(program: Program) -> None:
 
 
 def _restore(block: Block, op: OpDesc, meant: dict[str, str]) -> None:
-    """Rename what an op touches; `meant` has what shared names mean, before it and then after."""
+    """Rename the operands of an op; `meant` maps shared names to variables and is updated."""
     read = set(op.reads())
     renamed = slots_renamed(op.inputs, meant)
     for name in [each for each in op.writes() if each in meant and each not in read]:
@@ -119,7 +119,7 @@ def _declare(block: Block, reuse: Reuse) -> None:
 def slots_renamed(
     slots: Mapping[str, Sequence[str]], names: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Slots with other names for some variables.
+    """Rename variables in slots.
 
     >>> slots_renamed({"X": ["a", "b"]}, {"a": "c"})
     {'X': ['c', 'b']}

@@ -1,4 +1,4 @@
-"""Rules of the walk over a block: attributes of graph ops, state that must be of a known size."""
+"""Rules of the conversion: attributes of graph ops, composite ops, and checks of state."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any, Protocol, cast
 from compiler.errors import CompileError
 from compiler.ir.graph import Var
 from compiler.ir.opdef import Pointwise, Types, find
-from compiler.ir.opdef.slots import BOOKKEEPING, QUANTIZER_NOTES
+from compiler.ir.opdef.slots import BOOKKEEPING, QUANTIZER_SUFFIXES
 from compiler.ir.opdef.type_inference import bind, op_text
 from compiler.ir.program import EMPTY, OpDesc, OpRole
 from compiler.ir.types import TensorType
 
 
 def graph_attributes(op: OpDesc) -> dict[str, Any]:
-    """The attributes of an op; of one of the backward pass those that its type knows.
+    """Return the attributes for the graph op; a backward op keeps only those its type declares.
 
     `variable` is the first name that the op writes or reads, `X_names` lists those in its slot X.
-    Where the gradient of an op is another one, as `concat` is for `split`, programs of the
-    reference give it all attributes of the first.
+    Programs of the reference copy all attributes of a forward op to its gradient op, even if that
+    is another op, as `concat` is for `split`.
     """
     known = {*find(op.type).attrs, *BOOKKEEPING}
     backward = bool(op.role & OpRole.BACKWARD)
     attrs = {
-        n: value for n, value in op.attrs.items() if n in known or not passed_over(n, backward)
+        n: value
+        for n, value in op.attrs.items()
+        if n in known or not is_ignored_attribute(n, backward)
     }
     names = (name for name in (*op.writes(), *op.reads()) if name != EMPTY)
     if "variable" in known:
@@ -33,45 +35,45 @@ def graph_attributes(op: OpDesc) -> dict[str, Any]:
     return {**attrs, **{name: each for name, each in slots.items() if name in known}}
 
 
-def passed_over(name: str, backward: bool) -> bool:
-    """True for an unknown attribute of the backward pass, and for what a quantizer noted."""
-    return backward or name.endswith(QUANTIZER_NOTES)
+def is_ignored_attribute(name: str, backward: bool) -> bool:
+    """Return whether an unknown attribute is ignored: of a backward op, or added by a quantizer."""
+    return backward or name.endswith(QUANTIZER_SUFFIXES)
 
 
-class Expands(Protocol):
-    """An op that is a short program of other ops."""
+class ExpandableOp(Protocol):
+    """A composite op."""
 
     def steps(self, op: OpDesc, types: Types) -> list[OpDesc]:
-        """The ops that it becomes."""
+        """Return the ops that it expands to."""
         ...
 
 
 def expanded(op: OpDesc, inputs: Mapping[str, Sequence[Var]]) -> list[OpDesc]:
-    """The ops that a composite op becomes; none for any other op."""
+    """Return the ops that a composite op expands to; none for any other op."""
     if not find(op.type).is_composite:
         return []
     types = {slot: [var.type for var in vars] for slot, vars in inputs.items()}
     try:
-        return cast(Expands, bind(op)).steps(op, types)
+        return cast(ExpandableOp, bind(op)).steps(op, types)
     except CompileError as error:
         raise type(error)(
             error.message, op=op_text(op), source=op.source, hint=error.hint
         ) from None
 
 
-def deleted_before(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
-    """What to say of an op that reads what was deleted."""
+def deleted_error(name: str, op: OpDesc, deletion: OpDesc) -> CompileError:
+    """Build the error for an op that reads a deleted variable."""
     return CompileError(
-        f"variable {name!r} has no value any more: a delete_var before this op took it "
-        f"({deletion.source or 'no line is known'})",
+        f"variable {name!r} was deleted by a delete_var before this op "
+        f"({deletion.source or 'unknown line'})",
         op=op_text(op),
         source=op.source,
         hint="call release_memory when the program is complete, or name it in skip_opt_set",
     )
 
 
-def of_known_size(name: str, type: TensorType) -> TensorType:
-    """A type for state; CompileError where only data decides its size."""
+def require_known_size(name: str, type: TensorType) -> TensorType:
+    """Return a type for state; CompileError if its size is data-dependent."""
     if type.is_open:
         raise CompileError(
             f"persistable variable {name!r} is {type}: its size must be known before a run",
@@ -81,7 +83,7 @@ def of_known_size(name: str, type: TensorType) -> TensorType:
 
 
 def clobbers(op: OpDesc, slot: str, previous: Var, inputs: Mapping[str, Sequence[Var]]) -> bool:
-    """True where an op reads storage that it writes through another slot than the declared one."""
+    """Return whether an op reads storage that it writes, through a slot not declared in place."""
     cls = find(op.type)
     allowed = cls.slots[slot].inplace
     slots = [s for s, vars in inputs.items() if previous in vars and s != allowed]

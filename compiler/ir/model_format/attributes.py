@@ -1,7 +1,8 @@
-"""Attribute values ⇄ `OpDesc.Attr`: which of the format's twelve types holds which value.
+"""Conversion of attribute values to and from `OpDesc.Attr`, which has twelve types.
 
-Python says less than the format: 1 may be an int or a float, and an empty list anything, so what
-an op declares is asked first. Release 1.8.5 refuses an op whose attribute has another type.
+A Python value does not determine its type: 1 may be an int or a float, and an empty list any list.
+So the declaration of the op has precedence. Release 1.8.5 rejects an op whose attribute has the
+wrong type.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Item = int | float | str
 
 @dataclass(frozen=True)
 class Opaque:
-    """An attribute of a type that releases after 1.8.5 added: kept as it came, written back."""
+    """An attribute of a type added after 1.8.5, preserved as raw message."""
 
     message: Message
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The field of `OpDesc.Attr` for a type: its name, what it stores, what Python calls that."""
+    """The field of `OpDesc.Attr` for a type: its name, its stored type, and the Python type."""
 
     field: str
     stored: type[int] | type[float] | type[str]
@@ -61,7 +62,7 @@ _LIST_KINDS = (
     (AttrType.LONGS, {AttrType.INT, AttrType.LONG}),
     (AttrType.FLOATS, {AttrType.INT, AttrType.LONG, AttrType.FLOAT}),
 )
-"""The types of lists, the narrowest first, and what their items may be."""
+"""List types, narrowest first, and their possible item types."""
 _FLOATS = "anchor_sizes aspect_ratios fixed_ratios fixed_sizes fp32_values max_sizes min_sizes"
 _STRINGS = (
     "InputNames endpoints epmap ex_states functor_list grad_to_block_id op_role_var "
@@ -73,7 +74,7 @@ _EMPTY_LISTS: dict[str, AttrType] = {
     **dict.fromkeys(_FLOATS.split(), AttrType.FLOATS),
     **dict.fromkeys(_STRINGS.split(), AttrType.STRINGS),
 }
-"""Lists of 1.8.5 that may be empty and do not hold integers, by attribute name."""
+"""Types of list attributes of 1.8.5 that may be empty and do not hold integers."""
 _LONG = (
     "adam.min_row_size_to_use_multithread arg_max.axis arg_min.axis "
     "average_accumulates.max_average_window average_accumulates.min_average_window "
@@ -92,11 +93,11 @@ _WIDE: dict[str, AttrType] = {
     **dict.fromkeys(_LONG.split(), AttrType.LONG),
     **dict.fromkeys(_LONGS.split(), AttrType.LONGS),
 }
-"""Attributes of 1.8.5 that have 64 bits, whatever their value, and so have those of gradients."""
+"""Attributes of 1.8.5 that are 64-bit whatever their value; also on gradient ops."""
 
 
 def load_attr(message: Message) -> Any:
-    """The value in an `OpDesc.Attr`; an `Opaque` for types that 1.8.5 does not have."""
+    """Return the value of an `OpDesc.Attr`; an `Opaque` for types that 1.8.5 does not have."""
     number = message.one("type", int)
     if number not in _FORMS:
         return Opaque(message)
@@ -107,10 +108,10 @@ def load_attr(message: Message) -> Any:
 
 
 def dump_attr(op: str, name: str, value: Any) -> Message:
-    """The `OpDesc.Attr` of a value: as the op declares it, else by its Python type.
+    """Convert a value to an `OpDesc.Attr`, of the declared type or else by its Python type.
 
-    Integers beyond 32 bits are LONG; floats are rounded to float32, as 1.8.5 has them. Raises
-    CompileError, naming op and attribute, where the format has no type for the value.
+    Integers beyond 32 bits are LONG; floats are rounded to float32, as in 1.8.5. Raises
+    CompileError, naming op and attribute, if the format has no type for the value.
 
     >>> dump_attr("randint", "low", 1 << 40).values["l"]
     1099511627776
@@ -119,10 +120,14 @@ def dump_attr(op: str, name: str, value: Any) -> Message:
         return value.message
     declared = _declared(op).get(name)
     plain = _plain(_as_declared(op, name, value, declared))
-    kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(plain, _like(name, declared))
+    kind = _WIDE.get(f"{op.removesuffix('_grad')}.{name}") or _kind(
+        plain, _list_type(name, declared)
+    )
     if kind is None:
         given = f"{type(value).__name__} {value!r}"
-        raise CompileError(f"{op}: attribute {name!r} is {given}, which no saved program can hold")
+        raise CompileError(
+            f"{op}: attribute {name!r} is {given}, which saved programs cannot represent"
+        )
     form = _FORMS[kind]
     stored = [_stored(item, form) for item in plain] if form.many else _stored(plain, form)
     return build("OpDesc.Attr", name=name, type=kind, **{form.field: stored})
@@ -143,7 +148,7 @@ def _as_declared(op: str, name: str, value: Any, declared: Attr[Any] | None) -> 
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars and arrays, tuples and element types as Python's numbers and lists."""
+    """Convert NumPy scalars and arrays, tuples and element types to Python numbers and lists."""
     if isinstance(value, np.ndarray | np.generic):
         return cast("np.ndarray[Any, Any]", value).tolist()
     if isinstance(value, list | tuple):
@@ -151,21 +156,21 @@ def _plain(value: Any) -> Any:
     return value.code if isinstance(value, DType) else value
 
 
-def _like(name: str, declared: Attr[Any] | None) -> AttrType | None:
-    """The type that a list by this name has if its items do not say."""
+def _list_type(name: str, declared: Attr[Any] | None) -> AttrType | None:
+    """Return the type of a list attribute whose items do not determine it."""
     default = declared.default if declared else None
     return _EMPTY_LISTS.get(name) or (_kind(default, None) if isinstance(default, list) else None)
 
 
-def _kind(value: Any, like: AttrType | None) -> AttrType | None:
-    """The type for a plain value; None where there is none, as for a list of lists."""
+def _kind(value: Any, list_type: AttrType | None) -> AttrType | None:
+    """Return the type for a plain value; None if there is none, as for a list of lists."""
     if not isinstance(value, list):
         return _item_kind(value)
     kinds = {_item_kind(item) for item in cast("list[Any]", value)}
     if not kinds:
-        return like or AttrType.INTS
+        return list_type or AttrType.INTS
     fitting = [kind for kind, items in _LIST_KINDS if kinds <= items]
-    return like if like in fitting else next(iter(fitting), None)
+    return list_type if list_type in fitting else next(iter(fitting), None)
 
 
 def _item_kind(item: Any) -> AttrType | None:
@@ -189,5 +194,5 @@ def _item_kind(item: Any) -> AttrType | None:
 def _stored(item: Any, form: _Form) -> Item:
     if form.stored is not float:
         return form.stored(item)
-    with np.errstate(over="ignore"):  # beyond float32 lies infinity
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return float(np.float32(item))

@@ -1,16 +1,16 @@
-"""What releases after 1.8.5 say otherwise, in the words of 1.8.5, so that their models run here.
+"""Upgrade rules: converts programs of later releases (Paddle 2.x) to ops of 1.8.5.
 
-Most of their programs hold the same ops: a `.pdmodel` is a `__model__` with some words more. Put
-right here, in a program just read, are
+Most of their programs contain the same ops: a `.pdmodel` is a `__model__` with additional fields.
+Converted here, right after reading a program, are
 
-- attributes in the types that came later, 64-bit floats and scalars;
-- attributes that came later and ask for nothing special, which are dropped;
-- outputs that came to be left out, such as the XShape of `reshape2`, which are named;
-- tensors without axes, new in 2.5: in 1.8.5 these have one axis of size 1;
-- the number that stands for a variable until a loop makes it, in whatever shape: it gets the shape
+- attributes of new types, 64-bit floats and scalars;
+- new attributes with neutral values, which are removed;
+- outputs that are no longer saved, such as the XShape of `reshape2`, which are added;
+- zero-dimensional tensors, new in 2.5: in 1.8.5 these have one axis of size 1;
+- the placeholder constant of a variable that a loop will write, of any shape: it gets the shape
   and element type with which the variable is declared.
 
-An attribute that does ask for something stays, and is refused by name when its op is compiled.
+A new attribute with any other value is kept and raises an error when its op is compiled.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from compiler.ir.opdef.slots import BOOKKEEPING
 from compiler.ir.program import Block, OpDesc, Program, VarDesc
 from compiler.ir.types import DType
 
-__all__ = ["is_later", "settle"]
+__all__ = ["is_later", "upgrade_program"]
 
 _FIRST_LATER = 2_000_000
 _ANY = object()
 _FUSED = [f"fused_{what}_{slot}" for what in ("reshape", "transpose") for slot in ("X", "Y", "Out")]
-_ASKING_NOTHING: dict[str, Any] = {
+_NEUTRAL: dict[str, Any] = {
     **{name: [] for name in _FUSED},
     "aligned": False,
     "always_adapt": False,
@@ -55,7 +55,7 @@ _ASKING_NOTHING: dict[str, Any] = {
     "table_class": "none",
     "use_global_beta_pow": False,
 }
-"""Attributes by name, with the value at which an op does what the op of 1.8.5 does."""
+"""Attributes by name, with the value at which an op behaves as in 1.8.5."""
 
 _LISTS = {
     DType.BOOL.code: "bool_values",
@@ -64,20 +64,20 @@ _LISTS = {
     DType.FP64.code: "fp64_values",
     DType.INT64.code: "int64_values",
 }
-"""The attribute that holds numbers of an element type, before releases had a type for any."""
+"""The attribute that holds the values of an element type in 1.8.5."""
 
-_LEFT_OUT = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev Norm".split()
-"""Outputs that only gradients read; later releases save a model for inference without them."""
+_OMITTED_OUTPUTS = "XShape BatchCellPreAct BatchGate BatchHidden BatchResetHiddenPrev Norm".split()
+"""Outputs that only gradients read; later releases save inference models without them."""
 
 _SCALARS = {1: ("b", bool), 2: ("i", int), 3: ("r", float)}
 _CONSTANTS = ("assign_value", "fill_constant")
 _NO_VALUE = 1e27
-"""Later releases write 1.77113e27, or more in 64 bits, where a variable has no value yet."""
+"""Later releases write 1.77113e27, or more in 64 bits, for an undefined value."""
 _ZERO: Mapping[str, Any] = {"value": 0.0, "str_value": "0"}
 
 
 def is_later(version: int) -> bool:
-    """Whether a program of this version is of a release after 1.8.5; builds in between say 0.
+    """Return whether a program version is of a release after 1.8.5, or 0 (a development build).
 
     >>> is_later(1_008_005), is_later(2_003_000)
     (False, True)
@@ -85,15 +85,15 @@ def is_later(version: int) -> bool:
     return version >= _FIRST_LATER or version == 0
 
 
-def settle(program: Program) -> None:
-    """Put a program of a later release into the words of 1.8.5; ops nobody registered stay."""
+def upgrade_program(program: Program) -> None:
+    """Convert a program of a later release to 1.8.5 in place; unregistered ops stay unchanged."""
     for block in program.blocks:
         for op in block.ops:
             definition = _definition(op.type)
             if definition is not None:
-                _settle_attrs(op, definition)
+                _upgrade_attributes(op, definition)
                 _name_outputs(block, op, definition)
-                _settle_constant(block, op)
+                _upgrade_constant(block, op)
 
 
 def _definition(kind: str) -> type[OpDef] | None:
@@ -106,23 +106,23 @@ def _definition(kind: str) -> type[OpDef] | None:
 # ---- attributes ----
 
 
-def _settle_attrs(op: OpDesc, definition: type[OpDef]) -> None:
+def _upgrade_attributes(op: OpDesc, definition: type[OpDef]) -> None:
     values = op.attrs.get("values")
     if isinstance(values, Opaque) and (name := _LISTS.get(_element_code(op))):
         op.attrs = {n: v for n, v in op.attrs.items() if n != "values"} | {name: values}
     attrs = {name: _plain(value) for name, value in op.attrs.items()}
-    op.attrs = {n: v for n, v in attrs.items() if n in definition.attrs or not _asks_nothing(n, v)}
+    op.attrs = {n: v for n, v in attrs.items() if n in definition.attrs or not _is_neutral(n, v)}
 
 
-def _asks_nothing(name: str, value: Any) -> bool:
-    if name not in _ASKING_NOTHING or name in BOOKKEEPING:
+def _is_neutral(name: str, value: Any) -> bool:
+    if name not in _NEUTRAL or name in BOOKKEEPING:
         return False
-    neutral = _ASKING_NOTHING[name]
+    neutral = _NEUTRAL[name]
     return neutral is _ANY or value == neutral
 
 
 def _plain(value: Any) -> Any:
-    """The numbers in an attribute of a type that came later; anything else as it is."""
+    """Convert an attribute of a new type to plain numbers; return any other value unchanged."""
     if not isinstance(value, Opaque):
         return value
     message = value.message
@@ -140,20 +140,20 @@ def _plain(value: Any) -> Any:
 
 
 def _scalars(value: Opaque, scalars: tuple[Message, ...], single: bool = False) -> Any:
-    """Python's numbers for scalars; the attribute as it is where one of them is complex."""
+    """Convert scalars to Python numbers; return the attribute unchanged if one is complex."""
     if any(scalar.one("type", int) not in _SCALARS for scalar in scalars):
         return value
     numbers = [scalar.one(*_SCALARS[scalar.one("type", int)]) for scalar in scalars]
     return numbers[0] if single else numbers
 
 
-# ---- outputs, and tensors without axes ----
+# ---- missing outputs, and zero-dimensional tensors ----
 
 
 def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
-    """Give what an op must write, and a later release left out, a variable of its own."""
+    """Add variables for required outputs that a later release omits."""
     outputs = definition.outputs()
-    for slot in (outputs[name] for name in _LEFT_OUT if name in outputs):
+    for slot in (outputs[name] for name in _OMITTED_OUTPUTS if name in outputs):
         if slot.optional or op.outputs.get(slot.name):
             continue
         stem = f"{next(iter(op.writes()), op.type)}.{slot.name}"
@@ -163,13 +163,13 @@ def _name_outputs(block: Block, op: OpDesc, definition: type[OpDef]) -> None:
         block.add_var(name)
 
 
-def _settle_constant(block: Block, op: OpDesc) -> None:
+def _upgrade_constant(block: Block, op: OpDesc) -> None:
     shape = op.attrs.get("shape")
     if op.type not in _CONSTANTS or op.reads() or not _is_single(shape):
         return
     op.attrs = {**op.attrs, "shape": shape or [1]}
     var, code = block.lookup(next(iter(op.writes()), "")), _element_code(op)
-    if var is not None and _stands_in(op, var):
+    if var is not None and _is_placeholder(op, var):
         value = _value(op) if var.element.code == code else _converted(op, var.element)
         _fill(op, var.dims or (), var.element, value)
     elif op.type == "assign_value" and code == DType.FP64.code:
@@ -180,15 +180,15 @@ def _is_single(shape: Any) -> bool:
     return isinstance(shape, list) and shape == [1] * len(cast("list[Any]", shape))
 
 
-def _stands_in(op: OpDesc, var: VarDesc) -> bool:
-    """Whether a constant is no value of its variable, but stands there until one is made."""
+def _is_placeholder(op: OpDesc, var: VarDesc) -> bool:
+    """Return whether a constant is a placeholder: shape or dtype differ from its variable's."""
     if var.dims is None:
         return False
     return len(op.attrs["shape"]) != len(var.dims) or _element_code(op) != var.element.code
 
 
 def _value(op: OpDesc) -> dict[str, Any]:
-    """The number of a constant as `fill_constant` says it; nothing where there is not one."""
+    """Return the value of a constant as in `fill_constant`; `{}` if it is not a scalar."""
     if op.type == "fill_constant":
         return {name: op.attrs[name] for name in _ZERO if name in op.attrs}
     listed = op.attrs.get(_LISTS.get(_element_code(op), ""))
@@ -200,10 +200,9 @@ def _value(op: OpDesc) -> dict[str, Any]:
 
 
 def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
-    """The number of a constant in the element type of its variable; nothing where there is not one.
+    """Convert the value of a constant to the element type of its variable; `{}` if there is none.
 
-    BadAttribute where the type does not hold it. A number that is only there until a loop makes
-    the variable, as large as no other, is 0.
+    Raises BadAttribute if it is not representable. The huge placeholder value becomes 0.
     """
     found = _value(op) or (_ZERO if op.type == "fill_constant" else {})
     number = _number(found)
@@ -213,15 +212,15 @@ def _converted(op: OpDesc, dtype: DType) -> Mapping[str, Any]:
         return _ZERO
     if number != int(number) or not _holds(dtype, int(number)):
         raise BadAttribute(
-            f"{op.type}: the constant is {number!r}, which its variable of type {dtype.text} "
-            "does not hold",
+            f"{op.type}: the constant is {number!r}, which the type {dtype.text} of its variable "
+            "cannot represent",
             source=op.source,
         )
     return {"value": number, "str_value": str(int(number))}
 
 
 def _number(value: Mapping[str, Any]) -> float | None:
-    """The number that `fill_constant` says, its text first; None where it says none."""
+    """Return the number in attributes of `fill_constant`, the string first, or None."""
     try:
         number = float(value.get("str_value") or value.get("value", "none"))
     except (TypeError, ValueError):
@@ -245,6 +244,6 @@ def _fill(op: OpDesc, shape: Sequence[int], dtype: DType, value: Mapping[str, An
 
 
 def _element_code(op: OpDesc) -> int:
-    """The number of an op's element type, -1 where it has none."""
+    """Return the `VarType.Type` number of an op's `dtype`, or -1."""
     code = op.attrs.get("dtype")
     return code if isinstance(code, int) else -1

@@ -1,8 +1,8 @@
-"""Program ⇄ the bytes of a saved `__model__`, so that programs travel to and from release 1.8.5.
+"""Conversion of programs to and from `__model__` bytes, compatible with release 1.8.5.
 
-`protobuf` (beside this module) reads and writes messages, `attributes` the attributes; this module
-knows what blocks, variables and ops mean and what must hold between them (spec G.3). A file is
-data only: every index in it is checked before anything goes by it.
+`protobuf` reads and writes messages, `attributes` the attributes; this module converts and checks
+blocks, variables and ops (spec G.3). A file is untrusted data: every index in it is checked before
+use.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast, overload
 
 from compiler.errors import CompileError
 from compiler.ir.model_format.attributes import Opaque, dump_attr, load_attr
-from compiler.ir.model_format.grad_op_slots import asked_attrs
-from compiler.ir.model_format.op_upgrades import is_later, settle
+from compiler.ir.model_format.grad_op_attributes import required_attributes
+from compiler.ir.model_format.op_upgrades import is_later, upgrade_program
 from compiler.ir.model_format.protobuf import Message, ProtoError, VarTypeId, build, dump, parse
 from compiler.ir.program import NO_BLOCK, Block, BlockRef, OpDesc, Program, VarDesc, VarKind
 from compiler.ir.types import DType
@@ -26,10 +26,10 @@ __all__ = ["MODEL_VERSION", "Opaque", "dump_program", "load_program", "program_v
 P = TypeVar("P", bound=Program)
 
 MODEL_VERSION = 1_008_005
-"""What release 1.8.5 writes as the version of a program; every version is read."""
+"""The program version that release 1.8.5 writes; every version can be read."""
 
 CALL_STACK, OP_ROLE = "op_callstack", "op_role"
-_OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor asks for one
+_OPS_SINCE = "1.6.0"  # the last release that changed an op of 1.8.5; its predictor requires it
 _DTYPES = {dtype.code: dtype for dtype in DType if dtype is not DType.TOKEN}
 _KINDS = {int(VarTypeId[kind.value]): kind for kind in VarKind}
 _TENSOR_FIELDS = {
@@ -37,14 +37,14 @@ _TENSOR_FIELDS = {
     VarKind.TENSOR_ARRAY: ("tensor_array", "VarType.LoDTensorArrayDesc"),
     VarKind.SELECTED_ROWS: ("selected_rows", ""),
 }
-"""Where `VarType` has the TensorDesc of a kind, and the message around it that adds LoD levels."""
+"""The field of `VarType` with the TensorDesc of a kind, and the enclosing message with LoD."""
 
 
 def dump_program(program: Program) -> bytes:
-    """The `ProgramDesc` bytes of a program; the same program gives the same bytes.
+    """Convert a program to `ProgramDesc` bytes, deterministically.
 
-    Call stacks are left out: they tell of the user's folders and are most of a file's size.
-    Raises CompileError, naming the op, for an attribute that the format cannot hold.
+    Call stacks are left out: they reveal the user's directories and are most of a file's size.
+    Raises CompileError, naming the op, for an attribute that the format cannot represent.
     """
     message = build(
         "ProgramDesc",
@@ -65,27 +65,26 @@ def load_program(data: bytes, name: str = "__model__", *, factory: Callable[[], 
 def load_program(
     data: bytes, name: str = "__model__", *, factory: Callable[[], Program] = Program
 ) -> Program:
-    """The program in `ProgramDesc` bytes, filled into the empty one that `factory` makes.
+    """Convert `ProgramDesc` bytes to a program, filling the empty one that `factory` creates.
 
-    Op types and attributes that nobody has registered are kept. What releases after 1.8.5 say
-    otherwise is put into its words, see `later_releases`. Where an op carries a call stack, the
-    user's line in it becomes `source`. Parameters come back as persistable variables, since
-    the format does not tell them apart. Raises CompileError, with the file's `name`, for data
-    that is truncated or is no such program.
+    Unregistered op types and attributes are kept. Programs of releases after 1.8.5 are converted,
+    see `op_upgrades`. If an op has a call stack, the user's line in it becomes `source`. Parameters
+    are loaded as persistable variables, since the format does not distinguish them. Raises
+    CompileError, with the file's `name`, for truncated or invalid data.
     """
     try:
         message = parse(data)
         program = _load_blocks(factory(), message.many("blocks", Message))
     except ProtoError as error:
-        hint = "is the file whole, and was it written by save_inference_model?"
+        hint = "is the file complete, and was it written by save_inference_model?"
         raise CompileError(f"{name} is not a saved program: {error}", hint=hint) from error
     if is_later(program_version(message)):
-        settle(program)
+        upgrade_program(program)
     return program
 
 
 def program_version(message: Message) -> int:
-    """The version in a `ProgramDesc`, 1_008_005 for release 1.8.5; 0 where it does not say.
+    """Return the version in a `ProgramDesc`, 1_008_005 for release 1.8.5; 0 if it is missing.
 
     >>> program_version(build("ProgramDesc"))
     0
@@ -127,7 +126,7 @@ def _dump_tensor(var: VarDesc) -> dict[str, Message]:
 
 def _dump_op(op: OpDesc) -> Message:
     given = {name: value for name, value in op.attrs.items() if value is not None}
-    attrs = {**asked_attrs(op.type), **given}
+    attrs = {**required_attributes(op.type), **given}
     return build(
         "OpDesc",
         inputs=_dump_slots(op.inputs),
@@ -141,12 +140,12 @@ def _dump_slots(slots: Mapping[str, Sequence[str]]) -> list[Message]:
     return [build("OpDesc.Var", parameter=slot, arguments=names) for slot, names in slots.items()]
 
 
-# ---- reading: `where` says block and variable or op, for messages ----
+# ---- reading: `where` names block and variable or op in messages ----
 
 
 def _load_blocks(program: Program, messages: Sequence[Message]) -> Program:
     if not messages:
-        raise ProtoError("it holds no blocks")
+        raise ProtoError("it has no blocks")
     for index, message in enumerate(messages):
         _check_block(message, index, len(messages))
     for message in messages[1:]:
@@ -163,13 +162,13 @@ def _load_blocks(program: Program, messages: Sequence[Message]) -> Program:
 
 
 def _check_block(message: Message, index: int, count: int) -> None:
-    """A block comes after its parent: no walk to the outermost block goes round in a circle."""
+    """Check that a block comes after its parent, so that parent links have no cycle."""
     idx, parent = message.one("idx", int), message.one("parent_idx", int)
     forward = message.one("forward_block_idx", int)
     if idx != index:
-        raise ProtoError(f"block {index} calls itself block {idx}")
+        raise ProtoError(f"block {index} has the index {idx}")
     if parent not in (range(index) if index else (NO_BLOCK,)):
-        raise ProtoError(f"block {index} of {count} cannot lie in block {parent}")
+        raise ProtoError(f"block {index} of {count} cannot have the parent {parent}")
     if forward not in range(NO_BLOCK, count):
         raise ProtoError(f"block {index} of {count} cannot be the backward of block {forward}")
 
@@ -192,7 +191,7 @@ def _load_var(block: Block, message: Message) -> None:
 
 
 def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
-    """Shape, element type and LoD level; nothing for a variable that no one gave a shape."""
+    """Return shape, element type and LoD level; `{}` for a variable without shape."""
     field, outer = _TENSOR_FIELDS.get(kind, ("", ""))
     if not field or not message.has(field):
         return {}
@@ -208,7 +207,7 @@ def _load_tensor(message: Message, kind: VarKind, where: str) -> dict[str, Any]:
     if len(dims) > MAX_RANK:
         raise ProtoError(f"{where} has {len(dims)} dims, more than {MAX_RANK}")
     if math.prod(max(dim, 1) for dim in dims) * dtype.itemsize > MAX_BYTES:
-        raise ProtoError(f"{where} has the shape {list(dims)}, more than 63 bits of bytes")
+        raise ProtoError(f"{where} has the shape {list(dims)}, whose size in bytes exceeds 63 bits")
     return {"shape": dims or None, "dtype": dtype, "lod_level": level}
 
 
@@ -239,7 +238,7 @@ def _unique(pairs: Iterable[tuple[str, V]], what: str) -> dict[str, V]:
     found: dict[str, V] = {}
     for name, value in pairs:
         if name in found:
-            raise ProtoError(f"{what} {name!r} is given twice")
+            raise ProtoError(f"{what} {name!r} appears twice")
         found[name] = value
     return found
 
@@ -255,7 +254,7 @@ _REFERENCE = re.compile(r"[/\\]paddle[/\\]")
 
 
 def _user_line(stack: Any) -> str:
-    """The innermost line outside the reference; it writes a stack innermost call first."""
+    """Return the innermost stack line outside the reference, which writes innermost calls first."""
     entries = cast("list[Any]", stack) if isinstance(stack, list) else []
     frames = [_FRAME.match(entry) for entry in entries if isinstance(entry, str)]
     lines = [f"{frame['file']}:{frame['line']}" for frame in frames if frame]

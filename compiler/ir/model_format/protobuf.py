@@ -1,10 +1,9 @@
-"""Read and write the protobuf messages of a saved fluid program, so `__model__` files open here.
+"""A codec for the protobuf messages of a saved fluid program (`__model__`).
 
-The proto2 wire format is small enough to be walked with tables and the standard library alone,
-where generated modules would refuse every protobuf runtime but the one they were made for.
-What the tables do not know, such as the version map of later releases, is kept as raw bytes
-and written back in its place: `dump(parse(data))` gives the bytes of a real file again. No
-message can hold a message of its own kind, so the tables bound the depth of the nesting.
+Table-driven and free of dependencies, whereas generated modules work with a single version of the
+protobuf runtime. Unknown fields, such as the version map of later releases, are kept as raw bytes
+in place: `dump(parse(data))` reproduces a real file. No message type contains itself, so the tables
+bound the nesting depth.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ItemType = TypeVar("ItemType", bound="int | float | str | Message")
 
 
 class ProtoError(ValueError):
-    """A message that cannot be read or written; `offset` is the byte where reading stopped."""
+    """An error in reading or writing a message; `offset` is the byte where reading stopped."""
 
     def __init__(self, what: str, offset: int | None = None) -> None:
         super().__init__(what if offset is None else f"byte {offset}: {what}")
@@ -34,9 +33,9 @@ class ProtoError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One protobuf message: its kind, the fields that are set by name, and the unknown rest.
+    """One protobuf message: its kind, its set fields by name, and unknown fields.
 
-    `unknown` holds (tag, bytes after the tag) of fields that the tables do not list.
+    `unknown` holds (tag, bytes after the tag) of fields that are not in the tables.
 
     >>> relu = build("OpDesc", type="relu", is_target=False)
     >>> relu.one("type", str), relu.many("attrs", Message), relu.has("is_target")
@@ -48,37 +47,36 @@ class Message:
     unknown: tuple[tuple[int, bytes], ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether field `name` is set. Raises ProtoError where the kind has no such field."""
+        """Return whether field `name` is set. Raises ProtoError if the kind has no such field."""
         return _field(self.kind, name).name in self.values
 
     def one(self, name: str, item_type: type[ItemType]) -> ItemType:
-        """The value of a single field, or its default.
+        """Return the value of a singular field, or its default.
 
-        Raises ProtoError where the field is unknown, repeated or of another type, and where a
-        message is asked for that is not set.
+        Raises ProtoError if the field is unknown, repeated or of another type, or an unset message.
         """
         field = _field(self.kind, name)
         value = self.values.get(name, field.default)
         if field.repeated or not isinstance(value, item_type):
             unset = "" if name in self.values else " and not set"
-            asked = f"{field.kind}{unset}; one {item_type.__name__} was asked for"
-            raise ProtoError(f"{field.where} is {field.label} {asked}")
+            requested = f"{field.kind}{unset}; one {item_type.__name__} was requested"
+            raise ProtoError(f"{field.where} is {field.label} {requested}")
         return value
 
     def many(self, name: str, item_type: type[ItemType]) -> tuple[ItemType, ...]:
-        """The values of a repeated field in their order, `()` where none is set.
+        """Return the values of a repeated field in order, `()` if none is set.
 
-        Raises ProtoError where the field is unknown, single or of another type.
+        Raises ProtoError if the field is unknown, singular or of another type.
         """
         field = _field(self.kind, name)
         if not field.repeated or _CODECS[field.kind].item_type is not item_type:
-            asked = f"{field.kind}; many {item_type.__name__} were asked for"
-            raise ProtoError(f"{field.where} is {field.label} {asked}")
+            requested = f"{field.kind}; many {item_type.__name__} were requested"
+            raise ProtoError(f"{field.where} is {field.label} {requested}")
         return cast("tuple[ItemType, ...]", self.values.get(name, ()))
 
 
 def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
-    """A message of `kind` with the fields given by name. Raises ProtoError for a wrong name.
+    """Build a message of `kind` from fields by name. Raises ProtoError for an unknown field.
 
     >>> dump(build("VarType.TensorDesc", data_type=VarTypeId.FP32, dims=[128, 10])).hex()
     '0805108001100a'
@@ -88,20 +86,20 @@ def build(kind: str, /, **values: Item | Sequence[Item]) -> Message:
 
 
 def parse(data: bytes, message: str = "ProgramDesc") -> Message:
-    """The message of kind `message` that `data` holds; no memory is taken on a length's word.
+    """Parse a message; never allocates memory by a length read from the data.
 
-    Raises ProtoError, with the byte where reading stopped, for data that is truncated or is
-    not such a message. Data cut between two fields of the outermost message cannot be told
-    from a shorter message: ask `has` for what must be there.
+    Raises ProtoError, with the byte where reading stopped, for data that is truncated or is not
+    such a message. Data truncated between two fields of the outermost message cannot be
+    distinguished from a shorter message: check required fields with `has`.
     """
     return _read_fields(data, 0, len(data), _layout(message))
 
 
 def dump(message: Message, partial: bool = False) -> bytes:
-    """The bytes of `message`, fields by number and lists unpacked, as the reference writes them.
+    """Serialise a message, fields by number and lists unpacked, as the reference does.
 
     Raises ProtoError for a missing required field, unless the message may be `partial`, and for a
-    value its field cannot hold.
+    value that its field cannot hold.
     """
     if not partial:
         _check_complete(message)
@@ -109,10 +107,10 @@ def dump(message: Message, partial: bool = False) -> bytes:
 
 
 def _check_complete(message: Message) -> None:
-    """ProtoError where a message, or one inside it, lacks a required field."""
+    """Raise ProtoError if a message, or a nested one, lacks a required field."""
     for name in _layout(message.kind).required:
         if name not in message.values:
-            raise ProtoError(f"{message.kind} needs its {name}")
+            raise ProtoError(f"{message.kind} lacks the required field {name}")
     for value in message.values.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Message):
@@ -149,7 +147,7 @@ def _exact(field: Field, item: Item) -> Item:
     return float(item) if field.kind in _FLOATS and isinstance(item, int) else item
 
 
-# ---- reading: each reader takes (data, position, end, field), gives (item, next position) ----
+# ---- reading: each reader maps (data, position, end, field) to (item, next position) ----
 
 
 def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Message:
@@ -169,19 +167,22 @@ def _read_fields(data: bytes, position: int, end: int, layout: _Layout) -> Messa
             _check_unknown(tag, layout, offset)
             raw, position = _read_raw(data, position, end, tag, layout)
             unknown.append((tag, raw))
-    return Message(layout.kind, _settled(found, layout, start), tuple(unknown))
+    return Message(layout.kind, _collected(found, layout, start), tuple(unknown))
 
 
-def _settled(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
-    """One item for a single field, a tuple for a repeated one; refuses too few and too many."""
+def _collected(found: dict[str, list[Item]], layout: _Layout, start: int) -> dict[str, Value]:
+    """Collect field values: one item for a singular field, a tuple for a repeated one.
+
+    Raises ProtoError for a missing required field or a repeated singular one.
+    """
     for name in layout.required:
         if name not in found:
-            raise ProtoError(f"{layout.kind} has no {name}, which every {layout.kind} has", start)
+            raise ProtoError(f"{layout.kind} has no {name} (a required field)", start)
     values: dict[str, Value] = {}
     for name, items in found.items():
         repeated = layout.by_name[name].repeated
         if len(items) > 1 and not repeated:
-            raise ProtoError(f"{layout.kind}.{name} is given {len(items)} times, not once", start)
+            raise ProtoError(f"{layout.kind}.{name} appears {len(items)} times, not once", start)
         if items:
             values[name] = tuple(items) if repeated else items[0]
     return values
@@ -196,14 +197,14 @@ def _read_varint(data: bytes, position: int, end: int, where: str) -> tuple[int,
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80 and value < 1 << 64:
             return value, position + count + 1
-    raise ProtoError(f"{where}: expected a varint of 64 bits, given a longer one", position)
+    raise ProtoError(f"{where}: expected a varint of 64 bits, got a longer one", position)
 
 
 def _read_span(data: bytes, position: int, end: int, where: str) -> tuple[int, int]:
-    """Where the bytes start that a length announces, and where they stop."""
+    """Return the start and end of length-delimited bytes."""
     length, begin = _read_varint(data, position, end, where)
     if length > end - begin:
-        what = f"{where}: expected {length} bytes, given the {end - begin} that are left"
+        what = f"{where}: expected {length} bytes, got the {end - begin} that remain"
         raise ProtoError(what, begin)
     return begin, begin + length
 
@@ -212,7 +213,7 @@ def _read_integer(data: bytes, position: int, end: int, field: Field) -> tuple[i
     value, after = _read_varint(data, position, end, field.where)
     signed = value - (1 << 64) if value >> 63 else value
     if not -_BOUNDS[field.kind] <= signed < _BOUNDS[field.kind]:
-        raise ProtoError(f"{field.where}: expected an {field.kind}, given {signed}", position)
+        raise ProtoError(f"{field.where}: expected an {field.kind}, got {signed}", position)
     return signed, after
 
 
@@ -248,7 +249,7 @@ def _read_packed(data: bytes, position: int, end: int, field: Field) -> tuple[li
 
 
 def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
-    """Refuse a tag that no release could have written; the rest is for releases to come."""
+    """Raise ProtoError for an invalid tag; other unknown tags may be of later releases."""
     number, wire = tag >> 3, tag & 7
     if not 0 < number < 1 << 29:
         raise ProtoError(f"{layout.kind}: there is no field number {number}", offset)
@@ -256,12 +257,12 @@ def _check_unknown(tag: int, layout: _Layout, offset: int) -> None:
         raise ProtoError(f"{layout.kind} field {number}: there is no wire type {wire}", offset)
     for field in layout.by_name.values():
         if field.number == number:
-            expected, given = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
-            raise ProtoError(f"{field.where}: expected {expected}, given {given}", offset)
+            expected, got = _WIRES[_CODECS[field.kind].wire], _WIRES[wire]
+            raise ProtoError(f"{field.where}: expected {expected}, got {got}", offset)
 
 
 def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -> tuple[bytes, int]:
-    """The bytes of a field that the tables do not know, its length included."""
+    """Return the raw bytes of an unknown field, including its length."""
     where = f"{layout.kind} field {tag >> 3}"
     wire = tag & 7
     if wire == _VARINT:
@@ -275,12 +276,12 @@ def _read_raw(data: bytes, position: int, end: int, tag: int, layout: _Layout) -
     return data[position:stop], stop
 
 
-# ---- writing: each writer takes (item, field) and gives the bytes after the tag ----
+# ---- writing: each writer maps (item, field) to the bytes after the tag ----
 
 
 def _field_bytes(field: Field, value: Value) -> bytes:
     if field.repeated != isinstance(value, tuple):
-        _refuse(field, value)
+        _raise_mismatch(field, value)
     codec = _CODECS[field.kind]
     tag = _varint_bytes(field.number << 3 | codec.wire)
     items = value if isinstance(value, tuple) else (value,)
@@ -306,43 +307,43 @@ def _span_bytes(raw: bytes) -> bytes:
 def _write_integer(item: Item, field: Field) -> bytes:
     bound = _BOUNDS[field.kind]
     if not isinstance(item, int) or not -bound <= item < bound:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _varint_bytes(item)
 
 
 def _write_bool(item: Item, field: Field) -> bytes:
     if not isinstance(item, bool):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _varint_bytes(int(item))
 
 
 def _write_float(item: Item, field: Field) -> bytes:
     if not isinstance(item, int | float):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     try:
         return _FLOATS[field.kind].pack(item)
     except OverflowError:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
 
 
 def _write_string(item: Item, field: Field) -> bytes:
     if not isinstance(item, str):
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     try:
         return _span_bytes(item.encode("utf-8", _ESCAPE))
     except UnicodeEncodeError:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
 
 
 def _write_message(item: Item, field: Field) -> bytes:
     if not isinstance(item, Message) or item.kind != field.kind:
-        _refuse(field, item)
+        _raise_mismatch(field, item)
     return _span_bytes(_dump_fields(item))
 
 
-def _refuse(field: Field, value: Value) -> NoReturn:
+def _raise_mismatch(field: Field, value: Value) -> NoReturn:
     given = value.kind if isinstance(value, Message) else repr(value)
-    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, given {given}")
+    raise ProtoError(f"{field.where}: expected {field.label} {field.kind}, got {given}")
 
 
 # ---- tables ----
@@ -353,12 +354,12 @@ _LONGEST_VARINT = 10
 _SHORT_VARINTS = [bytes([value]) for value in range(0x80)]
 _BOUNDS = {"int32": 1 << 31, "enum": 1 << 31, "int64": 1 << 63}
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
-_ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes; these come back the same
+_ESCAPE = "surrogateescape"  # proto2 strings may hold any bytes, which round-trip
 
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """How one kind of field lies in the data: its wire type, its Python type, both ways."""
+    """The encoding of a kind of field: wire type, Python type, reader and writer."""
 
     wire: int
     item_type: type[int] | type[float] | type[str] | type[Message]
@@ -380,7 +381,7 @@ _CODECS = dict.fromkeys(SCHEMA, _MESSAGE) | {
 
 
 class _Layout:
-    """The table of one message, looked up by name and by the tags its fields may come with."""
+    """The fields of a message, by name and by tag."""
 
     def __init__(self, kind: str, fields: tuple[Field, ...]) -> None:
         wires = [(field, _CODECS[field.kind].wire) for field in fields]

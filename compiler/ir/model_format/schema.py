@@ -1,8 +1,8 @@
-"""The messages of a saved fluid program as tables, so that the codec need not know them.
+"""The messages of a saved fluid program, as tables for the codec.
 
-These are the proto2 messages of package `paddle.framework.proto` as release 1.8.5 describes
-itself (spec G.3), and the attributes that the releases up to 3.0 added, as their files have them.
-The codec that walks the tables is `compiler.ir.model_format.protobuf`.
+These are the proto2 messages of package `paddle.framework.proto` of release 1.8.5 (spec G.3), and
+the attribute types that releases up to 3.0 added, as found in their files. The codec is
+`compiler.ir.model_format.protobuf`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SCHEMA", "AttrType", "Field", "VarTypeId"]
 
 
 class AttrType(IntEnum):
-    """Which field of an `OpDesc.Attr` holds its value; those above 11 are of later releases."""
+    """The type of an `OpDesc.Attr`; those above 11 are of later releases."""
 
     INT = 0
     FLOAT = 1
@@ -41,7 +41,7 @@ class AttrType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A line of a table; `kind` names a scalar or a message, `where` is message and field."""
+    """A row of a table; `kind` names a scalar or a message, `where` is message and field."""
 
     number: int
     name: str

@@ -1,8 +1,15 @@
-"""Op definitions: slots, attributes, types, bodies and gradients, as one class declares them.
+"""Op definitions: one class per op declares slots, attributes, types, bodies and gradient.
 
-An op imports what it needs from here. To read: `slots` (how slots and attributes are declared),
-`definition` (the classes an op derives from), `kernel_builder` (what a lowering may call),
-`type_inference`, then the rules an op may add: memory, layout, traits.
+Op files import what they need from here. Read in this order:
+
+1. `slots`, `attribute_bounds`: how slots and attributes are declared;
+2. `definition`: the classes that an op derives from, and the registry; `bodies`: how methods of an
+   op class are called by slot; `broadcasting`, `half_precision`: helpers of those classes;
+3. `kernel_builder`: the interfaces that lowerings of host and device code use;
+4. `type_inference`: checks and shape inference when an op is appended to a program;
+5. what an op may declare besides: `traits`, `memory_rules` (aliasing, in-place outputs),
+   `layout_rules` (permuted operands), `global_reductions`;
+6. `composite`, `composite_steps`: ops that expand into other ops.
 """
 
 from compiler.ir.opdef.definition import (

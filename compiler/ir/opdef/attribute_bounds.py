@@ -1,4 +1,4 @@
-"""Values that an attribute accepts, as an op class declares them.
+"""Bounds of attribute values, as an op class declares them.
 
 `groups = attr(1, at_least(1))` bounds a number, `strides = attr([1, 1], at_least(1))` each item of
 a list. Integers have 32 bits as in the reference, `WIDE` ones 64.
@@ -15,10 +15,10 @@ _BITS_64 = (-(2**63), 2**63 - 1)
 
 @dataclass(frozen=True)
 class Accepted:
-    """Numbers from `low` to `high`, or one of `choices` where there are some.
+    """A range of numbers from `low` to `high`, or a set of `choices`.
 
-    Without bounds a float may be anything, and an integer has the bits of Paddle's type INT, or of
-    LONG where it is `wide`.
+    A float without bounds may have any value; an integer is limited to Paddle's type INT, or to
+    LONG if it is `wide`.
     """
 
     low: float | None = None
@@ -27,7 +27,7 @@ class Accepted:
     wide: bool = False
 
     def has(self, value: Any) -> bool:
-        """True where a value is accepted; NaN is in no range."""
+        """Return whether a value is accepted; NaN is in no range."""
         if self.choices:
             return value in self.choices
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -36,7 +36,7 @@ class Accepted:
         return (low is None or value >= low) and (high is None or value <= high)
 
     def expected(self, kind: type) -> str:
-        """What is accepted of a type, for messages.
+        """Describe the accepted values of a type, for error messages.
 
         >>> Accepted(low=1).expected(int), Accepted(choices=("a", "b")).expected(str)
         ('1 to 2147483647', "one of 'a', 'b'")
@@ -58,32 +58,32 @@ class Accepted:
 ANY = Accepted()
 """Any value of the attribute's type."""
 WIDE = Accepted(wide=True)
-"""Any integer of 64 bits."""
+"""Any 64-bit integer."""
 
 
 FLOAT32 = 3.4028234663852886e38
-"""The largest number of 32 bits."""
+"""The largest finite float32."""
 FINITE = Accepted(-FLOAT32, FLOAT32)
 """Numbers that are neither infinite nor NaN."""
 POSITIVE = Accepted(1e-37, FLOAT32)
-"""Finite numbers above 0."""
+"""Finite numbers greater than 0."""
 
 
 def at_least(low: float) -> Accepted:
-    """Numbers from `low` up."""
+    """Accept numbers greater than or equal to `low`."""
     return Accepted(low=low)
 
 
 def at_most(high: float) -> Accepted:
-    """Numbers up to `high`."""
+    """Accept numbers less than or equal to `high`."""
     return Accepted(high=high)
 
 
 def between(low: float, high: float) -> Accepted:
-    """Numbers from `low` to `high`, both included."""
+    """Accept numbers from `low` to `high`, both included."""
     return Accepted(low=low, high=high)
 
 
 def one_of(*choices: Any) -> Accepted:
-    """One of these values."""
+    """Accept one of the given values."""
     return Accepted(choices=choices)

@@ -1,6 +1,6 @@
-"""The bodies of an op's class (`compute`, `numpy`, `lower`, …): found and called by slots.
+"""Calling the bodies of an op class (`compute`, `numpy`, `lower`, …) with the values of slots.
 
-A body names slots by its parameters, so what it reads is known from its signature.
+The parameters of a body are named after slots, so its signature declares what it reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, ClassVar, Protocol
 
 from compiler.errors import CompileError
-from compiler.ir.opdef.half_precision import mapped
+from compiler.ir.opdef.half_precision import map_value
 from compiler.ir.program import GRAD
 
 GRADIENT_BODIES = {
@@ -21,31 +21,31 @@ GRADIENT_BODIES = {
     "triton": "triton_grad",
     "infer": "infer_grad",
 }
-"""What the bodies of a gradient op are called in the class of its forward op."""
+"""The methods of the forward op's class that implement the bodies of its gradient op."""
 
 
 class HasBodies(Protocol):
-    """An op: it knows which object has the code of a body, and under which name."""
+    """An op that can locate the implementation of a body."""
 
     kind: ClassVar[str]
 
-    def written_as(self, body: str) -> tuple[object, str]:
-        """The op whose class has the code of a body, and the name it has there."""
+    def body_owner(self, body: str) -> tuple[object, str]:
+        """Return the op whose class implements a body, and the method's name there."""
         ...
 
 
 def has(op: HasBodies, body: str) -> bool:
-    """Whether the op has a body of this name: compute, numpy, lower, infer, grad_ops."""
-    owner, name = op.written_as(body)
+    """Return whether the op implements a body: compute, numpy, lower, infer, grad_ops."""
+    owner, name = op.body_owner(body)
     return callable(getattr(type(owner), name, None))
 
 
 def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> Any:
-    """Call a body with `first` and then, for each parameter, the value of its slot.
+    """Call a body with the arguments `first` and the values of its parameters' slots.
 
-    Raises CompileError where the op has no such body.
+    Raises CompileError if the op does not implement the body.
     """
-    owner, name = op.written_as(body)
+    owner, name = op.body_owner(body)
     if not has(op, body):
         raise CompileError(f"{op.kind} has no {name!r}")
     rest = parameters(type(owner), name)[len(first) :]
@@ -54,16 +54,16 @@ def call(op: HasBodies, body: str, values: Mapping[str, Any], *first: Any) -> An
 
 def _given(values: Mapping[str, Any], name: str, annotation: str) -> Any:
     value = values.get(slot_of(name))
-    return mapped(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
+    return map_value(lambda v: v.shape, value) if annotation in ("Shape", "list[Shape]") else value
 
 
 @cache
 def parameters(cls: type, body: str) -> tuple[tuple[str, str], ...]:
-    """Names and annotations of a body's parameters, `self` left out."""
+    """Return the names and annotations of a body's parameters, without `self`."""
     found = inspect.signature(getattr(cls, body)).parameters.values()
     return tuple((p.name, str(p.annotation)) for p in list(found)[1:])
 
 
 def slot_of(parameter: str) -> str:
-    """The slot of a body's parameter: `d_Out` is `Out@GRAD`."""
+    """Return the slot of a body's parameter: `d_Out` is `Out@GRAD`."""
     return parameter.removeprefix("d_") + GRAD if parameter.startswith("d_") else parameter

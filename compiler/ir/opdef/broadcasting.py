@@ -1,4 +1,4 @@
-"""How shapes spread over each other, and how a result comes back to the shape it should have."""
+"""Broadcasting of shapes, and reducing a result back to its declared shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ir.types import HALVES, Array, DType, Shape, TensorType
 
 
 def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
-    """The shape several shapes broadcast to by NumPy's rules; ShapeError where they do not.
+    """Broadcast shapes by NumPy's rules; ShapeError if they are incompatible.
 
     >>> broadcast("elementwise_add", [(3, 1), (4,)])
     (3, 4)
@@ -34,14 +34,17 @@ def _joined(op: str, sizes: Sequence[Size], shapes: Sequence[Shape]) -> Size:
 
 
 def reduced_axes(result: Shape, view: Shape) -> tuple[int, ...]:
-    """The axes to sum so that something of shape `result` fits an aligned `view` of it."""
+    """Return the axes of `result` to sum over so that it fits an aligned `view`."""
     padded = (1,) * (len(result) - len(view)) + tuple(view)
     pairs = enumerate(zip(result, padded, strict=True))
     return tuple(axis for axis, (size, want) in pairs if want == 1 and size != 1)
 
 
 def fit(result: Array, wanted: TensorType, view: Shape | None = None) -> Array:
-    """Bring a body's result to its declared type: sum what was broadcast, spread what is small."""
+    """Reduce or broadcast a body's result to its declared shape, and cast it to its dtype.
+
+    Half precision is summed in float32.
+    """
     shape = cast("tuple[int, ...]", wanted.shape)
     axes = reduced_axes(result.shape, shape if view is None else view)
     if axes:

@@ -1,4 +1,4 @@
-"""The steps of a composite op, as its class writes them down."""
+"""The recorder with which a composite op defines its steps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from compiler.ir.program import EMPTY, OpDesc
 from compiler.ir.types import TensorType
 
 _KEPT = ("op_role", "op_device", "op_namescope")
-"""Attributes of a composite that its steps have as well."""
+"""Attributes of a composite op that its steps inherit."""
 
 
 class Steps:
-    """Ops in order, with names for the values between them.
+    """A list of ops under construction, with generated names for intermediate values.
 
-    `steps[slot]` is the name in an input slot of the composite, `steps.type(slot)` its type.
+    `steps[slot]` is the name in an input slot of the composite op, `steps.type(slot)` its type.
     """
 
     def __init__(
@@ -32,19 +32,19 @@ class Steps:
         return self.names[slot][0]
 
     def has(self, slot: str) -> bool:
-        """True where an input slot is not empty."""
+        """Return whether an input slot is not empty."""
         return bool(self.names.get(slot))
 
     def all(self, slot: str) -> list[str]:
-        """The names in an input slot."""
+        """List the names in an input slot."""
         return list(self.names.get(slot, ()))
 
     def given(self, *slots: str) -> dict[str, list[str]]:
-        """The names in those of some input slots that are not empty."""
+        """Return the names in those of the given input slots that are not empty."""
         return {slot: self.all(slot) for slot in slots if self.has(slot)}
 
     def type(self, slot: str, index: int = 0) -> TensorType:
-        """The type of what an input slot holds."""
+        """Return the type of a value in an input slot."""
         return self.types[slot][index]
 
     def __call__(
@@ -62,7 +62,7 @@ class Steps:
         /,
         **inputs: str | Sequence[str],
     ) -> dict[str, list[str]]:
-        """Append an op; returns names by output slot as wanted, and one where needed."""
+        """Append an op; returns output names by slot: `wanted` counts, one for required slots."""
         slots = find(kind).outputs().values()
         needed = {slot.name: 1 for slot in slots if not (slot.optional or slot.companion)}
         made = {
@@ -74,11 +74,11 @@ class Steps:
         return made
 
     def write(self, slot: str, *names: str) -> None:
-        """Say what an output slot of the composite holds."""
+        """Set the values of an output slot of the composite op."""
         self.written[slot] = list(names)
 
     def finished(self, op: OpDesc) -> list[OpDesc]:
-        """The steps of an op of a program, which write the names that it does."""
+        """Return the steps for an op of a program, renamed so that they write its outputs."""
         wanted = [
             (made, name)
             for slot, names in op.outputs.items()
@@ -95,7 +95,7 @@ class Steps:
         ]
 
     def _renamed(self, op: OpDesc, wanted: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """Names of steps that can be those of the op: nothing that it reads is overwritten."""
+        """Map names of steps to output names of the op, unless the op reads the output name."""
         made = {name for step in self.ops for name in step.writes()}
         read = set(op.reads())
         return {a: b for a, b in reversed(wanted) if a in made and b not in read}

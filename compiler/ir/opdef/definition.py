@@ -1,4 +1,4 @@
-"""What an op is: one class that says its slots, attributes, types, meaning and gradient.
+"""Base classes of ops: a class declares slots, attributes, types, reference code and gradient.
 
     class Relu(Pointwise, op="relu"):
         X = reads()
@@ -10,21 +10,21 @@
         def grad(self, xp, Out, d_Out):
             return {"X": d_Out * (Out > 0.0)}
 
-The class registers `relu`; its `grad`, whose parameters are exactly what backward reads, registers
-`relu_grad(Out, Out@GRAD) -> X@GRAD`, the slots the reference has. An *instance* is the op with its
-attributes bound, so bodies read `self.axis`. Four kinds, no fifth:
+The class registers `relu`; its `grad`, whose parameters are the inputs of the backward op,
+registers `relu_grad(Out, Out@GRAD) -> X@GRAD` with the slots of the reference. An *instance* is the
+op with its attributes bound, so bodies read `self.axis`. There are four kinds:
 
-- `Pointwise`: `compute(self, xp, …)`; types come free, and several fuse into one kernel.
+- `Pointwise`: `compute(self, xp, …)`; types are inferred by broadcasting, and ops can be fused.
 - `Rowwise`: the same, and may also reduce axes it keeps (`xp.sum(X, axis=-1, keepdims=True)`).
-- `OpDef`: `infer(self, …)` gives types, `numpy(self, …)` gives values.
-- `HostOp`: an `OpDef` that is run for its effect, and so is never removed.
+- `OpDef`: `infer(self, …)` returns types, `numpy(self, …)` returns values.
+- `HostOp`: an `OpDef` with side effects, which is never removed.
 
-Bodies name slots by their parameters and get the value: a list for `many=True`, None for an empty
-optional slot; `d_Out` is the slot `Out@GRAD`. They return the sole output, or a dict from slot to
-value (`grad` uses the forward slot's name). A parameter annotated `Shape` gets only the shape: the
-data may be gone by then. `grad_ops` says a gradient that is itself ops. `lower(self, k, …)` and
-`lower_grad` may write faster NumPy code than calling `numpy`, see `kernel_builder`; there,
-outputs are parameters too, and None where nobody wants them.
+Bodies name slots by their parameters and receive the value: a list for `many=True`, None for an
+empty optional slot; `d_Out` is the slot `Out@GRAD`. They return the only output, or a dict from
+slot to value (`grad` uses the forward slot's name). A parameter annotated `Shape` receives only the
+shape, since the data may have been freed. `grad_ops` defines a gradient that consists of other ops.
+`lower(self, k, …)` and `lower_grad` may emit faster NumPy code than a call of `numpy`, see
+`kernel_builder`; there, outputs are parameters too, and None if they are unused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy as np
 from compiler.errors import BadAttribute, UnknownOp, did_you_mean
 from compiler.ir.opdef.bodies import GRADIENT_BODIES, call, has, parameters, slot_of
 from compiler.ir.opdef.broadcasting import broadcast, fit, reduced_axes
-from compiler.ir.opdef.half_precision import mapped, narrowed, widened
+from compiler.ir.opdef.half_precision import cast_results, map_value, upcast_to_fp32
 from compiler.ir.opdef.layout_rules import ElementwiseLayout, GradLayoutRules, LayoutRules
 from compiler.ir.opdef.memory_rules import GradMemoryRules, MemoryRules, Types
 from compiler.ir.opdef.slots import (
@@ -80,13 +80,13 @@ __all__ = [
 ]  # fmt: skip
 
 Xp: TypeAlias = Any
-"""`numpy`, or a look-alike that records what a body asks of it."""
+"""`numpy`, or a tracer with the same functions that records the computation."""
 Value: TypeAlias = Any
-"""What a slot holds while a body runs: an array, an expression, or a list of them."""
+"""The value of a slot in a body: an array, a traced expression, or a list of them."""
 
 
 class Typed(Protocol):
-    """What has a type: a var of a graph, a value of a plan."""
+    """A value with a type: a var of a graph, a value of a plan."""
 
     @property
     def type(self) -> TensorType:
@@ -95,7 +95,7 @@ class Typed(Protocol):
 
 
 class OpDef(Traits, LayoutRules, MemoryRules):
-    """An op with its attributes bound; the module's text says what a class holds."""
+    """The base class of ops; an instance has its attributes bound. See the module docstring."""
 
     kind: ClassVar[str] = ""
     slots: ClassVar[dict[str, Slot]] = {}
@@ -121,85 +121,85 @@ class OpDef(Traits, LayoutRules, MemoryRules):
 
     @classmethod
     def inputs(cls) -> dict[str, Slot]:
-        """Its input slots by name, in order of declaration."""
+        """Return the input slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if not slot.is_output}
 
     @classmethod
     def outputs(cls) -> dict[str, Slot]:
-        """Its output slots by name, in order of declaration."""
+        """Return the output slots by name, in order of declaration."""
         return {name: slot for name, slot in cls.slots.items() if slot.is_output}
 
     def epilogue_output(self, target: str | None) -> str:
-        """The output that pointwise ops may go on with, on the host or a device; empty for none."""
+        """Return the output to which an epilogue can be fused; empty if there is none."""
         return self.epilogue or (self.device_epilogue if target else "")
 
     def is_ordered(self) -> bool:
-        """True where collectives before and behind it must stay there: the class has tokens."""
+        """Return whether the op is ordered with respect to collectives, by token slots."""
         return "Before" in self.slots
 
-    def written_as(self, body: str) -> tuple[OpDef, str]:
-        """The op whose class has the code of a body, and the name it has there."""
+    def body_owner(self, body: str) -> tuple[OpDef, str]:
+        """Return the op whose class implements a body, and the method's name there."""
         return self, body
 
     def for_rows(self) -> str:
-        """The op that does the same to sparse values, where that is another one."""
+        """Return the kind of the variant for sparse gradients (SelectedRows), or ""."""
         return ""
 
     def for_arrays(self) -> str:
-        """The op that does the same to tensor arrays, where that is another one."""
+        """Return the kind of the variant for tensor arrays, or ""."""
         return ""
 
     def for_attributes(self) -> str:
-        """The op that computes the same with these attributes, where that is another one."""
+        """Return the kind of the op that implements these attributes, or "" if it is this one."""
         return ""
 
     def types_of(self, inputs: Mapping[str, Sequence[Typed]]) -> dict[str, Any]:
-        """The types of what stands in input slots, as `infer_types` takes them."""
+        """Return the types of inputs by slot, as `infer_types` takes them."""
         held = {slot: [each.type for each in items] for slot, items in inputs.items()}
         return {slot: self.slots[slot].hold(types) for slot, types in held.items()}
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Types of the outputs by slot, from types of the inputs by slot.
+        """Infer the types of the outputs by slot from the types of the inputs by slot.
 
-        A `many` slot has a list. Raises ShapeError where they do not go together.
+        A `many` slot has a list. Raises ShapeError if the inputs are incompatible.
         """
         return self.named(call(self, "infer", types))
 
     def declared_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """The same while a program is recorded, where types are hints; None for what is open."""
+        """Infer types while a program is recorded, from hints; None if undetermined."""
         return self.infer_types(types)
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays of the outputs by slot, from arrays of the inputs by slot: what the op means."""
-        wide = widened(values) if self.computes_in_fp32 else values
+        """Run the reference implementation on arrays by slot; returns arrays by slot."""
+        wide = upcast_to_fp32(values) if self.computes_in_fp32 else values
         results = self.named(call(self, "numpy", wide))
         if wide is values:
             return results
-        types = {slot: mapped(type_of, value) for slot, value in values.items()}
-        return narrowed(results, self.infer_types(types))
+        types = {slot: map_value(type_of, value) for slot, value in values.items()}
+        return cast_results(results, self.infer_types(types))
 
     def named(self, result: Any) -> dict[str, Any]:
-        """A body's result as a dict from slot to value."""
+        """Convert a body's result to a dict from slot to value."""
         if isinstance(result, dict):
             return cast("dict[str, Any]", result)
         return {next(iter(self.outputs())): result}
 
 
 class Pointwise(ElementwiseLayout, OpDef):
-    """Each element of the outputs comes from the same element of the broadcast inputs."""
+    """An elementwise op on broadcast inputs."""
 
     is_cheap = True
 
     def align(self, types: Mapping[str, TensorType]) -> dict[str, Shape]:
-        """The shape to view a slot in before NumPy broadcasting; slots not named stay."""
+        """Return shapes to view slots in before broadcasting; other slots keep theirs."""
         return {}
 
     def result(self, operand: TensorType) -> TensorType:
-        """The type of an output, given the broadcast shape in the first input's element type."""
+        """Return the output type; `operand` is the first input's, broadcast."""
         return operand
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Outputs declared in place have the type of what they overwrite, others the broadcast."""
+        """Infer the broadcast type for outputs, the input's type for in-place outputs."""
         flat = {slot: types[slot] for slot in self.inputs() if types.get(slot) is not None}
         first = listed(next(iter(flat.values())))[0]
         shape = broadcast(self.kind, list(self.views(flat).values()))
@@ -208,7 +208,7 @@ class Pointwise(ElementwiseLayout, OpDef):
         return {name: updated[name] or result for name in updated}
 
     def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
-        """The aligned shape of every given input; several of one slot are `X.0`, `X.1`, …"""
+        """Return the aligned shape of every input; those of a `many` slot are `X.0`, `X.1`, …"""
         single = {s: t for s, t in types.items() if isinstance(t, TensorType)}
         aligned = self.align(single)
         shapes = {slot: aligned.get(slot, t.shape) for slot, t in single.items()}
@@ -217,10 +217,10 @@ class Pointwise(ElementwiseLayout, OpDef):
         return shapes
 
     def evaluate(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Run `compute` on NumPy arrays and bring every result to its declared type."""
-        types = {slot: mapped(type_of, value) for slot, value in values.items()}
+        """Run `compute` on NumPy arrays and convert every result to its declared type."""
+        types = {slot: map_value(type_of, value) for slot, value in values.items()}
         views = self.views({slot: t for slot, t in types.items() if t is not None})
-        given = widened(values, [DType.BF16])  # NumPy has no arithmetic for it
+        given = upcast_to_fp32(values, [DType.BF16])  # NumPy has no arithmetic for it
         seen = {s: v.reshape(views[s]) if s in views else v for s, v in given.items()}
         results = self.named(call(self, "compute", seen, np))
         wanted = self.infer_types(types)
@@ -232,25 +232,25 @@ class Pointwise(ElementwiseLayout, OpDef):
         }
 
     def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
-        """The aligned shape of outputs that are smaller than the broadcast shape."""
+        """Return the aligned shape of outputs that are smaller than the broadcast shape."""
         return {}
 
 
 class Rowwise(Pointwise):
-    """Like `Pointwise`, and may reduce axes that it keeps as size 1 (softmax)."""
+    """A `Pointwise` op that may also reduce axes if it keeps them as size 1 (softmax)."""
 
     permuted = LayoutRules.permuted
 
 
 class HostOp(OpDef):
-    """Work for the host beside the kernels: input, output, messages. Run for its effect."""
+    """An op that runs on the host for its side effects: input, output, messages."""
 
     has_effects = True
     computes_in_fp32 = False
 
 
 class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
-    """The gradient of another op, made from that op's `grad`."""
+    """The base class of gradient ops, generated from the `grad` of the forward op."""
 
     forward: ClassVar[type[OpDef]]
 
@@ -259,31 +259,31 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
         self.origin = self.forward(attributes)
 
     def forward_rules(self) -> OpDef:
-        """The op it is the gradient of."""
+        """Return the forward op."""
         return self.origin
 
     layout_rules = forward_rules
 
     def for_attributes(self) -> str:
-        """The gradient of the op that the forward op is replaced by."""
+        """Return the gradient of the op that replaces the forward op, or ""."""
         found = self.origin.for_attributes()
         return found and f"{found}_grad"
 
-    def written_as(self, body: str) -> tuple[OpDef, str]:
-        """The forward op, whose class has the code of its gradient."""
+    def body_owner(self, body: str) -> tuple[OpDef, str]:
+        """Return the forward op, whose class implements the gradient, and the method's name."""
         return self.origin, GRADIENT_BODIES[body]
 
     def is_ordered(self) -> bool:
-        """As the forward op."""
+        """Return whether the forward op is ordered."""
         return self.origin.is_ordered()
 
     def epilogue_output(self, target: str | None) -> str:
-        """What the forward op says of gradients."""
+        """Return the gradient that an epilogue may be fused to on a device; empty on the host."""
         slot = self.origin.epilogue_grad if target else ""
         return slot and slot + GRAD
 
     def infer_types(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """A gradient has the type of its variable, or of `d_Out` if the variable is not read."""
+        """Infer the types of gradients: those of the variables, or that of `d_Out`."""
         if has(self, "infer"):
             return self.named(call(self, "infer", types))
         default = next(types[s] for s in self.inputs() if s.endswith(GRAD) and types.get(s))
@@ -291,21 +291,21 @@ class GradOp(GradLayoutRules, GradMemoryRules, OpDef):
         return {slot: types.get(slot.removesuffix(GRAD)) or default for slot in values}
 
     def named(self, result: Any) -> dict[str, Any]:
-        """A body returns gradients by the name of the forward slot."""
+        """Convert a body's result, keyed by forward slots, to a dict keyed by gradient slots."""
         return {slot + GRAD: value for slot, value in cast("dict[str, Any]", result).items()}
 
 
 class PointwiseGrad(GradOp, Pointwise):
-    """The gradient of an op whose `grad` takes `xp`; sums over the axes that were broadcast."""
+    """The gradient of an op whose `grad` takes `xp`; sums over the broadcast axes."""
 
     def views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
-        """Inputs are viewed as the forward op views them, gradients of outputs as they are."""
+        """Return views of inputs as in the forward op; gradients of outputs keep their shape."""
         if isinstance(self.origin, Pointwise):
             return self.origin.views(types)
         return super().views(types)
 
     def output_views(self, types: Mapping[str, Any]) -> dict[str, Shape]:
-        """A gradient is aligned like its variable."""
+        """Return the aligned shape of each gradient: that of its variable."""
         given = {slot: t for slot, t in types.items() if t is not None}
         return {slot + GRAD: shape for slot, shape in self.views(given).items()}
 
@@ -315,7 +315,7 @@ class RowwiseGrad(PointwiseGrad, Rowwise):
 
 
 def find(kind: str) -> type[OpDef]:
-    """The class of an op type; UnknownOp with the closest known name where there is none."""
+    """Return the class of an op type; UnknownOp with a suggestion if it is not registered."""
     if is_registered(kind):
         return _REGISTRY[kind]
     hint = did_you_mean(kind, _REGISTRY)
@@ -323,22 +323,22 @@ def find(kind: str) -> type[OpDef]:
 
 
 def is_registered(kind: str) -> bool:
-    """Whether an op type is known."""
+    """Return whether an op type is registered."""
     return kind in _REGISTRY or kind in filled(_REGISTRY)
 
 
 def loaded(kind: str) -> type[OpDef] | None:
-    """The class of an op type that is registered by now; None where its file is not loaded yet."""
+    """Return the class of an op type if its file is already loaded, else None."""
     return _REGISTRY.get(kind)
 
 
 def registered() -> Iterator[str]:
-    """Every known op type, sorted; gradient ops included."""
+    """Iterate over all registered op types, sorted; gradient ops included."""
     return iter(sorted(filled(_REGISTRY)))
 
 
 def check_attributes(kind: str, attributes: Mapping[str, Any]) -> None:
-    """BadAttribute where an op type has no attribute of a given name."""
+    """Raise BadAttribute if an op type does not declare one of the attributes."""
     known = find(kind).attrs
     for name in attributes:
         if name not in known and name not in BOOKKEEPING:
@@ -351,7 +351,7 @@ _REGISTRY: dict[str, type[OpDef]] = {}
 
 
 def _grad_class(forward: type[OpDef], name: str) -> type[GradOp]:
-    """Make and register the class of an op's gradient op: slots are the parameters of `grad`."""
+    """Create and register the gradient op class: its slots are the parameters of `grad`."""
     names = parameters(forward, "grad")
     takes_xp = bool(names) and names[0][0] == "xp"
     slots = {slot_of(n): _grad_input(forward, n, kind) for n, kind in names[int(takes_xp) :]}
@@ -372,7 +372,7 @@ def _grad_base(forward: type[OpDef]) -> type[GradOp]:
 
 
 def _grad_input(forward: type[OpDef], parameter: str, annotation: str) -> Slot:
-    """A gradient op reads a slot as its forward op declared it; all but `d_…` as given."""
+    """Return the input slot of a gradient op: as the forward op declares it, for its annotation."""
     declared = forward.slots[slot_of(parameter).removesuffix(GRAD)]
     if declared.companion == "lod":
         return reads_lod(declared.of, optional=not declared.needed)

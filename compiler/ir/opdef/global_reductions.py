@@ -1,4 +1,4 @@
-"""Ops that look at a tensor as a whole before they go through it: at its norm, most of all."""
+"""Ops that reduce whole tensors before an elementwise part, for example to their norm."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import ClassVar
 from compiler.ir.opdef.definition import OpDef
 
 KEY = "Key"
-"""The slot of a tensor of keys, one of which is the op's own."""
+"""The slot for a tensor of RNG keys, one of which belongs to the op."""
 
 
 class Whole(OpDef):
-    """An op that goes element by element once it knows sums over all elements of its tensors.
+    """An elementwise op that depends on global sums over its tensor (two-phase reduction).
 
-        def measure(self, xp, X):            # what is summed, by name
+        def measure(self, xp, X):            # the summands, by name
             return {"squares": X * X}
 
-        def compute(self, xp, X, squares):   # each element of the outputs, or a single number
+        def compute(self, xp, X, squares):   # each element of the outputs, or a scalar
             return {"Out": X / xp.sqrt(squares)}
 
-    Kernels of a device are made of these two; `numpy` says the same for the host. One that sums
-    nothing, and has a `triton` body too, goes by that where it is alone. `sizing` are attributes
-    that say no more than how large its tensors are, or where its key stands. `Key` is the key that
-    it draws random numbers by, for kernels.
+    Device kernels are generated from these two; `numpy` is the host implementation. An op without
+    sums that also has a `triton` body uses that one unless it is part of a multi-tensor launch.
+    `sizing` are attributes that only determine the size of its tensors or the index of its RNG key.
+    `Key` is the RNG key tensor of its kernels.
     """
 
     sizing: ClassVar[frozenset[str]] = frozenset()

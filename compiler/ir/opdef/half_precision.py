@@ -1,7 +1,7 @@
-"""Two bytes outside, float32 inside: how ops that sum up compute with half precision.
+"""Half-precision arithmetic: upcast to float32, compute, cast the results to half.
 
-Numbers are kept in two bytes; a product or an average of them is made in float32 and rounded once,
-as the reference's kernels and those of devices do. NumPy is many times faster that way, too.
+Values are stored in two bytes; a product or an average is computed in float32 and rounded once, as
+the reference's kernels and those of devices do. In NumPy this is also many times faster.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ import numpy as np
 from compiler.ir.types import HALVES, DType, TensorType
 
 
-def mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply to the value of a slot: to each of a list, to none of an empty one."""
+def map_value(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the value of a slot: to each item of a list; None stays None."""
     if isinstance(value, list):
         return [function(item) for item in cast("list[Any]", value)]
     return None if value is None else function(value)
 
 
-def widened(values: Mapping[str, Any], narrow: Collection[DType] = HALVES) -> Mapping[str, Any]:
-    """Values by slot with float32 for arrays of `narrow` types; the mapping itself without any.
+def upcast_to_fp32(
+    values: Mapping[str, Any], dtypes: Collection[DType] = HALVES
+) -> Mapping[str, Any]:
+    """Upcast arrays of these dtypes to float32; returns the mapping itself if there are none.
 
-    >>> widened({"X": np.ones(2, np.float16)})["X"].dtype.name
+    >>> upcast_to_fp32({"X": np.ones(2, np.float16)})["X"].dtype.name
     'float32'
     """
-    kinds = [dtype.numpy for dtype in narrow]
-    found = {slot: mapped(partial(_wide, kinds), value) for slot, value in values.items()}
+    kinds = [dtype.numpy for dtype in dtypes]
+    found = {slot: map_value(partial(_wide, kinds), value) for slot, value in values.items()}
     return found if any(map(_changed, found.values(), values.values())) else values
 
 
-def narrowed(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Results by slot in the element types they are declared in."""
+def cast_results(results: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """Cast results by slot to half precision where it is declared."""
     return {slot: _rounded(value, types.get(slot)) for slot, value in results.items()}
 
 
@@ -54,5 +56,5 @@ def _rounded(value: Any, type: Any) -> Any:
         return [_rounded(each, wanted) for each, wanted in pairs]
     if not isinstance(type, TensorType) or type.dtype not in HALVES or value is None:
         return value
-    with np.errstate(over="ignore"):  # beyond float16 lies infinity
+    with np.errstate(over="ignore"):  # overflow to infinity is intended
         return np.asarray(value).astype(type.dtype.numpy)

@@ -1,7 +1,8 @@
-"""What a lowering may ask of the code generator that calls it: text in, text out.
+"""Interfaces between ops and code generators: source builder, kernel builder, operands.
 
-An op's `lower(self, k, X, Out)` gets a `SourceBuilder` and one `Operand` a slot, and writes lines
-of the generated module. It never sees buffers, offsets or devices, so one op file needs only `ir`.
+An op's `lower(self, k, X, Out)` receives a `SourceBuilder` and one `Operand` per slot, and emits
+lines of the generated module. Buffers, offsets and devices are hidden, so an op file depends on
+`ir` only.
 
     def lower(self, k, X, Y, Out):
         k.line(f"np.matmul({X.view((rows, inner))}, {Y.view((inner, cols))}, out={Out})")
@@ -19,11 +20,11 @@ from compiler.ir.types import DType, Shape, TensorType
 
 
 class Operand(Protocol):
-    """A value as a lowering sees it; `str(operand)` is the Python expression for its array."""
+    """A value in a lowering; `str(operand)` is the Python expression for its array."""
 
     @property
     def type(self) -> TensorType:
-        """Its element type and shape; sizes may be expressions of names the module knows."""
+        """The element type and shape; sizes may be expressions over module names."""
         ...
 
     @property
@@ -32,61 +33,62 @@ class Operand(Protocol):
         ...
 
     def view(self, shape: Sequence[Size]) -> str:
-        """An expression for the same elements in another shape, made once a binding if it can be.
+        """Return an expression for a reshaped view, evaluated at bind time if possible.
 
-        `-1` is not allowed: every size is known as a number or an expression.
+        `-1` is not allowed: every size is a number or an expression.
         """
         ...
 
 
 class SourceBuilder(Protocol):
-    """The function body being written. Names of the generated module's scope: `np` and sizes."""
+    """The builder of a generated function body. Names in scope: `np` and sizes."""
 
     def line(self, text: str) -> None:
-        """Write one line that runs in every step."""
+        """Emit one line that is executed in every step."""
         ...
 
     def scratch(self, shape: Sequence[Size], dtype: DType) -> Operand:
-        """Working memory of the arena that lives during this op only; contents undefined."""
+        """Allocate uninitialised scratch memory in the arena for the duration of this op."""
         ...
 
     def at_bind(self, expression: str, uses: Sequence[Operand], hint: str) -> str:
-        """A name for an expression over `uses`, evaluated once a binding where all their arrays
-        stay in place (arena, parameters), and in every step where one is fed anew.
+        """Return a name for an expression over `uses`, evaluated once at bind time.
+
+        It is evaluated in every step if one of the arrays is a new feed in every step.
         """
         ...
 
     def aliased(self, a: Operand, b: Operand) -> bool:
-        """True where both share storage at the same offset, so that copying would be idle."""
+        """Return whether both operands have the same memory, so that a copy is unnecessary."""
         ...
 
     def is_view_of(self, part: Operand, whole: Operand, share: Share) -> bool:
-        """True where a part has the very memory that it has in the whole, and needs no copy.
+        """Return whether `part` is a view of `whole`, so that a copy is unnecessary.
 
-        `share` says which part it is; the slots it names do not count.
+        `share` describes which part it is; its slots are ignored.
         """
         ...
 
     def function(self, body: Callable[..., Any]) -> str:
-        """Carry a Python function's source into the module and give its name there.
+        """Copy a Python function's source into the module and return its name there.
 
-        The function may use `np`, its arguments and the Python language only.
+        The function may use `np`, its arguments and Python builtins only.
         """
         ...
 
 
-# ---- kernels of a device -----------------------------------------------------------------------
+# ---- device kernels ----------------------------------------------------------------------------
 
 Number: TypeAlias = Any
-"""A number in a lane: an index, an element, what arithmetic and functions make of them."""
+"""A scalar expression in a kernel: an index, an element, or a computed value."""
 
 
 class DeviceOperand(Protocol):
-    """A value in device memory as a `triton` body sees it; `X[i, j]` is one of its elements."""
+    """A value in device memory in a `triton` body; `X[i, j]` loads one of its elements."""
 
     @property
     def type(self) -> TensorType:
-        """Its element type and the shape it is seen in."""
+        """The element type, and the shape it is viewed in."""
         ...
 
     @property
@@ -95,30 +97,30 @@ class DeviceOperand(Protocol):
         ...
 
     def reshaped(self, shape: Sequence[Size]) -> DeviceOperand:
-        """The same elements in another shape."""
+        """Return a view of the same elements in another shape."""
         ...
 
     def __getitem__(self, indices: Any) -> Number:
-        """The element at these indices, which are inside for every lane and turn."""
+        """Load an element; indices must be in bounds in every program and iteration."""
         ...
 
     def at(self, *indices: Number, where: Number | None = None, other: float = 0) -> Number:
-        """The element at these indices; `other` where `where` is false, and nothing is read."""
+        """Load an element where `where` is true; else return `other` without a load."""
         ...
 
 
 class HostValue(Protocol):
-    """What a function gave on the host while a step runs; `value[0]` is one of several."""
+    """The result of a host function at run time; `value[0]` is its first item."""
 
     def __getitem__(self, index: int) -> HostValue: ...
 
     def length(self) -> HostValue:
-        """How many there are."""
+        """Return the number of items."""
         ...
 
 
 class KernelBuilder(Protocol):
-    """Writes the kernels of an op in scalars, as if a lane ran for each element of a shape.
+    """A builder of device kernels in scalar form, one program per element of a shape.
 
         def triton(self, k, X, Out):            # each row's sum
             i, = k.grid(X.shape[0])
@@ -130,107 +132,106 @@ class KernelBuilder(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """True where whatever is summed up is to be summed in the same order in every run."""
+        """True if reductions must be deterministic: summed in the same order in every run."""
         ...
 
     def grid(self, *shape: Size) -> tuple[Number, ...]:
-        """Begin a kernel with a lane for each element of a shape; gives the lane's indices."""
+        """Start a kernel over a shape, one program per element; returns the element's indices."""
         ...
 
     def loop(self, size: Size, until: Number | None = None) -> Number:
-        """A number that every lane takes from 0 to `size` - 1; one loop stands in an expression.
+        """Return the index of a reduction loop, 0 to `size` - 1; one loop per expression.
 
-        `until`, which reads and computes but reduces nothing, ends it sooner, for each lane on its
-        own: it is at most `size`.
+        `until`, an expression without reductions that is at most `size`, ends the loop early,
+        separately for each program.
         """
         ...
 
     def sum(self, value: Number, over: Number) -> Number:
-        """The sum over all turns of a loop; `max`, `min`, `prod` and `argmax` likewise."""
+        """Sum over all iterations of a loop."""
         ...
 
     def max(self, value: Number, over: Number) -> Number:
-        """The largest over all turns of a loop."""
+        """Return the maximum over all iterations of a loop."""
         ...
 
     def min(self, value: Number, over: Number) -> Number:
-        """The smallest over all turns of a loop."""
+        """Return the minimum over all iterations of a loop."""
         ...
 
     def prod(self, value: Number, over: Number) -> Number:
-        """The product over all turns of a loop."""
+        """Return the product over all iterations of a loop."""
         ...
 
     def moments(
         self, value: Number, over: Number, where: Number | None = None
     ) -> tuple[Number, Number]:
-        """The mean and the (biased) variance over the turns of a loop where `where` holds.
+        """Return the mean and the (biased) variance over the iterations where `where` holds.
 
-        No digits are lost where the mean is large beside the deviation.
+        Numerically stable if the mean is large compared with the deviation.
         """
         ...
 
     def cumsum(self, value: Number, over: Number) -> Number:
-        """The sum over the turns of a loop up to each one; the loop is short enough to be held."""
+        """Return the inclusive prefix sum over the iterations of a loop that fits in one tile."""
         ...
 
     def argsort(self, value: Number, over: Number, descending: bool = False) -> Number:
-        """The turn whose value comes in each turn's place when all are sorted, NaN the largest.
+        """Return the argsort over a loop: at iteration i, the index of the i-th in order.
 
-        What is equal stays in its order. The loop is short enough to be held, values have 32 bits
-        or fewer.
+        The sort is stable, NaN the largest. The loop must fit in one tile, values in 32 bits.
         """
         ...
 
     def argmax(self, value: Number, over: Number) -> Number:
-        """The first turn in which a value is the largest."""
+        """Return the index of the first maximum over a loop."""
         ...
 
     def where(self, condition: Number, a: Number, b: Number) -> Number:
-        """`a` where the condition holds, else `b`."""
+        """Select `a` where the condition holds, else `b`."""
         ...
 
     def size(self, size: Size) -> Number:
-        """A size as a number."""
+        """Convert a size to a kernel scalar."""
         ...
 
     def div(self, a: Number, b: Number) -> Number:
-        """The quotient of two indices, which are not negative."""
+        """Return the quotient of two non-negative indices."""
         ...
 
     def mod(self, a: Number, b: Number) -> Number:
-        """What is left of an index."""
+        """Return the remainder of two non-negative indices."""
         ...
 
     def unravel(self, index: Number, shape: Sequence[Size]) -> tuple[Number, ...]:
-        """The indices in a shape of the element at a flat position."""
+        """Convert a flat index to indices in a shape."""
         ...
 
     def ravel(self, indices: Sequence[Number], shape: Sequence[Size]) -> Number:
-        """The flat position in a shape of the element at these indices."""
+        """Convert indices in a shape to a flat index."""
         ...
 
     def key(self, keys: DeviceOperand, place: int) -> Number:
-        """The key at a place of a tensor of keys, from which random numbers are drawn."""
+        """Load the RNG key at index `place` of a key tensor."""
         ...
 
     def uniform(
         self, key: Number, index: Number, dtype: DType = DType.FP32, stream: int = 0
     ) -> Number:
-        """The number a key has for an element of a stream, even over 0 <= number < 1.
+        """Draw a uniform number on [0, 1) for a key, an element index and a stream.
 
-        The same wherever it is asked for; see `compiler.ir.philox`.
+        The same key, index and stream always return the same number; see `compiler.ir.philox`.
         """
         ...
 
     def normal(
         self, key: Number, index: Number, dtype: DType = DType.FP32, stream: int = 0
     ) -> Number:
-        """The same, normal with mean 0 and deviation 1."""
+        """Draw a standard normal number for a key, an element index and a stream."""
         ...
 
     def randint(self, key: Number, index: Number, span: Number, stream: int = 0) -> Number:
-        """The same, a whole number that is even over 0 <= number < span."""
+        """Draw a uniform integer on [0, span) for a key, an element index and a stream."""
         ...
 
     def store(
@@ -240,7 +241,7 @@ class KernelBuilder(Protocol):
         value: Number,
         where: Number | None = None,
     ) -> None:
-        """Write an element in every lane (and turn) where `where` holds."""
+        """Store an element in every program (and iteration) where `where` holds."""
         ...
 
     def add(
@@ -250,21 +251,21 @@ class KernelBuilder(Protocol):
         value: Number,
         where: Number | None = None,
     ) -> None:
-        """Add to an element, to which other lanes may add as well, in any order."""
+        """Add to an element atomically, in unspecified order."""
         ...
 
     def tiles(
         self, stack: Sequence[Size], rows: Size, columns: Size, inner: Size
     ) -> tuple[tuple[Number, ...], Number, Number, Number, Number]:
-        """Begin a kernel with a lane for each element of a stack of matrices, which are products.
+        """Start a kernel over a batch of matrix products, one program per element of the results.
 
-        Gives the indices in the stack, row and column, and the turn of the sum as the left and as
-        the right factor see it.
+        Returns the batch indices, row and column, and the reduction index as seen by the left and
+        by the right operand.
         """
         ...
 
     def contract(self, a: Number, b: Number) -> Number:
-        """The sum over all turns of a * b in such a kernel: `a` has no column in it, `b` no row."""
+        """Sum a * b over the reduction loop of `tiles`; `a` has no column, `b` no row."""
         ...
 
     def contraction(
@@ -274,10 +275,10 @@ class KernelBuilder(Protocol):
         factors: Callable[..., tuple[Number, Number]],
         store: Callable[..., None],
     ) -> None:
-        """Kernels for a stack of products, whose `sides` are rows, columns and turns.
+        """Emit kernels for a batch of products with `sides` M, N and K.
 
-        `factors(places, i, j, left, right)` gives what is multiplied; `store(places, i, j, total)`
-        writes what becomes of the sum. A long sum with a small result is cut into parts.
+        `factors(batch, i, j, left, right)` returns the two factors; `store(batch, i, j, total)`
+        stores the sum. A long reduction with a small result is split (split-K).
         """
         ...
 
@@ -290,63 +291,63 @@ class KernelBuilder(Protocol):
         transposed: tuple[bool, bool] = (False, False),
         scale: float = 1.0,
     ) -> None:
-        """Add a kernel for out = scale * a @ b over stacks of matrices, optionally transposed."""
+        """Emit a kernel for out = scale * a @ b over batches of matrices, optionally transposed."""
         ...
 
     def line(self, text: str) -> None:
-        """Write one line of Python that runs on the host behind the kernels written so far.
+        """Emit one line of Python that runs on the host after the kernels emitted so far.
 
-        `str(operand)` is the expression for a value's torch tensor, in its own shape.
+        `str(operand)` is the expression for a value's torch tensor, in its declared shape.
         """
         ...
 
     def scratch(self, shape: Sequence[Size], dtype: DType) -> DeviceOperand:
-        """Working memory of the device during this op; contents undefined."""
+        """Allocate uninitialised scratch memory on the device for the duration of this op."""
         ...
 
     def aliased(self, a: DeviceOperand, b: DeviceOperand) -> bool:
-        """True where both are one memory, so that copying would be idle."""
+        """Return whether both operands have the same memory, so that a copy is unnecessary."""
         ...
 
     def is_view_of(self, part: DeviceOperand, whole: DeviceOperand, share: Share) -> bool:
-        """True where a part has the very memory that it has in the whole."""
+        """Return whether `part` is a view of `whole`."""
         ...
 
-    # What the host does first: slots that are `on_host`, LoD among them, hold an `Operand`.
+    # Host code that runs before the kernels; `on_host` slots, such as LoD, hold an `Operand`.
 
     def on_host(self, function: Callable[..., Any], *given: Any, hint: str = "") -> HostValue:
-        """What a function of NumPy gives of arrays of the host and of plain numbers.
+        """Call a NumPy function of host arrays and plain numbers, before the kernels that follow.
 
-        It is carried into the module, and called before the kernels that follow; once a step for
-        all ops that ask for the same of what is fed.
+        Its source is copied into the module; ops that make the same call on the same feeds share
+        one call per step.
         """
         ...
 
     def to_device(
         self, value: Operand | HostValue, shape: Sequence[Size], dtype: DType = DType.INT64
     ) -> DeviceOperand:
-        """An array of the host, copied to the device."""
+        """Copy a host array to the device."""
         ...
 
     def as_size(self, value: HostValue, hint: str = "size") -> Size:
-        """A whole number of the host as a size."""
+        """Use an integer computed on the host as a size."""
         ...
 
     def set_size(self, size: Size, value: HostValue) -> None:
-        """Say what a size of an output is that only data decides; see `OpDef.sets_output_sizes`."""
+        """Define a data-dependent size of an output; see `OpDef.sets_output_sizes`."""
         ...
 
     def write_host(self, out: Operand, value: Operand | HostValue) -> None:
-        """Write an output that is `on_host`."""
+        """Write an `on_host` output."""
         ...
 
     def for_each(self, values: HostValue, *hints: str) -> AbstractContextManager[tuple[Size, ...]]:
-        """Launch the kernels written inside for each tuple of whole numbers in a list.
+        """Launch the kernels emitted inside once for each tuple of integers in a list.
 
-        `hints` name them; as sizes they are what those kernels count with.
+        `hints` name the integers, which those kernels use as sizes.
         """
         ...
 
     def __getattr__(self, name: str) -> Callable[..., Number]:
-        """NumPy's elementwise functions by their names."""
+        """Return NumPy's elementwise function of this name."""
         ...

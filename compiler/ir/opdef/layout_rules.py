@@ -1,8 +1,8 @@
-"""An op over values whose axes stand in another order: what an op class says of itself.
+"""Layout rules: how an op class computes on permuted operands.
 
-A pass that keeps images in one layout asks each op what it would be there. An op that goes element
-by element is the same op; a convolution has an attribute for it; a sum over axes finds them at
-other places. What says nothing keeps its axes as they are.
+A pass that keeps images in one layout queries each op for its permuted form. An elementwise op
+stays the same; a convolution has an attribute for the layout; a reduction has its axes permuted. By
+default an op requires the original layout.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from compiler.ir.program import GRAD
 from compiler.ir.types import Shape, TensorType
 
 Order: TypeAlias = "tuple[int, ...]"
-"""Axes in another order: axis i of the turned value is axis `order[i]` of the value."""
+"""A permutation: axis i of the permuted value is axis `order[i]` of the original."""
 
 
 @dataclass(frozen=True)
 class PermutedOp:
-    """An op as it is over turned values: `slots` hold those, all others stay; `attrs` are new.
+    """The permuted form of an op: the operands in `slots` are permuted, `attrs` replace attributes.
 
-    What stands in `views` stays too, but is seen in another shape. `ahead` has inputs that are
-    better turned as well where they are constant, in an order of their own, and `ahead_attrs` the
-    attributes that say so.
+    Operands in `views` are not permuted but reshaped. `ahead` maps inputs to the order in which
+    they are better pre-permuted if they are constant, and `ahead_attrs` are the attributes for
+    that.
     """
 
     slots: frozenset[str]
@@ -36,51 +36,51 @@ class PermutedOp:
 
 
 class LayoutRules:
-    """What an op class says of layouts; what says nothing keeps its axes as they are.
+    """The layout rules of an op class; the default requires the original layout.
 
-    `prefers_channels_last` is True for what reads images as products of matrices: where channels
-    lie together a tile is read in long runs.
+    `prefers_channels_last` is True for ops that read images as matrix products: channels-last tiles
+    are loaded in long contiguous runs.
     """
 
     prefers_channels_last: ClassVar[bool] = False
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The op over values of as many axes as `order` has, in that order; None if there is none.
+        """Return the op on operands permuted by `order`, of equal rank; None if unsupported.
 
-        `types` are those of its slots as they are now, inputs and outputs.
+        `types` are the current types of its inputs and outputs by slot.
         """
         return None
 
     def reads_tiles(self) -> bool:
-        """What `prefers_channels_last` says; a gradient op says what its forward op does."""
+        """Return `prefers_channels_last`; a gradient op returns that of its forward op."""
         return self.prefers_channels_last
 
 
 class ElementwiseLayout(LayoutRules):
-    """What goes element by element is the same op, over operands with the same axes."""
+    """The layout rule of elementwise ops: all operands are permuted alike."""
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The op over values that all have these axes, or are one number."""
+        """Permute all operands; they must have the rank of `order` or be scalars."""
         return permute_all_operands(types, order)
 
 
 class AlongAxis(LayoutRules):
-    """What joins or splits along the axis that an attribute says: X and Out turn with it."""
+    """The layout rule of ops that concatenate or split X and Out along attribute `axis`."""
 
     attributes: dict[str, Any]
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """The axis where the order has it, unless a tensor says which it is."""
+        """Permute X, Out and the axis; None if the axis is a tensor."""
         axes = permuted_axes([self.attributes["axis"]], order)
         known = "AxisTensor" not in types
         return PermutedOp(frozenset({"X", "Out"}), {"axis": axes[0]}) if known else None
 
 
 class GradLayoutRules(LayoutRules):
-    """What a gradient op says: a value and its gradient lie alike."""
+    """The layout rule of gradient ops: a gradient is permuted like its value."""
 
     def permuted(self, types: Types, order: Order) -> PermutedOp | None:
-        """As the forward op says it."""
+        """Apply the rule of the forward op to values and gradients."""
         known = {slot.removesuffix(GRAD): given for slot, given in types.items()}
         found = self.layout_rules().permuted(known, order)
         if found is None:
@@ -91,16 +91,16 @@ class GradLayoutRules(LayoutRules):
         return replace(found, slots=slots, views=views, ahead={}, ahead_attrs={})
 
     def reads_tiles(self) -> bool:
-        """As the forward op."""
+        """Return the preference of the forward op."""
         return self.layout_rules().reads_tiles()
 
     def layout_rules(self) -> LayoutRules:
-        """The forward op."""
+        """Return the forward op."""
         raise NotImplementedError
 
 
 def channels_last(rank: int) -> Order:
-    """The order that brings the axis behind the batch to the end.
+    """Return the permutation that moves axis 1 (channels) to the end.
 
     >>> channels_last(4), channels_last(5)
     ((0, 2, 3, 1), (0, 2, 3, 4, 1))
@@ -109,7 +109,7 @@ def channels_last(rank: int) -> Order:
 
 
 def back(order: Order) -> Order:
-    """The order that undoes another.
+    """Return the inverse permutation.
 
     >>> back((0, 2, 3, 1))
     (0, 3, 1, 2)
@@ -118,12 +118,12 @@ def back(order: Order) -> Order:
 
 
 def in_order(type: TensorType, order: Order) -> TensorType:
-    """The type of a turned value."""
+    """Return the permuted type."""
     return type.with_shape([type.shape[axis] for axis in order])
 
 
 def permute_all_operands(types: Types, order: Order) -> PermutedOp | None:
-    """What goes element by element, over values that all have these axes or are one number."""
+    """Permute all operands; None unless each has the rank of `order` or is a scalar."""
     given = {slot: held for slot, held in types.items() if held}
     whole = {s for s, held in given.items() if all(each.rank == len(order) for each in held)}
     single = {s for s, held in given.items() if all(each.numel == 1 for each in held)}
@@ -131,5 +131,5 @@ def permute_all_operands(types: Types, order: Order) -> PermutedOp | None:
 
 
 def permuted_axes(axes: Sequence[int], order: Order) -> list[int]:
-    """Where axes stand in an order; negative ones are counted from the end."""
+    """Return the new positions of axes in a permutation; negative axes count from the end."""
     return [order.index(axis % len(order)) for axis in axes]

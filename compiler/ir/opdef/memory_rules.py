@@ -1,4 +1,4 @@
-"""What an op says of memory: which values may share it, and what may be made a second time."""
+"""Memory rules of an op class: which values may alias, and what can be rematerialised."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from compiler.ir.program import GRAD
 from compiler.ir.types import TensorType
 
 Types: TypeAlias = "Mapping[str, Sequence[TensorType]]"
-"""The types of what stands in the slots of an op, inputs and outputs."""
+"""The types of an op's inputs and outputs by slot."""
 
 
 class MemoryRules:
-    """What an op class may say for the planning of memory; what it does not say holds for none.
+    """What an op class may declare for memory planning; by default nothing may alias.
 
-    `is_cheap` is True for what takes little time beside a matrix product, so that it may be done
-    twice. `in_place` has, for outputs, inputs of as many bytes that they may be written over,
-    besides those that `writes(inplace=…)` names; `in_place_grad` the same for the gradient op,
-    `X` standing for the gradient of X among the outputs. `gaps` are the slots whose values may lie
-    with gaps between what the first axis counts, and the gradients of those slots.
+    `is_cheap` is True for ops that are cheap compared with a matrix product, so that they may be
+    recomputed. `in_place` maps outputs to inputs of equal size in bytes that they may overwrite, in
+    addition to those declared by `writes(inplace=…)`; `in_place_grad` does so for the gradient op,
+    where output `X` means the gradient of X. `gaps` are the slots whose values, and gradients, may
+    be strided along the first axis.
     """
 
     slots: ClassVar[dict[str, Slot]]
@@ -30,52 +30,52 @@ class MemoryRules:
     gaps: ClassVar[frozenset[str]] = frozenset()
 
     def again(self) -> Again | None:
-        """How to make outputs a second time, the same to the bit, where that is another op."""
+        """Return another op that recomputes outputs bit-identically, or None."""
         return None
 
     def shares(self, types: Types) -> list[Share]:
-        """Inputs and outputs that may be one memory, or part of one, since no element changes."""
+        """List the inputs and outputs that may alias, since elements are only moved or viewed."""
         return []
 
-    def is_sharing(self) -> bool:
-        """True where the class says anything of that at all: a quick look before a long one."""
+    def declares_shares(self) -> bool:
+        """Return whether the class overrides `shares`: a cheap test before calling it."""
         return type(self).shares is not MemoryRules.shares
 
     def shares_grad(self, types: Types) -> list[Share]:
-        """The same of the gradient op."""
+        """List the operands of the gradient op that may alias."""
         return []
 
     def written_over(self, slot: str) -> tuple[str, ...]:
-        """The inputs that an output may be written over, each by itself, once it is read."""
+        """Return the inputs, any one of which an output may overwrite."""
         return tuple(filter(None, (self.slots[slot].inplace, *self.in_place.get(slot, ()))))
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """True where what stands in a slot may have gaps between its rows.
+        """Return whether the value in a slot may have strided rows.
 
-        The first `axes` axes count the rows, the others make one.
+        The first `axes` axes index the rows.
         """
         return slot in self.gaps and axes == 1
 
 
 class GradMemoryRules(MemoryRules):
-    """What a gradient op says: what the class of its forward op says of it."""
+    """The memory rules of a gradient op, declared by the class of its forward op."""
 
     def forward_rules(self) -> MemoryRules:
-        """The forward op."""
+        """Return the forward op."""
         raise NotImplementedError
 
-    def is_sharing(self) -> bool:
-        """As the class of the forward op says it."""
+    def declares_shares(self) -> bool:
+        """Return whether the class of the forward op overrides `shares_grad`."""
         return type(self.forward_rules()).shares_grad is not MemoryRules.shares_grad
 
     def shares(self, types: Types) -> list[Share]:
-        """What the forward op says of its gradient."""
+        """List the aliases that the forward op declares for its gradient."""
         return self.forward_rules().shares_grad(types)
 
     def written_over(self, slot: str) -> tuple[str, ...]:
-        """What the forward op says of the gradient of this slot."""
+        """Return the inputs that the forward op allows this gradient to overwrite."""
         return self.forward_rules().in_place_grad.get(slot.removesuffix(GRAD), ())
 
     def may_have_gaps(self, slot: str, axes: int) -> bool:
-        """As the forward op, whose slots these or their gradients are."""
+        """Return whether the forward op supports strided rows in this slot."""
         return self.forward_rules().may_have_gaps(slot.removesuffix(GRAD), axes)

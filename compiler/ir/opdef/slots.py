@@ -1,4 +1,4 @@
-"""How an op class declares its slots and attributes."""
+"""Declarations of slots and attributes in op classes."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ BOOKKEEPING = frozenset(
     "out_threshold activation_bits quantize_weight_bits is_test "
     "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@ @ENABLE_CACHE_RUNTIME_CONTEXT@".split()
 )
-"""Attributes of the reference that say nothing of an op's meaning: kept, never read."""
-QUANTIZER_NOTES = ("_quant_scale", ".min", ".max")
-"""Ends of names that quantizers give attributes: what they saw of a variable, named before."""
+"""Attributes of the reference that do not affect what an op computes: kept, never read."""
+QUANTIZER_SUFFIXES = ("_quant_scale", ".min", ".max")
+"""Suffixes of attributes that quantizers add to record statistics of a variable."""
 
 
 GRAPH_ONLY = frozenset(
     "variable X_names Out_names whole_shape first_row row_step clip_norm share servers".split()
 )
-"""Attributes that the reference has not, which programs only record where they are given.
+"""Attributes that the reference does not have; programs store them only if they are set.
 
-Converting a program to a graph sets `variable`, and those with the names in a slot.
+`variable` and the lists of names are set when a program is converted to a graph.
 """
 
 
 class HasAttributes(Protocol):
-    """An op instance, as far as its attributes go."""
+    """An op instance, restricted to its attributes."""
 
     attributes: dict[str, Any]
 
 
 class Attr(Generic[T]):
-    """A declared attribute; on an instance it reads as its value.
+    """A descriptor that declares an attribute; on an instance it returns the attribute's value.
 
-    `item` is the type of the items of a list, None where they are not checked. Floats are rounded
-    to float32, as they are in a saved program.
+    `item` is the type of list items, None if they are not checked. Floats are rounded to float32,
+    as in a saved program.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Attr(Generic[T]):
         return self if instance is None else cast(T, instance.attributes[self.name])
 
     def value(self, op: str, given: Mapping[str, Any]) -> T:
-        """Its value among the given attributes.
+        """Return the attribute's checked value, or its default.
 
-        Raises BadAttribute where it is missing, of another type, or not accepted.
+        Raises BadAttribute if it is missing, has the wrong type, or is not accepted.
         """
         value = given.get(self.name)
         if value is None:
@@ -97,7 +97,7 @@ class Attr(Generic[T]):
         return self._checked(op, value, self.item, f"item {index} of ")
 
     def _checked(self, op: str, value: Any, kind: type[Any], where: str = "") -> Any:
-        """A value, or an item of a list, in its declared type."""
+        """Convert a value, or an item of a list, to its declared type and check it."""
         found = _convert(value, kind)
         if not isinstance(found, kind):
             raise self._wrong_type(op, value, kind, where)
@@ -116,7 +116,7 @@ class Attr(Generic[T]):
 
 
 def _as_float32(value: Any) -> Any:
-    """A number as the reference keeps FLOAT attributes; each item of a list."""
+    """Round a number, or each item of a list, as the reference stores FLOAT attributes."""
     if isinstance(value, list):
         return [_as_float32(item) for item in cast("list[Any]", value)]
     if not isinstance(value, float) or not isfinite(value):
@@ -130,7 +130,7 @@ def _short(value: Any) -> str:
 
 
 def _convert(value: Any, kind: type) -> Any:
-    """Accept what means the same: 1 for 1.0, NumPy scalars, 0/1 for bool."""
+    """Convert equivalent values to a type: 1 to 1.0, NumPy scalars, 0/1 to bool."""
     plain: Any = cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
     if kind is int and isinstance(plain, int):
         return int(plain)
@@ -142,29 +142,29 @@ def _convert(value: Any, kind: type) -> Any:
 
 
 def attr(default: T, accepted: Accepted = ANY) -> Attr[T]:
-    """An attribute with a default, whose type is the default's."""
+    """Declare an attribute with a default, which also determines its type."""
     return Attr(type(default), default, accepted, _item_type(default))
 
 
 def _item_type(default: Any) -> type | None:
-    """The type of the items of a list that has some."""
+    """Return the type of the first item of a list; None for an empty list or no list."""
     items = cast("list[Any]", default) if isinstance(default, list) else []
     kinds: list[type] = [each.__class__ for each in items[:1]]
     return kinds[0] if kinds else None
 
 
 def required(kind: type[T], accepted: Accepted = ANY) -> Attr[T]:
-    """An attribute of this type that must be given."""
+    """Declare a required attribute of a type."""
     return Attr(kind, None, accepted)
 
 
 def attr_list(item: type[T], accepted: Accepted = ANY) -> Attr[list[T]]:
-    """A list of items of this type, empty unless it is given."""
+    """Declare a list attribute with items of a type, empty by default."""
     return Attr(cast("type[list[T]]", list), list[T](), accepted, item)
 
 
 def required_list(item: type[T], accepted: Accepted = ANY) -> Attr[list[T]]:
-    """A list of items of this type that must be given."""
+    """Declare a required list attribute with items of a type."""
     return Attr(cast("type[list[T]]", list), None, accepted, item)
 
 
@@ -172,20 +172,20 @@ def required_list(item: type[T], accepted: Accepted = ANY) -> Attr[list[T]]:
 class Slot:
     """A declared input or output.
 
-    `optional` may stay empty; `many` holds a list; `inplace` names the input whose storage an
-    output may take over; `shape_only` inputs are read for their shape and not their data;
-    `no_grad` inputs have no gradient (labels, running statistics).
+    `optional` slots may be empty; `many` slots hold a list; `inplace` is the input whose storage an
+    output may reuse; `shape_only` inputs are read for their shape, not their data; `no_grad` inputs
+    have no gradient (labels, running statistics).
 
-    A companion goes with what stands in the slot `of`, and no program mentions it: its LoD
-    (`"lod"`, the offsets of every level), its row numbers where it is sparse (`"rows"`), or what
-    the variable held before (`"previous"`). A token (`"order"`) goes with the op, not with a slot.
-    `needed` ones must be there when a graph is made.
+    A companion slot belongs to the slot `of` and is not mentioned by programs: the LoD of a value
+    (`"lod"`, the offsets of every level), the row indices of a sparse gradient (`"rows"`), or the
+    previous value of the variable (`"previous"`). A token (`"order"`) belongs to the op. `needed`
+    companions must exist when a graph is built.
 
-    What stands in an `on_host` slot is in the host's memory though the op runs on a device: it
-    tells how many elements there will be, or which kernels to launch. LoD always is.
+    Values in `on_host` slots are in host memory even if the op runs on a device: they determine
+    sizes or which kernels to launch. LoD is always on the host.
 
-    An output has the LoD of the op's first input where both have as many rows, unless `shares_lod`
-    is False.
+    An output has the LoD of the op's first input if both have the same number of rows, unless
+    `shares_lod` is False.
     """
 
     name: str = ""
@@ -202,17 +202,18 @@ class Slot:
     shares_lod: bool = True
 
     def hold(self, items: Sequence[T]) -> list[T] | T | None:
-        """Items as the slot's value: a list where it holds many, else the only one, or None."""
+        """Return the slot's value: a list for a `many` slot, else the only item or None."""
         return list(items) if self.many else next(iter(items), None)
 
 
 @dataclass(frozen=True)
 class Share:
-    """Two values of an op of which one is part of the other, and may lie in its memory.
+    """A declared alias: one operand may be a view of a part of another operand.
 
-    Each is a slot and a place in it. `part` is `size` places of `axis` of `whole`, from `start` on;
-    None for all its elements, in their order. A part that `stays` lies there though that keeps the
-    whole alive for longer, for its other parts are needed as long; it is aligned for any device.
+    Each operand is a slot and an index. `part` is `whole[..., start:start + size, ...]` along
+    `axis`, or all elements in order if `size` is None. A part that `stays` is kept as a view even
+    if that extends the lifetime of the whole, because its other parts are needed as long; it is
+    aligned for any device.
     """
 
     whole: tuple[str, int]
@@ -225,10 +226,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Again:
-    """An op that makes outputs of another one again.
+    """An op that recomputes outputs of another one (rematerialisation).
 
-    `inputs` names, for each of its input slots, a slot of the other op, input or output; `outputs`,
-    for each output slot of the other op that it makes, its own.
+    `inputs` maps its input slots to slots (inputs or outputs) of the other op; `outputs` maps
+    output slots of the other op to its own.
     """
 
     kind: str
@@ -238,7 +239,7 @@ class Again:
 
 
 def listed(value: Any) -> list[Any]:
-    """The items of a slot's value: those of a list, or the only one."""
+    """Return a slot's value as a list."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
@@ -267,10 +268,10 @@ def writes(
 
 
 def reads_lod(of: str, *, optional: bool = False) -> Slot:
-    """Declare that an op reads the LoD of what stands in a slot.
+    """Declare an input for the LoD of the value in a slot.
 
-    The value is a list of int64 offset arrays, `[count + 1]` each, the outermost level first; for a
-    slot that takes many, a list with the innermost offsets of each.
+    The value is a list of int64 offset arrays, `[count + 1]` each, outermost level first; for a
+    `many` slot, a list with the innermost offsets of each item.
     """
     return Slot(
         optional=True, many=True, no_grad=True, companion="lod", of=of, needed=not optional,
@@ -279,40 +280,37 @@ def reads_lod(of: str, *, optional: bool = False) -> Slot:
 
 
 def writes_lod(of: str) -> Slot:
-    """Declare that an op says the LoD of an output: a list of offset arrays, `[]` for none."""
+    """Declare an output for the LoD of another output: a list of offset arrays, `[]` for none."""
     return Slot(is_output=True, optional=True, many=True, companion="lod", of=of, on_host=True)
 
 
 def reads_rows(of: str) -> Slot:
-    """Declare that an op knows sparse values in a slot: int64 row numbers, None where dense."""
+    """Declare an input for int64 row indices of sparse values in a slot; None for dense values."""
     return Slot(optional=True, no_grad=True, companion="rows", of=of)
 
 
 def writes_rows(of: str) -> Slot:
-    """Declare that an output may be sparse: it is where `infer` gives this slot a type."""
+    """Declare an output for row indices; the value is sparse if `infer` returns a type for it."""
     return Slot(is_output=True, optional=True, companion="rows", of=of)
 
 
 def reads_order() -> Slot:
-    """Declare that an op waits for the collective before it: a token, None for the first."""
+    """Declare a token input: the op runs after the preceding collective; None for the first."""
     return Slot(optional=True, no_grad=True, companion="order", on_host=True)
 
 
 def writes_order() -> Slot:
-    """Declare that the next collective waits for this op: a token."""
+    """Declare a token output: the next collective runs after this op."""
     return Slot(is_output=True, optional=True, companion="order", on_host=True)
 
 
 def reads_previous(of: str) -> Slot:
-    """Declare that an op reads what a variable it writes held before; None where it held nothing.
-
-    The variable is the one in output slot `of`.
-    """
+    """Declare an input for the old value of the variable in output slot `of`, or None."""
     return Slot(optional=True, no_grad=True, companion="previous", of=of)
 
 
 def matched(slots: dict[str, Slot]) -> dict[str, Slot]:
-    """Row numbers come in a list where the values do."""
+    """Make the row-index slots of `many` slots hold lists as well."""
     many = {name for name, slot in slots.items() if slot.many and not slot.companion}
     return {
         name: replace(slot, many=True) if slot.companion == "rows" and slot.of in many else slot

@@ -1,4 +1,4 @@
-"""What the class of an op says of it beside its slots, attributes and bodies."""
+"""Traits of an op class: flags besides its slots, attributes and bodies."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ from typing import ClassVar
 
 
 class Traits:
-    """Plain facts, of which an op's class says those that are not as here."""
+    """Flags with their defaults, overridden by op classes."""
 
     has_effects: ClassVar[bool] = False
-    """True for what must run though nobody reads its outputs."""
+    """True for ops with side effects, which run even if their outputs are unused."""
     starts_early: ClassVar[bool] = False
-    """True for what begins communication: it runs as soon as it can."""
+    """True for ops that start communication: scheduled as early as possible."""
     waits_late: ClassVar[bool] = False
-    """True for what waits for communication: it runs just before its result is read."""
+    """True for ops that wait for communication: scheduled right before their result is read."""
     is_composite: ClassVar[bool] = False
-    """True for an op that becomes other ops as soon as a program becomes a graph."""
+    """True for ops that are expanded into other ops when a program is converted to a graph."""
     is_random: ClassVar[bool] = False
-    """True for what gives other numbers every time, and so is no constant."""
+    """True for ops that return different values in every run, so that they are not constant."""
     lod_like: ClassVar[str | None] = None
-    """The slot whose LoD the outputs share that have as many rows; None for the first input."""
+    """The input whose LoD outputs with as many rows share; None: the first input."""
     device_epilogue: ClassVar[str] = ""
-    """The same where kernels of a device make it."""
+    """The output to which device kernels can fuse an epilogue; see `epilogue`."""
     epilogue_grad: ClassVar[str] = ""
     """The input whose gradient is such an output of the gradient op, on a device."""
     epilogue: ClassVar[str] = ""
-    """The output with which pointwise ops of its shape may go on in the same kernel: then it needs
-    no memory of its own, and code for the op may apply them to each part it makes."""
+    """The output to which pointwise ops of its shape can be fused (epilogue): it then needs no
+    memory, and the op's code may apply them tile by tile.
+    """
     rows_like: ClassVar[str] = ""
-    """The slot whose row numbers the outputs share, for what works element by element on values."""
+    """The input whose row indices the outputs share, for elementwise ops on sparse gradients."""
     linear_in: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Groups of inputs in each of which the outputs are linear, while the other groups stay."""
+    """Groups of inputs; the outputs are linear in each group while the other groups are fixed."""
     is_piecewise_linear: ClassVar[bool] = False
-    """True for an op of one input, element by element, that is straight but for some corners."""
+    """True for a unary elementwise op that is piecewise linear."""
     computes_in_fp32: ClassVar[bool] = True
-    """False for what only moves numbers, or must see them as they are: float16 stays what it is."""
+    """False for ops that only move elements or need their exact bits: halves are not upcast."""
     sets_output_sizes: ClassVar[bool] = False
-    """True where the `triton` body tells the sizes of outputs that only data decides."""
+    """True if the `triton` body sets data-dependent sizes of outputs."""
     updates_if: ClassVar[str] = ""
-    """The input that must not stop gradients for the op's gradient to be computed, where that
-    updates a parameter and is no tensor."""
+    """For a gradient op that updates a parameter in place of returning a gradient: the input that
+    disables it with `stop_gradient`.
+    """
     sparse_grads: ClassVar[tuple[str, ...]] = ()
-    """The inputs whose gradient may be sparse: `grad` then returns `W_rows` beside `W`."""
+    """The inputs whose gradient may be sparse: `grad` then returns `W_rows` in addition to `W`."""
     no_kernel_reason: ClassVar[str] = ""
-    """Why the op has no kernels and shall have none; empty for an op that may have them."""
+    """Why the op has no device kernel by design (host fallback); empty if it may have one."""
 
     def joins_rows(self, ranks: Mapping[str, int]) -> bool:
-        """Whether the rows of Out are those of all in X, one behind the other, given the ranks."""
+        """Return whether the rows of Out are those of all X concatenated, given the ranks."""
         return False
 
     def no_kernel_for_attributes(self) -> str:
-        """Why this op has no kernels with these attributes, where others of its class have some."""
+        """Return why the op has no device kernel for these attributes; empty if it may have one."""
         return ""

@@ -1,6 +1,6 @@
-"""Checks an op of a program and gives its outputs their types, as soon as it is written down.
+"""Checks and shape inference for an op when it is appended to a program.
 
-Here sizes may be unknown (-1); what an op infers from an unknown size is unknown as well.
+Sizes may be unknown (-1); sizes inferred from unknown sizes are unknown too.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from compiler.limits import MAX_BYTES, MAX_RANK
 
 
 def check_slots(op: OpDesc) -> None:
-    """Hold an op's slots against its declaration.
+    """Check an op's slots against its declaration.
 
-    Raises UnknownOp for a type nobody registered and MissingSlot for a slot that is needed and
-    empty, unknown, or holds several names where it takes one.
+    Raises UnknownOp for an unregistered type, and MissingSlot for a slot that is required but
+    empty, unknown, or holds several names but takes one.
     """
     cls = find(op.type)
     _check_side(op, "Input", cls.inputs(), op.inputs)
@@ -41,7 +41,7 @@ def _check_side(
                 source=op.source,
             )
     for name in given:
-        if name not in declared and given[name] and not _is_idle(op, name):
+        if name not in declared and given[name] and not _is_unused_grad_slot(op, name):
             raise MissingSlot(
                 f"{op.type} has no {side.lower()} slot {name!r}; it has: {', '.join(declared)}",
                 source=op.source,
@@ -49,49 +49,49 @@ def _check_side(
             )
 
 
-def _is_idle(op: OpDesc, slot: str) -> bool:
-    """True for a slot of a gradient op that the forward op has, and its gradient does without.
+def _is_unused_grad_slot(op: OpDesc, slot: str) -> bool:
+    """Return whether a gradient op's slot exists in the forward op but is unused by the gradient.
 
-    Programs saved by the reference have some, such as the mean of a batch norm.
+    Programs saved by the reference have such slots, for example the mean of a batch norm.
     """
     cls = find(op.type)
     return issubclass(cls, GradOp) and slot.removesuffix(GRAD) in cls.forward.slots
 
 
 def infer_op(block: Block, op: OpDesc) -> None:
-    """Give the variables an op writes the types and LoD levels it infers from those it reads.
+    """Set the types and LoD levels of an op's outputs, inferred from its inputs.
 
-    Errors of the op carry its text and the user's line.
+    Errors carry the op as text and the user's line.
     """
     defn = bind(op)
     given = {slot: names for slot, names in op.inputs.items() if names and slot in defn.slots}
     types = {slot: _types(block, names, defn.slots[slot]) for slot, names in given.items()}
     inferred = infer_types(defn, types | _companions(block, op, defn, types), op, declared=True)
     for slot, names in op.outputs.items():
-        declared = _said(inferred, slot)
+        declared = _inferred_types(inferred, slot)
         for index, name in enumerate(names):
             _store(block, name, declared[index] if index < len(declared) else None)
     _store_levels(block, op, defn, inferred)
     _store_kinds(block, op, defn, inferred)
-    _keep_sparse(block, op, defn)
+    _propagate_sparse(block, op, defn)
 
 
-def _said(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
+def _inferred_types(inferred: Mapping[str, Any], slot: str) -> list[TensorType | None]:
     return listed(inferred.get(slot))
 
 
 def infer_types(
     defn: OpDef, types: Mapping[str, Any], op: OpDesc, declared: bool = False
 ) -> dict[str, Any]:
-    """What `defn.infer_types` says, with the op's text and line on every error.
+    """Call `defn.infer_types` and add the op's text and line to every error.
 
-    With `declared` what `defn.declared_types` does, for a program that is only recorded.
+    With `declared` calls `defn.declared_types`, for a program that is being recorded.
 
-    Raises ShapeError besides where an output has a size that no tensor has, and for a gradient op
-    where its forward op could not have had such inputs, attributes and outputs.
+    Raises ShapeError also if an output has an invalid size, and for a gradient op if its forward op
+    could not have had such inputs, attributes and outputs.
     """
     try:
-        _check_place(defn, types)
+        _check_key_index(defn, types)
         _check_forward(defn, types)
         inferred = defn.declared_types(types) if declared else defn.infer_types(types)
         _check_sizes(defn, inferred)
@@ -100,15 +100,15 @@ def infer_types(
         raise type(error)(
             error.message, op=error.op or op_text(op), source=op.source, hint=error.hint
         ) from None
-    except Exception as error:  # arithmetic on sizes and attributes that an op did not expect
-        text = _unfit(defn, types)
+    except Exception as error:  # the op's arithmetic on unexpected sizes or attributes
+        text = _rejected_inputs(defn, types)
         raise ShapeError(text, op=op_text(op), source=op.source) from error
 
 
 def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """ShapeError for an output with too many axes, a negative size, or too many bytes."""
-    for slot, said in inferred.items():
-        for type in (each for each in listed(said) if isinstance(each, TensorType)):
+    """Raise ShapeError for an output with too many axes, a negative size, or too many bytes."""
+    for slot, found in inferred.items():
+        for type in (each for each in listed(found) if isinstance(each, TensorType)):
             if type.rank > MAX_RANK:
                 raise ShapeError(f"{defn.kind}: {slot} has {type.rank} axes, more than {MAX_RANK}")
             numbers: list[Any] = [size for size in type.shape if not isinstance(size, Dim)]
@@ -118,22 +118,22 @@ def _check_sizes(defn: OpDef, inferred: Mapping[str, Any]) -> None:
                 raise ShapeError(f"{defn.kind}: {slot} would be {type}, larger than any memory")
 
 
-def _check_place(defn: OpDef, types: Mapping[str, Any]) -> None:
-    """BadAttribute where an op that draws by a key draws at a place that the keys have not."""
+def _check_key_index(defn: OpDef, types: Mapping[str, Any]) -> None:
+    """Raise BadAttribute if an op's RNG key index is out of bounds of the key tensor."""
     place, key = defn.attributes.get("place"), types.get("Key")
     if not isinstance(place, int) or not isinstance(key, TensorType) or not key.shape:
         return
     count = key.numel
     if place < 0 or (isinstance(count, int) and place >= count):
         raise BadAttribute(
-            f"{defn.kind}: attribute 'place' is {place}, expected a key of the {count} in Key"
+            f"{defn.kind}: attribute 'place' is {place}, expected an index into the {count} keys"
         )
 
 
 def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
-    """Infer the forward op of a gradient op, where the gradient op reads all that it read.
+    """Infer the forward op of a gradient op, if the gradient op has all of its inputs.
 
-    ShapeError where a gradient is of another shape than the output that it is of.
+    Raises ShapeError if a gradient has another shape than its output.
     """
     if not isinstance(defn, GradOp):
         return
@@ -142,31 +142,31 @@ def _check_forward(defn: OpDef, types: Mapping[str, Any]) -> None:
     if not slots.keys() <= defn.inputs().keys() or not all(types.get(s.name) for s in needed):
         return
     inferred = defn.origin.infer_types({slot: types.get(slot) for slot in slots})
-    for slot, said in inferred.items():
-        pairs = zip(listed(said), listed(types.get(slot + GRAD)), strict=False)
+    for slot, found in inferred.items():
+        pairs = zip(listed(found), listed(types.get(slot + GRAD)), strict=False)
         for output, gradient in pairs:
-            if output is not None and gradient is not None and _misfit(output, gradient):
+            if output is not None and gradient is not None and _shapes_differ(output, gradient):
                 raise ShapeError(f"{defn.kind}: {slot}{GRAD} is {gradient}, expected {output}")
 
 
-def _misfit(output: TensorType, gradient: TensorType) -> bool:
-    """True where a gradient has another number of axes than its variable, or another size."""
+def _shapes_differ(output: TensorType, gradient: TensorType) -> bool:
+    """Return whether a gradient has another rank than its variable, or another known size."""
     sizes = zip(output.shape, gradient.shape, strict=False)
     differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
     return output.rank != gradient.rank or differ
 
 
-def _unfit(defn: OpDef, types: Mapping[str, Any]) -> str:
-    """That an op cannot take what it is given: the types by slot, attributes unless as usual."""
+def _rejected_inputs(defn: OpDef, types: Mapping[str, Any]) -> str:
+    """Describe inputs that an op cannot take: types by slot, non-default attributes."""
     slots = {slot: listed(types.get(slot)) for slot, each in defn.inputs().items() if not each.of}
     given = [f"{slot}={'+'.join(str(t or 'nothing') for t in ts)}" for slot, ts in slots.items()]
-    said = defn.attributes.items()
-    given += [f"{name}={value!r:.60}" for name, value in said if value != defn.attrs[name].default]
+    found = defn.attributes.items()
+    given += [f"{name}={value!r:.60}" for name, value in found if value != defn.attrs[name].default]
     return f"{defn.kind} cannot be computed with {', '.join(given) or 'no inputs'}"
 
 
 def bind(op: OpDesc) -> OpDef:
-    """The op's definition with its attributes bound; BadAttribute carries the user's line."""
+    """Return the op's definition with its attributes bound; BadAttribute has the user's line."""
     try:
         return find(op.type)(op.attrs)
     except CompileError as error:
@@ -174,7 +174,7 @@ def bind(op: OpDesc) -> OpDef:
 
 
 def op_text(op: OpDesc) -> str:
-    """An op in one short line, for messages: `(Out=h) = mul(X=x, Y=w)`.
+    """Format an op as one short line for messages: `(Out=h) = mul(X=x, Y=w)`.
 
     >>> op_text(OpDesc("mul", {"X": ["x"], "Y": ["w"]}, {"Out": ["h"]}))
     '(Out=h) = mul(X=x, Y=w)'
@@ -192,9 +192,9 @@ def _types(block: Block, names: Sequence[str], slot: Slot) -> Any:
 
 
 def _is_tensor(block: Block, name: str) -> bool:
-    """False for readers, lists of feeds and the like, of which no op asks the type.
+    """Return whether a variable has a tensor type: not for readers, feed lists and the like.
 
-    An array that nothing was written to yet has none either.
+    A tensor array that nothing was written to yet has none either.
     """
     var = block.lookup(name)
     if var is not None and var.kind in (VarKind.TENSOR_ARRAY, VarKind.RANK_TABLE):
@@ -203,10 +203,10 @@ def _is_tensor(block: Block, name: str) -> bool:
 
 
 def var_type(block: Block, name: str) -> TensorType:
-    """The type of a variable; CompileError where it is not declared or has no shape."""
+    """Return the type of a variable; CompileError if it is not declared or has no shape."""
     var = block.lookup(name)
     if var is None:
-        raise CompileError(f"variable {name!r} is not declared in this block or around it")
+        raise CompileError(f"variable {name!r} is not declared in this or an enclosing block")
     if var.dims is None:
         raise CompileError(f"variable {name!r} has no shape yet")
     type = from_fluid(var.dims, var.element)
@@ -219,13 +219,13 @@ def _store(block: Block, name: str, inferred: TensorType | None) -> None:
         var.dims, var.element = to_fluid(inferred.shape), inferred.dtype
 
 
-# ---- what goes with a variable: its LoD, and whether it is sparse ----
+# ---- LoD levels and sparseness of variables ----
 
 
 def _companions(
     block: Block, op: OpDesc, defn: OpDef, types: Mapping[str, Any]
 ) -> dict[str, list[TensorType]]:
-    """Types of the LoD an op reads: at this stage only the number of levels is known."""
+    """Return placeholder types of the LoD inputs: only the number of levels is known."""
     found: dict[str, list[TensorType]] = {}
     for slot in defn.inputs().values():
         if slot.companion == "lod":
@@ -244,12 +244,13 @@ def _levels(block: Block, name: str) -> int:
 
 
 def _store_levels(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """Outputs have the levels the op says, or those of what they are like."""
-    said = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
+    """Set the LoD levels of outputs: inferred ones, else those of the shared input."""
+    lods = {slot.of: slot.name for slot in defn.outputs().values() if slot.companion == "lod"}
     for slot, names in op.outputs.items():
         for var in (found for name in names if (found := block.lookup(name)) is not None):
-            if slot in said:
-                levels = len(_said(inferred, said[slot])) if inferred.get(said[slot]) else 0
+            if slot in lods:
+                types = inferred.get(lods[slot])
+                levels = len(listed(types)) if types else 0
                 var.lod_level = min(levels, 1) if defn.slots[slot].many else levels
             elif not var.lod_level:
                 var.lod_level = _shared_level(block, op, defn, var)
@@ -265,7 +266,7 @@ def _shared_level(block: Block, op: OpDesc, defn: OpDef, var: VarDesc) -> int:
 
 
 def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, Any]) -> None:
-    """A gradient the op makes sparse is declared so, in the shape of the whole."""
+    """Declare sparse gradients as SelectedRows with the shape of the whole parameter."""
     for slot in defn.outputs().values():
         if slot.companion == "rows" and inferred.get(slot.name) is not None:
             whole = block.lookup(next(iter(op.inputs.get(slot.of.removesuffix(GRAD), [])), ""))
@@ -275,8 +276,8 @@ def _store_kinds(block: Block, op: OpDesc, defn: OpDef, inferred: Mapping[str, A
                     var.dims = var.dims if whole is None else whole.dims
 
 
-def _keep_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
-    """What an op makes of sparse variables is sparse too, where it has a form for rows."""
+def _propagate_sparse(block: Block, op: OpDesc, defn: OpDef) -> None:
+    """Declare outputs as sparse if all inputs are and the op has a variant for rows."""
     kind = defn.for_rows()
     slots = [s for s in find(kind).slots.values() if s.companion == "rows"] if kind else []
     read = [name for slot in slots for name in op.inputs.get(slot.of, ())]

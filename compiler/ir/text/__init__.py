@@ -1,1 +1,6 @@
-"""The `.ir` text format: lexer, parser and printers of graphs and programs, and Graphviz."""
+"""The `.ir` text format, and drawings of graphs.
+
+Read in this order: `printer` (what the text looks like; graphs), `program_printer` (programs and
+their digests, importable without graphs), `parser` (the grammar), `lexer` (tokens and error
+positions), `literals` (names and attribute values), `dot` (Graphviz).
+"""

@@ -1,4 +1,4 @@
-"""A graph as a drawing, in the language of Graphviz. The page about passes is `compiler.report`."""
+"""Graphs as Graphviz text. The HTML page about passes is `compiler.report`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from compiler.ir.text.printer import show_op
 
 
 def dot(g: Graph) -> str:
-    """A graph in Graphviz's language: ops are boxes, vars the edges between them.
+    """Format a graph as Graphviz text: ops are boxes, vars the edges between them.
 
-    Ellipses are feeds and state, and what a run returns and keeps. A dashed edge leads from an op
-    to the one that overwrites what it needs; a dotted edge is read for its shape alone.
+    Ellipses are feeds, state, results and updated state. A dashed edge leads from a reader of a var
+    to the op that overwrites it; a dotted edge means that only the shape is read.
     """
     lines = [f"digraph {dot_string(g.name)} {{", *_STYLE, *_indented(_Drawing(g, "").lines()), "}"]
     return "\n".join(lines) + "\n"
@@ -26,7 +26,7 @@ _STYLE = (
 
 
 class _Drawing:
-    """The statements for one graph; `prefix` tells its nodes from those of other graphs."""
+    """The statements for one graph; `prefix` makes node names unique among nested graphs."""
 
     def __init__(self, g: Graph, prefix: str) -> None:
         self.g = g
@@ -35,7 +35,7 @@ class _Drawing:
         self.ids |= {var: f"{prefix}var{i}" for i, var in enumerate(g.vars())}
 
     def lines(self) -> Iterator[str]:
-        """Nodes, with a cluster for each kernel and body, then edges."""
+        """Yield nodes, with a cluster for each kernel and body, then edges."""
         kernels: dict[int, list[Op]] = {}
         for op in self.g.ops():
             if op.kernel is None:
@@ -50,7 +50,7 @@ class _Drawing:
             yield from self.edges(var)
 
     def node(self, op: Op) -> Iterator[str]:
-        """The box of an op; around it its body, if it has one."""
+        """Yield the box of an op, in a cluster with its body if it has one."""
         words = [op.kind, op.target or "", op.source]
         label = dot_string(*filter(None, words))
         box = f"{self.ids[op]} [label={label}, tooltip={dot_string(show_op(op))}];"
@@ -61,7 +61,7 @@ class _Drawing:
         yield from _cluster(self.ids[op], op.body.name, [box, *inner.lines()])
 
     def ends(self, var: Var) -> Iterator[str]:
-        """The ellipses of a var: where it comes from outside, and where it goes there."""
+        """Yield the ellipses of a var: as a graph input, as a result or updated state."""
         text = str(var.type)
         if self.g.producer(var) is None:
             label = dot_string(f"{var.role} {var.label}", text)
@@ -72,12 +72,12 @@ class _Drawing:
             yield f"{self.origin(var)} -> {self.ids[var]}_{use};"
 
     def uses(self, var: Var) -> list[str]:
-        """What becomes of a var when the run is over."""
+        """List how a var is used after the step: "return", "keep"."""
         kept = var.role == "param" and var.overwrites is not None and not self.g.overwriter(var)
         return ["return"] * (var in self.g.results) + ["keep"] * kept
 
     def edges(self, var: Var) -> Iterator[str]:
-        """An edge to each reader, and one from each to the op that overwrites the var."""
+        """Yield an edge to each reader, and one from there to the op that overwrites the var."""
         label = dot_string(var.label, str(var.type))
         later = self.g.overwriter(var)
         writer = self.g.producer(later) if later is not None else None
@@ -88,7 +88,7 @@ class _Drawing:
                 yield f"{self.ids[op]} -> {self.ids[writer]} [style=dashed];"
 
     def origin(self, var: Var) -> str:
-        """The node a var comes from."""
+        """Return the node that produces a var."""
         return self.ids[self.g.producer(var) or var]
 
 

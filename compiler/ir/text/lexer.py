@@ -1,4 +1,4 @@
-"""A place in a text that is being read: takes tokens off a line, and says well what went wrong."""
+"""A cursor over text that takes tokens and reports syntax errors with a caret."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.errors import ParseError, ShapeError
 from compiler.ir.dims import Size, parse_size
-from compiler.ir.region import Region, region_of
+from compiler.ir.region import Region, region_from_sizes
 from compiler.ir.text.literals import BARE_NAME, QUOTED_NAME, parse_attributes, parse_name
 from compiler.ir.types import DType, Shape, parse_dtype
 from compiler.limits import MAX_BYTES, MAX_RANK, MAX_SIZE_TEXT
@@ -22,22 +22,22 @@ _INSIDE = re.compile(r"[^\[\]]*")
 _STRETCH = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^'"\[\]{}()]+|[\[\]{}()]""")
 _TOKEN = re.compile(r"\w+|\S")
 _SHOWN = 100
-"""Characters of a long line that a message shows on either side of the caret."""
+"""The number of characters of a long line shown on either side of the caret."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A place to point at: indices of a line and of a character in it, from 0."""
+    """A position in a text: 0-based line and column."""
 
     row: int
     column: int
 
 
 class Cursor:
-    """Reads a text line by line; lines that are empty or begin with `//` are passed over.
+    """A cursor over lines of text; empty lines and lines that begin with `//` are skipped.
 
-    What takes something raises ParseError where something else stands: with the line's number,
-    the line, a caret, and what was expected.
+    Methods that take a token raise ParseError on a mismatch, with the line number, the line, a
+    caret, and what was expected.
     """
 
     def __init__(self, text: str, file: str = "") -> None:
@@ -54,22 +54,22 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
-        """True where every line has been read."""
+        """True if all lines have been read."""
         return self.row >= len(self.lines)
 
     def mark(self) -> Mark:
-        """Where the next token begins, to point at it later."""
+        """Return the position of the next token, for error messages."""
         self._skip()
         return Mark(self.row, self.column)
 
     def next_line(self) -> None:
-        """Go to the beginning of the next line that holds something."""
+        """Go to the start of the next line that is not empty or a comment."""
         self.row, self.column = self.row + 1, 0
         while not self.at_end and _IDLE_LINE.match(self.line):
             self.row += 1
 
     def end_line(self) -> str:
-        """Take the rest of a line, which may only be a comment; returns the comment."""
+        """Take the end of a line, optionally with a comment; returns the comment."""
         comment = ""
         if self.accept("//"):
             comment = self.line[self.column :].strip()
@@ -80,12 +80,12 @@ class Cursor:
         return comment
 
     def peek(self, text: str) -> bool:
-        """True where `text` comes next."""
+        """Return whether `text` is next."""
         self._skip()
         return self.line.startswith(text, self.column)
 
     def accept(self, text: str) -> bool:
-        """Take `text` if it comes next; tells whether it did."""
+        """Take `text` if it is next; returns whether it was."""
         found = self.peek(text)
         self.column += len(text) if found else 0
         return found
@@ -105,12 +105,12 @@ class Cursor:
 
     def number(self, what: str) -> int:
         """Take a number of at most nine digits."""
-        return int(self._must(_NUMBER, what))
+        return int(self._take_required(_NUMBER, what))
 
     def name(self, what: str) -> str:
         """Take a name, bare or quoted."""
         mark = self.mark()
-        text = self._must(_NAME, what)
+        text = self._take_required(_NAME, what)
         try:
             return parse_name(text)
         except ValueError as error:
@@ -119,14 +119,14 @@ class Cursor:
     def dtype(self) -> DType:
         """Take an element type, `f32`."""
         mark = self.mark()
-        text = self._must(_WORD, "an element type")
+        text = self._take_required(_WORD, "an element type")
         try:
             return parse_dtype(text)
         except ValueError as error:
             raise self.error(str(error), mark) from error
 
     def shape(self) -> Shape:
-        """Take a shape, `[N, 4]`; sizes are numbers, expressions of names, or `?`."""
+        """Take a shape, `[N, 4]`; sizes are numbers, symbolic expressions, or `?`."""
         self.expect("[", "and a shape")
         mark, start, text = self.mark(), self.column, self.take(_INSIDE)
         pieces = text.split(",") if text.strip() else []
@@ -140,15 +140,15 @@ class Cursor:
         return tuple(sizes)
 
     def region(self) -> Region:
-        """Take which bytes of a slot a var has: `[offset]`, or `[offset, row, pitch]`."""
+        """Take the region of a var in its slot: `[offset]`, or `[offset, row, pitch]`."""
         mark = self.mark()
-        region = region_of(self.shape())
+        region = region_from_sizes(self.shape())
         if region is None:
             raise self.error("a region is [offset] or [offset, row, pitch], in bytes", mark)
         return region
 
     def attributes(self) -> dict[str, Any]:
-        """Take a dict of attributes; empty where none comes next."""
+        """Take a dict of attributes; empty if there is none."""
         mark = self.mark()
         if not self.peek("{"):
             return {}
@@ -159,13 +159,13 @@ class Cursor:
             raise self.error(f"the text of the attributes {error}", mark) from error
 
     def take(self, pattern: re.Pattern[str]) -> str:
-        """Take what the pattern finds next; empty where it finds nothing."""
+        """Take a match of the pattern; empty if there is none."""
         found = pattern.match(self.line, self.mark().column)
         self.column = found.end() if found else self.column
         return found[0] if found else ""
 
     def expected(self, what: str, mark: Mark | None = None) -> ParseError:
-        """The error that something else stands where `what` should."""
+        """Build the error that something else was found instead of `what`."""
         mark = mark or self.mark()
         found = _TOKEN.match(self.lines[mark.row], mark.column) if not self.at_end else None
         shown = (
@@ -174,7 +174,7 @@ class Cursor:
         return self.error(f"expected {what}, found {shown}", mark)
 
     def error(self, message: str, mark: Mark, hint: str = "") -> ParseError:
-        """The error that something is wrong at a place."""
+        """Build an error at a position."""
         row = min(mark.row, len(self.lines) - 1)
         place = f"{self.file}:{row + 1}" if self.file else f"line {row + 1}"
         return ParseError(
@@ -197,11 +197,11 @@ class Cursor:
         if isinstance(size, int) and size > MAX_BYTES:
             raise self.error("a size has at most 63 bits", mark)
         if isinstance(size, int) and size < 0:
-            raise self.error(f"a size cannot be {size}", mark, "write ? for a size nobody knows")
+            raise self.error(f"a size cannot be {size}", mark, "write ? for an unknown size")
         return size
 
     def _bracketed(self) -> str:
-        """Take everything up to the bracket that closes the one that comes next."""
+        """Take a bracketed text, up to the matching closing bracket."""
         start, depth = self.mark(), 0
         for piece in _STRETCH.finditer(self.line, start.column):
             depth += (piece[0] in "[{(") - (piece[0] in ")}]")
@@ -210,7 +210,7 @@ class Cursor:
                 return self.line[start.column : self.column]
         raise self.error("this bracket is never closed in its line", start)
 
-    def _must(self, pattern: re.Pattern[str], what: str) -> str:
+    def _take_required(self, pattern: re.Pattern[str], what: str) -> str:
         text = self.take(pattern)
         if not text:
             raise self.expected(what)
@@ -222,7 +222,7 @@ def _shortened(text: str) -> str:
 
 
 def _pointed(line: str, column: int) -> str:
-    """A line, cut where it is long, with a caret below one of its characters."""
+    """Format a line, truncated if long, with a caret below a column."""
     start = max(0, column - _SHOWN)
     shown = line[start : column + _SHOWN]
     indent = re.sub("[^\t]", " ", shown[: column - start])

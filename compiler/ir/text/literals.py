@@ -1,8 +1,8 @@
-"""Names and attribute values as text that reads back: the smallest pieces of the `.ir` grammar.
+"""Names and attribute values as text: the literals of the `.ir` grammar.
 
-Values are a subset of Python's literals, with `block(1)` for a block, `inf` and `nan` for what
-Python has no literal for, and `opaque('…')` for the bytes of an attribute that only later releases
-know. Reading walks a syntax tree and runs nothing.
+Values are a subset of Python literals, with `block(1)` for a block, `inf` and `nan` for what Python
+has no literal for, and `opaque('…')` for the bytes of an attribute of later releases. Parsing walks
+a syntax tree and executes nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _REFERENCE_DEFAULTS: Mapping[str, Any] = {
     "scale_y": [1.0],
     "workspace_size_MB": 512,
 }
-"""What bookkeeping attributes are where nobody sets them; those not listed are empty or false."""
+"""Defaults of bookkeeping attributes; others are empty or false by default."""
 
 
 def name_text(name: str) -> str:
-    """A name as it stands in text, quoted where it must be.
+    """Format a name, quoted if necessary.
 
     >>> print(name_text("x@GRAD"), name_text("my var"), name_text("a//b"))
     x@GRAD "my var" "a//b"
@@ -58,12 +58,12 @@ def name_text(name: str) -> str:
 
 
 def parse_name(text: str) -> str:
-    """A name from its text; ValueError where a quoted one is no JSON string."""
+    """Parse a name; ValueError if a quoted one is not a JSON string."""
     return str(json.loads(text)) if text.startswith('"') else text
 
 
 def value_text(value: Any) -> str:
-    """An attribute's value as text; CompileError for what is no attribute value.
+    """Format an attribute value; CompileError for any other type of value.
 
     >>> print(value_text([1, 2.5, "x", True, BlockRef(1), 1e999]))
     [1, 2.5, 'x', True, block(1), inf]
@@ -95,25 +95,25 @@ def _items_text(items: list[Any] | tuple[Any, ...]) -> str:
     return f"({text},)" if len(items) == 1 else f"({text})"
 
 
-def said_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]:
-    """The attributes that are not at their defaults, sorted by name, as text.
+def nondefault_attributes(kind: str, attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Format the attributes that are not at their defaults, sorted by name.
 
-    Numbers have the type the op declares: 2 for the float `scale` is `2.0`. An op that nobody
-    registered has no defaults, so all of its attributes are said.
+    Numbers have the type that the op declares: 2 for the float `scale` is `2.0`. All attributes of
+    an unregistered op are included.
     """
     declared = _declared(kind)
-    said = {name: _said(kind, name, declared, attrs) for name in sorted(attrs)}
-    return {name: text for name, text in said.items() if not _is_default(name, text, declared)}
+    texts = {name: _text(kind, name, declared, attrs) for name in sorted(attrs)}
+    return {name: text for name, text in texts.items() if not _is_default(name, text, declared)}
 
 
 def attributes_text(kind: str, attrs: Mapping[str, Any]) -> str:
-    """The attributes worth saying as a Python dict, or nothing."""
-    said = said_attributes(kind, attrs).items()
-    return "{" + ", ".join(f"{name!r}: {text}" for name, text in said) + "}" if said else ""
+    """Format the non-default attributes as a Python dict, or as "" if there are none."""
+    texts = nondefault_attributes(kind, attrs).items()
+    return "{" + ", ".join(f"{name!r}: {text}" for name, text in texts) + "}" if texts else ""
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
-    """Attributes from their text; ValueError, with what is wrong, where it is no such dict.
+    """Parse attributes; ValueError with the reason if the text is not such a dict.
 
     >>> parse_attributes("{'axis': -1, 'sub_block': block(2)}")
     {'axis': -1, 'sub_block': 2}
@@ -121,12 +121,12 @@ def parse_attributes(text: str) -> dict[str, Any]:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError("is no Python literal") from error
+        raise ValueError("is not a Python literal") from error
     if not isinstance(tree, ast.Dict):
         raise ValueError("is no dict")
     names = [_key(key) for key in tree.keys]
     if len(set(names)) < len(names):
-        raise ValueError(f"gives {max(names, key=names.count)!r} twice")
+        raise ValueError(f"has {max(names, key=names.count)!r} twice")
     return {name: _value(node) for name, node in zip(names, tree.values, strict=True)}
 
 
@@ -140,7 +140,7 @@ def _declared(kind: str) -> Mapping[str, Attr[Any]]:
 def _bound(
     kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]
 ) -> Any:
-    """The value in the type the op declares; as it stands where the op would not take it."""
+    """Return the value in its declared type; unchanged if the op does not accept it."""
     if name not in declared:
         return attrs[name]
     try:
@@ -149,13 +149,13 @@ def _bound(
         return attrs[name]
 
 
-def _said(kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> str:
+def _text(kind: str, name: str, declared: Mapping[str, Attr[Any]], attrs: Mapping[str, Any]) -> str:
     value = _bound(kind, name, declared, attrs)
     return value_text(_shortest(value) if name in declared else value)
 
 
 def _shortest(value: Any) -> Any:
-    """A float32 as the number with the fewest digits that is rounded to it: 0.1.
+    """Return the shortest decimal number that rounds to a float32: 0.1.
 
     >>> _shortest([0.10000000149011612, 2])
     [0.1, 2]
@@ -180,7 +180,7 @@ _EMPTY = ("False", "0", "0.0", "''", "[]", "None")
 def _key(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
-    raise ValueError("has a key that is no string")
+    raise ValueError("has a key that is not a string")
 
 
 def _value(node: ast.expr) -> Any:
@@ -202,7 +202,7 @@ def _value(node: ast.expr) -> Any:
         case ast.Call(ast.Name(id="opaque"), [ast.Constant(value=str(data))], []):
             return Opaque(parse(bytes.fromhex(data), "OpDesc.Attr"))
         case _:
-            raise ValueError(f"has {type(node).__name__} where a value stands")
+            raise ValueError(f"has {type(node).__name__} in place of a value")
 
 
 def _bounded(value: int) -> int:
@@ -214,4 +214,4 @@ def _bounded(value: int) -> int:
 def _negative(value: Any) -> int | float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return -value
-    raise ValueError(f"has -{value!r}, which is no number")
+    raise ValueError(f"has -{value!r}, which is not a number")

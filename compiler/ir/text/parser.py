@@ -1,4 +1,4 @@
-"""Reads `.ir` text: a graph, or a program, in the grammar that `compiler.ir.text.printer` writes.
+"""The parser of `.ir` text: graphs and programs, as `compiler.ir.text.printer` writes them.
 
     graph   := "graph" NAME "{" {("feed" | "param" | "var") var} {op} ["return" result, …] "}"
     op      := "(" [SLOT "=" vars, …] ")" "=" KIND "(" [SLOT "=" vars, …] ")" [ATTRIBUTES]
@@ -7,10 +7,10 @@
     var     := LABEL [":" TYPE ["over" LABEL] ["@s" N [REGION]]]
     program := "program" "{" {"block" N ["(" "parent" N ["," "forward" N] ")"] "{" … "}"} "}"
 
-A line holds one declaration or op. A graph's LABEL is a name and a version, `w#1`; a var is
-declared once, on a line of its own or where an op writes it. A program names vars without
-versions, and declares them by `var` lines whose ATTRIBUTES are the fields of `VarDesc`. What is
-read is checked where it stands, so that errors can point at it.
+A line contains one declaration or op. A graph's LABEL is a name and a version, `w#1`; a var is
+declared once, on a line of its own or where an op writes it. A program names vars without versions,
+and declares them by `var` lines whose ATTRIBUTES are the fields of `VarDesc`. Input is checked
+while it is parsed, so that errors have a position.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FIELDS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class _Declared:
-    """What is said of a var where it is declared."""
+    """The declaration of a var."""
 
     type: TensorType
     over: _Ref | None
@@ -59,7 +59,7 @@ class _Declared:
 
 @dataclass(frozen=True)
 class _Ref:
-    """A var as a line names it; `declared` is set where the line declares it."""
+    """A reference to a var; `declared` is set if the line declares it."""
 
     mark: Mark
     name: str
@@ -76,7 +76,7 @@ _Slots: TypeAlias = dict[str, list[_Ref]]
 
 @dataclass(frozen=True)
 class _OpLine:
-    """An op as its line says it; `mark` is where its kind stands."""
+    """A parsed op line; `mark` is the position of its kind."""
 
     outputs: _Slots
     mark: Mark
@@ -89,10 +89,10 @@ class _OpLine:
 
 
 def parse(text: str, file: str = "") -> Graph:
-    """The graph a text describes, its ops at positions (0,), (1,), …
+    """Parse a graph; the positions of its ops are (0,), (1,), …
 
-    Raises ParseError with the line's number (behind `file`, if given), the line, a caret, and
-    what belongs there. Slots and attributes are held against the registry; `verify` does the rest.
+    Raises ParseError with the line number (after `file`, if passed), the line, a caret, and what
+    was expected. Slots and attributes are checked against the registry; `verify` checks the rest.
     """
     cursor = Cursor(text, file)
     graph, _ = _read_graph(cursor, 1)
@@ -101,7 +101,7 @@ def parse(text: str, file: str = "") -> Graph:
 
 
 def parse_program(text: str, file: str = "") -> Program:
-    """The program a text describes; raises ParseError as `parse` does."""
+    """Parse a program; raises ParseError as `parse` does."""
     cursor = Cursor(text, file)
     mark = cursor.mark()
     cursor.word("program")
@@ -114,7 +114,7 @@ def parse_program(text: str, file: str = "") -> Program:
     return program
 
 
-# ---- what graphs and programs share ----
+# ---- shared by graphs and programs ----
 
 
 def _open(cursor: Cursor) -> str:
@@ -124,7 +124,7 @@ def _open(cursor: Cursor) -> str:
 
 
 def _lines(cursor: Cursor, opened: Mark) -> Iterator[None]:
-    """Come back for each line up to the closing brace, and take that."""
+    """Yield once per line up to the closing brace, and take that."""
     while not cursor.accept("}"):
         if cursor.at_end:
             raise cursor.error("expected a '}' that closes this, found the end of the text", opened)
@@ -137,7 +137,7 @@ def _check_end(cursor: Cursor) -> None:
 
 
 def _listed(cursor: Cursor, closing: str, item: Callable[[], T]) -> list[T]:
-    """Take items between commas, and the bracket that closes them."""
+    """Take comma-separated items and the closing bracket."""
     items: list[T] = []
     while not cursor.accept(closing):
         if items and not cursor.accept(","):
@@ -147,7 +147,7 @@ def _listed(cursor: Cursor, closing: str, item: Callable[[], T]) -> list[T]:
 
 
 def _read_op(cursor: Cursor, read: Callable[[], _Ref], write: Callable[[], _Ref]) -> _OpLine:
-    """Take an op up to its labels; `read` and `write` take an input and an output."""
+    """Take an op up to its labels; `read` takes an input and `write` an output."""
     outputs = _read_slots(cursor, write)
     cursor.expect("=")
     mark, kind = cursor.mark(), cursor.name("the type of an op")
@@ -167,7 +167,7 @@ def _read_slots(cursor: Cursor, var: Callable[[], _Ref]) -> _Slots:
     def slot() -> None:
         mark, name = cursor.mark(), cursor.name("a slot or ')'")
         if name in slots:
-            raise cursor.error(f"slot {name!r} is given twice", mark)
+            raise cursor.error(f"slot {name!r} appears twice", mark)
         cursor.expect("=")
         slots[name] = _listed(cursor, "]", var) if cursor.accept("[") else [var()]
 
@@ -177,7 +177,7 @@ def _read_slots(cursor: Cursor, var: Callable[[], _Ref]) -> _Slots:
 
 
 def _check_op(cursor: Cursor, line: _OpLine) -> None:
-    """Hold kind, slots and attributes against the registry."""
+    """Check kind, slots and attributes against the registry."""
     try:
         check_slots(OpDesc(line.kind, _names(line.inputs), _names(line.outputs)))
         check_attributes(line.kind, line.attrs)
@@ -191,7 +191,7 @@ def _names(slots: _Slots) -> dict[str, list[str]]:
 
 
 def _source(comment: str) -> str:
-    """The user's line, from the comment behind an op."""
+    """Return the user's line from the comment after an op."""
     try:
         return str(json.loads(comment)) if comment.startswith('"') else comment
     except ValueError:
@@ -202,7 +202,7 @@ def _source(comment: str) -> str:
 
 
 def _read_graph(cursor: Cursor, depth: int) -> tuple[Graph, str]:
-    """Take a graph and the line it ends in; returns it with the comment behind its heading."""
+    """Take a graph and the end of its last line; returns it with the comment of its heading."""
     mark = cursor.mark()
     if depth > MAX_NESTED_BLOCKS:
         raise cursor.error(f"graphs are nested more than {MAX_NESTED_BLOCKS} deep", mark)
@@ -216,7 +216,7 @@ def _read_graph(cursor: Cursor, depth: int) -> tuple[Graph, str]:
 
 
 class _GraphReader:
-    """Fills a graph from its lines."""
+    """A builder of a graph from its lines."""
 
     def __init__(self, cursor: Cursor, graph: Graph, depth: int) -> None:
         self.cursor = cursor
@@ -225,7 +225,7 @@ class _GraphReader:
         self.rows: dict[Var, int] = {}
 
     def read_line(self) -> None:
-        """Take a declaration, an op, or what the graph returns."""
+        """Take a declaration, an op, or the results."""
         if self.cursor.peek("("):
             return self.read_op()
         word = self.cursor.word("feed", "param", "var", "return", "(", "}")
@@ -270,7 +270,7 @@ class _GraphReader:
         return _Ref(mark, name, version)
 
     def read_output(self) -> _Ref:
-        """Take a label and what is declared of it, if anything."""
+        """Take a label and its declaration, if there is one."""
         ref = self.read_input()
         if not self.cursor.accept(":"):
             return ref
@@ -282,7 +282,7 @@ class _GraphReader:
         return _Ref(ref.mark, ref.name, ref.version, _Declared(type, over, slot, region))
 
     def declare(self, ref: _Ref, declared: _Declared, role: str = "") -> Var:
-        """Make the var a line declares; it has the role of what it overwrites if none is said."""
+        """Declare a var; without `role` it has the role of the var it overwrites."""
         if self.graph.find(ref.name, ref.version) is not None:
             raise self.cursor.error(f"{ref.label!r} is declared already", ref.mark)
         earlier = self.found(declared.over) if declared.over is not None else None
@@ -292,7 +292,7 @@ class _GraphReader:
         return var
 
     def found(self, ref: _Ref) -> Var:
-        """The var a label means."""
+        """Return the var with a label."""
         var = self.graph.find(ref.name, ref.version)
         if var is None:
             hint = did_you_mean(ref.label, (var.label for var in self.graph.vars()))
@@ -300,7 +300,7 @@ class _GraphReader:
         return var
 
     def written(self, ref: _Ref) -> Var:
-        """The var an op writes, declared here or before."""
+        """Return the var an op writes, declared here or before."""
         var = self.declare(ref, ref.declared) if ref.declared is not None else self.found(ref)
         if var in self.rows:
             where = f"a producer already, in line {self.rows[var] + 1}"
@@ -319,7 +319,7 @@ def _read_block(cursor: Cursor, program: Program, index: int) -> None:
         raise cursor.error(f"this must be block {index}", mark)
     parent, forward = _read_relations(cursor)
     if parent not in (range(index) if index else (NO_BLOCK,)):
-        raise cursor.error("a block's parent stands before it, and only block 0 has none", mark)
+        raise cursor.error("a block's parent comes before it, and only block 0 has none", mark)
     block = program.add_block(parent) if index else program.blocks[0]
     block.forward_block_idx = forward
     _open(cursor)
@@ -329,7 +329,7 @@ def _read_block(cursor: Cursor, program: Program, index: int) -> None:
 
 
 def _read_relations(cursor: Cursor) -> tuple[int, int]:
-    """Take `(parent 0, forward 1)`, the blocks this one belongs to."""
+    """Take `(parent 0, forward 1)`, the related blocks."""
     given = {"parent": NO_BLOCK, "forward": NO_BLOCK}
     if cursor.accept("("):
 
@@ -355,10 +355,10 @@ def _read_desc(cursor: Cursor, block: Block) -> None:
 
 
 def _read_name(cursor: Cursor, block: Block) -> _Ref:
-    """Take the name of a variable that is declared in the block or around it."""
+    """Take the name of a variable that is declared in the block or an enclosing one."""
     ref = _Ref(cursor.mark(), cursor.name("a variable"))
     if ref.name != EMPTY and block.lookup(ref.name) is None:
-        text = f"{ref.name!r} is not declared in this block or around it"
+        text = f"{ref.name!r} is not declared in this or an enclosing block"
         raise cursor.error(text, ref.mark, did_you_mean(ref.name, block.vars))
     return ref
 
@@ -370,7 +370,7 @@ def _read_var(cursor: Cursor, block: Block) -> None:
     cursor.expect(":", "and a type")
     dtype, shape = cursor.dtype(), cursor.shape() if cursor.peek("[") else None
     if shape is not None and any(not isinstance(size, int) and size.known for size in shape):
-        raise cursor.error("a program's sizes are numbers, or ? where nobody knows", mark)
+        raise cursor.error("a program's sizes are numbers, or ? if unknown", mark)
     fields = _read_fields(cursor)
     block.add_var(name, shape=None if shape is None else to_fluid(shape), dtype=dtype, **fields)
     cursor.end_line()
@@ -393,5 +393,5 @@ def _read_fields(cursor: Cursor) -> dict[str, Any]:
 
 def _kind(cursor: Cursor, mark: Mark, text: str) -> VarKind:
     if text not in set(VarKind):
-        raise cursor.error(f"{text!r} is no kind of variable", mark, did_you_mean(text, VarKind))
+        raise cursor.error(f"{text!r} is not a kind of variable", mark, did_you_mean(text, VarKind))
     return VarKind(text)

@@ -1,4 +1,4 @@
-"""Graphs and programs as text that people read, edit, diff, and parse back without loss.
+"""Graphs and programs as text for people to read, edit and diff; parsing it back is lossless.
 
     graph main {
       feed x: f32[N, 4]
@@ -8,12 +8,12 @@
       return y
     }
 
-One op a line, and line order is the order. A temporary is declared where an op writes it; `w#1` is
-the second var called `w`, and `over w` says that it lives in the storage of `w`. Labels follow `@`:
-`@s0` the slot of a var (`@s0[128]` from a byte of it on, `@s0[128, 64, 256]` 64 bytes of every 256
-from there on), `@k1` the kernel of an op (`@k1.0` its part), `@numpy` its target. What is at its
-default is not said, and what is said is in an order that depends on nothing but the graph. The
-grammar is in `compiler.ir.text.parser`.
+There is one op per line, in order. A temporary is declared where an op writes it; `w#1` is the
+second version of `w`, and `over w` means that it shares the storage of `w`. Labels follow `@`:
+`@s0` is the slot of a var (`@s0[128]` at byte offset 128, `@s0[128, 64, 256]` 64 bytes of every 256
+from there), `@k1` the kernel of an op (`@k1.0` its part), `@numpy` its target. Defaults are
+omitted, and the order of the text is determined by the graph alone. The grammar is in
+`compiler.ir.text.parser`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from compiler.ir.graph import Graph, Op, Var
 from compiler.ir.program import OpDesc, Program
-from compiler.ir.text.literals import attributes_text, name_text, said_attributes
+from compiler.ir.text.literals import attributes_text, name_text, nondefault_attributes
 from compiler.ir.text.parser import parse, parse_program
 from compiler.ir.text.program_printer import INDENT, call_text, desc_line, program_text, source_text
 
@@ -36,10 +36,10 @@ _KERNEL_LIKE = re.compile(r"k[0-9]+")
 
 
 def show(thing: Graph | Program) -> str:
-    """A graph or a program as text; `parse` and `parse_program` read it back.
+    """Format a graph or a program; `parse` and `parse_program` read it back.
 
-    Positions of ops are not said: those of the parsed graph are (0,), (1,), …
-    Raises CompileError for an attribute that is no attribute value.
+    Positions of ops are not included: those of the parsed graph are (0,), (1,), … Raises
+    CompileError for an unsupported attribute value.
     """
     if isinstance(thing, Program):
         return program_text(thing)
@@ -47,7 +47,7 @@ def show(thing: Graph | Program) -> str:
 
 
 def said(g: Graph) -> Iterator[tuple[Op | None, str]]:
-    """The lines of `show(g)`, each beside the op it is about; None for those about no op.
+    """Yield the lines of `show(g)`, each with the op that it prints, or None.
 
     >>> [line for op, line in said(Graph("empty"))]
     ['graph empty {', '}']
@@ -56,7 +56,7 @@ def said(g: Graph) -> Iterator[tuple[Op | None, str]]:
 
 
 def show_op(op: Op | OpDesc) -> str:
-    """An op in one line, without types, source and body: for messages and comments.
+    """Format an op as one line, without types, source and body, for messages and comments.
 
     >>> show_op(OpDesc("mul", {"X": ["x"], "Y": ["my w"]}, {"Out": ["h"]}))
     '(Out=h) = mul(X=x, Y="my w")'
@@ -68,20 +68,20 @@ def show_op(op: Op | OpDesc) -> str:
 
 
 def var_text(var: Var) -> str:
-    """A var's label as it stands in text, quoted where it must be: `w#1`, `"my w"#1`."""
+    """Format a var's label, quoted if necessary: `w#1`, `"my w"#1`."""
     return f"{name_text(var.name)}#{var.version}" if var.version else name_text(var.name)
 
 
 def digest(thing: Graph | Program) -> str:
-    """The SHA-256 of the text, in hex: equal for equal graphs, whoever made them and when."""
+    """Return the SHA-256 of the text, in hex: equal for equal graphs."""
     return hashlib.sha256(show(thing).encode()).hexdigest()
 
 
 def same(a: Graph, b: Graph) -> bool:
-    """True where two graphs are equal: vars, ops in their order, attributes, labels, bodies.
+    """Return whether two graphs are equal: vars, ops in order, attributes, labels, bodies.
 
-    Names, versions and labels count; so do the orders of feeds, of parameters and of results.
-    Positions, attributes at their defaults, and the order in which temporaries were made do not.
+    Names, versions and labels are compared, and the orders of feeds, parameters and results.
+    Positions, default attributes, and the order in which temporaries were created are not.
     """
     return _facts(a) == _facts(b)
 
@@ -90,7 +90,7 @@ def same(a: Graph, b: Graph) -> bool:
 
 
 def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[tuple[Op | None, str]]:
-    """The lines of a graph; `indent` stands before all but the first, which ends in `source`."""
+    """Yield the lines of a graph; all but the first are indented, the first ends in `source`."""
     inner = indent + INDENT
     yield None, f"graph {name_text(g.name)} {{{source_text(source)}"
     ahead = _declared_ahead(g)
@@ -107,15 +107,15 @@ def _graph_lines(g: Graph, indent: str, source: str) -> Iterator[tuple[Op | None
 
 
 def _result_text(var: Var, name: str) -> str:
-    """A result, with the name it is returned by where that is not its own."""
+    """Format a result, with the fetch name if it is not the var's own."""
     return var_text(var) + (f" as {name_text(name)}" if name != var.name else "")
 
 
 def _declared_ahead(g: Graph) -> dict[Var, None]:
-    """Vars that need a line of their own.
+    """List the vars that need a declaration line.
 
-    No op writes them, or not before others need them, or their role does not follow from where
-    they are written.
+    Those are vars that no op writes, that are used before their producer, or whose role does not
+    follow from their producer.
     """
     seen: set[Var] = set()
     early: set[Var] = set()
@@ -169,7 +169,7 @@ def _target_text(target: str) -> str:
 
 
 def _facts(g: Graph) -> tuple[Any, ...]:
-    """All that counts of a graph, as values that compare."""
+    """Return everything that graph equality compares."""
     vars = {
         _key(var): (var.type, var.role, _key(var.overwrites), var.slot, var.region)
         for var in g.vars()
@@ -190,5 +190,5 @@ def _op_facts(op: Op) -> tuple[Any, ...]:
     inputs = [(slot, _keys(vars)) for slot, vars in op.inputs.items()]
     outputs = [(slot, _keys(vars)) for slot, vars in op.outputs.items()]
     body = None if op.body is None else _facts(op.body)
-    attrs = said_attributes(op.kind, op.attrs)
+    attrs = nondefault_attributes(op.kind, op.attrs)
     return (op.kind, inputs, outputs, attrs, op.source, op.kernel, op.part, op.target, body)

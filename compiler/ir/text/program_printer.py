@@ -1,7 +1,6 @@
-"""Programs as text, and the digest of it; without the libraries that graphs need.
+"""Programs as text, and their digests, without imports that graphs need.
 
-Whether a program was compiled before is asked by its digest, so that a process that finds what an
-earlier one compiled never loads networkx.
+A process that loads a cached compilation by its digest imports no compiler modules.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ INDENT = "  "
 
 
 def program_text(program: Program) -> str:
-    """A program as text; `parse_program` reads it back."""
+    """Format a program; `parse_program` reads it back."""
     return "\n".join(_program_lines(program)) + "\n"
 
 
 def program_digest(program: Program) -> str:
-    """The SHA-256 of the text, in hex: equal for equal programs, whoever made them and when.
+    """Return the SHA-256 of the text, in hex: equal for equal programs.
 
-    It is computed once for each version of a program.
+    It is computed once per version of a program.
     """
     if program.known_digest is None or program.known_digest[0] != program.version:
         digest = hashlib.sha256(program_text(program).encode()).hexdigest()
@@ -37,9 +36,10 @@ def program_digest(program: Program) -> str:
 
 
 def recorded_digest(program: Program) -> str:
-    """The SHA-256 of a program as it was recorded or saved, in hex; no op is loaded for it.
+    """Return the SHA-256 of a program as recorded or saved, in hex, without loading op classes.
 
-    Programs of one digest are equal; equal ones that say defaults and leave them out have two.
+    Programs with equal digests are equal; equal programs may have different digests if one of them
+    contains attributes at their defaults.
     """
     lines = "\n".join(_program_lines(program, _recorded_line))
     return hashlib.sha256(lines.encode()).hexdigest()
@@ -65,10 +65,10 @@ def _program_lines(
 
 
 def _relations(block: Block) -> str:
-    """How a block belongs to others: ` (parent 0, forward 1)`."""
+    """Format the relations of a block to others: ` (parent 0, forward 1)`."""
     given = {"parent": block.parent_idx, "forward": block.forward_block_idx}
-    said = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
-    return f" ({', '.join(said)})" if said else ""
+    texts = [f"{name} {index}" for name, index in given.items() if index != NO_BLOCK]
+    return f" ({', '.join(texts)})" if texts else ""
 
 
 def _desc_declaration(var: VarDesc) -> str:
@@ -81,12 +81,12 @@ def _desc_declaration(var: VarDesc) -> str:
         "need_check_feed": var.need_check_feed,
         "is_parameter": var.is_parameter,
     }
-    said = {name: value for name, value in fields.items() if value}
-    return f"{name_text(var.name)}: {type}{f' {said}' if said else ''}"
+    attrs = {name: value for name, value in fields.items() if value}
+    return f"{name_text(var.name)}: {type}{f' {attrs}' if attrs else ''}"
 
 
 def desc_line(op: OpDesc) -> str:
-    """An op of a program in one line, without its source."""
+    """Format an op of a program as one line, without its source."""
     inputs = {slot: list(map(name_text, names)) for slot, names in op.inputs.items()}
     outputs = {slot: list(map(name_text, names)) for slot, names in op.outputs.items()}
     call = call_text(op.type, inputs, outputs)
@@ -96,7 +96,7 @@ def desc_line(op: OpDesc) -> str:
 def call_text(
     kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]]
 ) -> str:
-    """`(Out=y) = sum(X=[a, b])`, with brackets around what a slot may hold several of."""
+    """Format a call, `(Out=y) = sum(X=[a, b])`, with brackets for slots that hold a list."""
     slots = _slots(kind)
     written, read = _slots_text(slots, outputs), _slots_text(slots, inputs)
     return f"({written}) = {name_text(kind)}({read})"
@@ -119,7 +119,7 @@ def _slots_text(declared: Mapping[str, Slot], given: Mapping[str, Sequence[str]]
 
 
 def source_text(source: str) -> str:
-    """The comment that gives the user's line, quoted where a bare one would not read back."""
+    """Format the user's line as a comment, quoted if it could not be parsed back otherwise."""
     if not source:
         return ""
     plain = source.isprintable() and source == source.strip() and not source.startswith('"')

@@ -1,11 +1,11 @@
-"""What Paddle 1.8.5 asks of gradient ops in a saved program, beside what an op means.
+"""Attributes that release 1.8.5 requires of gradient ops in a saved program.
 
-There an op declares its attributes, and one that a program leaves out has its default. A gradient
-op declares none: it is made with all that its forward op had, and its kernel fails where one of
-them is missing. So the gradient ops that are written have them all, also those that here nobody
-reads: choices of libraries and what was set aside for fused and quantized ops.
+There a forward op declares its attributes, and missing ones get their defaults. A gradient op
+declares none: it is created with all attributes of its forward op, and its kernel fails if one is
+missing. So saved gradient ops include all of them, even those that are unused here: choices of
+libraries, flags of fused and quantized ops.
 
-Recorded from the ops of 1.8.5, those that have a gradient there and here.
+Recorded from the ops of 1.8.5 that have a gradient there and here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MATHS = (
     "sigmoid sin softmax softplus softsign sqrt square tanh tanh_shrink"
 )
 
-_ASKED: tuple[tuple[str, Any, str], ...] = (
+_REQUIRED: tuple[tuple[str, Any, str], ...] = (
     ("use_cudnn", True, "affine_grid grid_sampler"),
     ("use_cudnn", False, f"{_MATHS} {_CONVS} sequence_softmax"),
     (
@@ -59,17 +59,17 @@ _ASKED: tuple[tuple[str, Any, str], ...] = (
 
 
 def _by_op() -> Iterator[tuple[str, dict[str, Any]]]:
-    for op in sorted({op for _, _, ops in _ASKED for op in ops.split()}):
-        yield op, {name: value for name, value, ops in _ASKED if op in ops.split()}
+    for op in sorted({op for _, _, ops in _REQUIRED for op in ops.split()}):
+        yield op, {name: value for name, value, ops in _REQUIRED if op in ops.split()}
 
 
 _BY_OP = dict(_by_op())
 
 
-def asked_attrs(op: str) -> Mapping[str, Any]:
-    """The attributes, with defaults, that 1.8.5 wants of an op by this name; none of forward ops.
+def required_attributes(op: str) -> Mapping[str, Any]:
+    """Return the attributes, with defaults, that 1.8.5 requires of an op; none for forward ops.
 
-    >>> asked_attrs("relu_grad"), asked_attrs("relu")
+    >>> required_attributes("relu_grad"), required_attributes("relu")
     ({'use_cudnn': False, 'use_mkldnn': False}, {})
     """
     forward, gradient, _ = op.partition("_grad")
